@@ -21,7 +21,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/trust"
 )
 
-// Certificates are the options of the certificate authority and of its callers.
+// Certificates configure the certificate authority and the authentication of clients.
 type Certificates struct {
 	secureport.Options
 	Cacerts  bool   // the Secret of a self-signed CA is called cacerts
@@ -30,14 +30,14 @@ type Certificates struct {
 	MinTLS   uint16
 }
 
-// secure is the secure port.
+// secure is the state of the secure port.
 type secure struct {
 	*secureport.Port
-	publisher *trust.Publisher // of the roots; nil if there is no cluster or no CA
+	publisher *trust.Publisher // publishes the roots; nil if there is no cluster or no CA
 	grpc      *grpc.Server
 }
 
-// newSecure makes the secure port. It returns nil if the server has no certificate.
+// newSecure returns the state of the secure port, or nil if the server has no certificate.
 func (s *Server) newSecure(calls *rpc.Calls) (*secure, error) {
 	o := s.o.Certificates
 	if ok, err := o.Certified(s.o.member()); !ok || err != nil {
@@ -65,17 +65,19 @@ func (s *Server) newSecure(calls *rpc.Calls) (*secure, error) {
 	if x.Port, err = secureport.New(o.Options, parts); err != nil {
 		return nil, err
 	}
-	x.grpc = ports.NewGRPC(s.o.Limits, s.o.keepalive(), calls, grpc.Creds(credentials.NewTLS(x.Authority.TLS(&tls.Config{MinVersion: o.MinTLS}))))
+	x.grpc = ports.NewGRPC(
+		s.o.Limits, s.o.keepalive(), calls, grpc.Creds(credentials.NewTLS(x.Authority.TLS(&tls.Config{MinVersion: o.MinTLS}))),
+	)
 	x.Register(x.grpc)
 	return x, nil
 }
 
-// tokenCluster returns the cluster behind an API server, whose tokens are accepted.
+// tokenCluster returns the cluster of an API server whose tokens are accepted.
 func tokenCluster(c *rest.Config) (authenticate.Cluster, error) {
 	return authenticate.NewAPIServer(c)
 }
 
-// peer returns the peer that opens a stream, or a gRPC status.
+// peer identifies the peer of a stream. It fails with a gRPC status.
 func (s *Server) peer(ctx context.Context) (identity.Peer, error) {
 	if s.secure == nil {
 		return identity.Peer{Address: authenticate.FromContext(ctx).Address}, nil
@@ -83,7 +85,7 @@ func (s *Server) peer(ctx context.Context) (identity.Peer, error) {
 	return s.secure.Peer(ctx)
 }
 
-// sentRoots returns the roots that proxies trust with a mesh configuration: see trustdomain.Domains.Sent.
+// sentRoots returns the roots that proxies trust under a mesh configuration: see trustdomain.Domains.Sent.
 func (s *Server) sentRoots(m *mesh.Config) []string {
 	if s.secure == nil {
 		return trustdomain.New(trustdomain.Options{}).Sent(m)
@@ -91,7 +93,7 @@ func (s *Server) sentRoots(m *mesh.Config) []string {
 	return s.secure.TrustDomains.Sent(m)
 }
 
-// noticeRoots tells the world that the roots that proxies trust may have changed.
+// noticeRoots commits a change of the roots that proxies trust.
 func (s *Server) noticeRoots() {
 	if s.o.Certificates.MultiRoot {
 		s.throttle.Add([]kinds.Change{{Key: kinds.Key{Kind: kinds.Roots}}})

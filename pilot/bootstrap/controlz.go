@@ -17,7 +17,9 @@ func (s *Server) listenControlZ(ctx context.Context) error {
 	if o.Address == "" || o.Scopes == nil {
 		return nil
 	}
-	handler := s.debug.Guard(ctrlz.Handler(ctrlz.Options{Scopes: o.Scopes, Args: o.Args, Environ: o.Environ, Version: s.o.Version, Metrics: s.metrics}))
+	handler := s.debug.Guard(
+		ctrlz.Handler(ctrlz.Options{Scopes: o.Scopes, Args: o.Args, Environ: o.Environ, Version: s.o.Version, Metrics: s.metrics}),
+	)
 	err := s.ports.ServeHTTP(ctx, ports.ControlZ, o.Address, handler, ports.HTTP{})
 	if err != nil && !o.Required {
 		s.o.Logger.Info("ControlZ is not served", "address", o.Address, "err", err, "fix", "--ctrlz_port with a free port")

@@ -18,11 +18,11 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/leader"
 )
 
-// Gateways are options of what is deployed for Gateways of the Gateway API.
+// Gateways configure the deployment of Gateways of the Gateway API.
 type Gateways struct {
 	NoDeployment bool   // deploy nothing
 	NoClasses    bool   // create no GatewayClass
-	DefaultClass string // the name of the GatewayClass that is created first; empty: istio
+	DefaultClass string // name of the default GatewayClass; default istio
 }
 
 // gateways is the Component that deploys Gateways and creates their classes.
@@ -33,16 +33,16 @@ type gateways struct {
 	gateways   *controllers.Controller
 	deploys    *controllers.Manager // of gateways, from the first Gateway on; nil if this server deploys none
 	classes    *controllers.Manager
-	mesh       *mesh.Config // of the last commit
+	mesh       *mesh.Config // mesh configuration of the last commit
 }
 
-// gatewaysLease is the right to deploy Gateways, of one revision. It is istiod's Lease too.
+// gatewaysLease is the name of the Lease for deploying Gateways of one revision. istiod uses the same.
 const gatewaysLease = "istio-gateway-deployment-"
 
 // codeGatewaysUnread is the code of the finding that the objects of Gateways cannot be read.
 const codeGatewaysUnread = "GatewayObjectsNotRead"
 
-// newGateways returns nil if the server is no pod of a cluster, or neither deploys Gateways nor creates classes.
+// newGateways returns nil unless the server is a pod of a cluster and deploys Gateways or creates classes.
 func (s *Server) newGateways() (components.Component, error) {
 	deploy := !s.o.Gateways.NoDeployment && s.injection != nil
 	if !s.o.member() || !deploy && s.o.Gateways.NoClasses {
@@ -78,12 +78,13 @@ func (s *Server) newGateways() (components.Component, error) {
 	return g, err
 }
 
-// ConfigMaps makes a source of ConfigMaps with parameters.
+// ConfigMaps returns a source of the ConfigMaps with parameters.
 func (g *gateways) ConfigMaps(handler func([]kinds.Change)) (deployment.ConfigMaps, error) {
 	o := g.server.o
 	return crd.New(crd.Options{
-		Client: o.Client, Kinds: []*kinds.Kind{kinds.ConfigMap}, Logger: o.Logger.With("scope", "kube"), Metrics: g.server.metrics, Limits: o.Limits,
-		Only: map[*kinds.Kind]crd.Restriction{kinds.ConfigMap: {Namespace: o.Namespace, Labels: deployment.DefaultsLabel}},
+		Client: o.Client, Kinds: []*kinds.Kind{kinds.ConfigMap}, Logger: o.Logger.With("scope", "kube"), Metrics: g.server.metrics,
+		Limits: o.Limits,
+		Only:   map[*kinds.Kind]crd.Restriction{kinds.ConfigMap: {Namespace: o.Namespace, Labels: deployment.DefaultsLabel}},
 		Handler: func(changes []kinds.Change) {
 			handler(changes)
 			g.gateways.NotifyAll()
@@ -108,7 +109,7 @@ func (g *gateways) term(ctx context.Context) {
 	safe.Beside(ctx, g.server.o.Logger, "classes of Gateways", g.classes.Run, g.deploys.Run)
 }
 
-// Committed reconciles what a commit concerns.
+// Committed reconciles the Gateways and classes that a commit affects.
 func (g *gateways) Committed(batch []kinds.Change) {
 	list, all := deployment.Affected(batch)
 	if m := g.server.world.Mesh(); m != g.mesh {
@@ -128,7 +129,7 @@ func (g *gateways) Committed(batch []kinds.Change) {
 	}
 }
 
-// Findings returns what cannot be read or written at present.
+// Findings returns the findings about objects that cannot be read or written.
 func (g *gateways) Findings() []diag.Diagnostic {
 	list := append(g.lease.Findings(), g.classes.Findings()...)
 	if g.deploys != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/config/crd"
 )
 
-// Injection are the options of the injector.
+// Injection configures the injector.
 type Injection struct {
 	Off bool
 
@@ -21,13 +21,13 @@ type Injection struct {
 	CompliancePolicy string
 }
 
-// injection is the injector and what feeds it.
+// injection is the injector and its inputs.
 type injection struct {
 	*templates.Templates
 	source *crd.Source // nil without a cluster
 }
 
-// newInjection makes the injector. It has no templates yet.
+// newInjection returns the injector. It has no templates yet.
 func (s *Server) newInjection() (*injection, error) {
 	o := s.o.Injection
 	x := &injection{Templates: templates.New(templates.Options{
@@ -47,13 +47,14 @@ func (s *Server) newInjection() (*injection, error) {
 	}
 	var err error
 	x.source, err = crd.New(crd.Options{
-		Client: s.o.Client, Kinds: []*kinds.Kind{kinds.ConfigMap}, Handler: x.FromCluster, Logger: s.o.Logger.With("scope", "kube"), Metrics: s.metrics, Limits: s.o.Limits,
+		Client: s.o.Client, Kinds: []*kinds.Kind{kinds.ConfigMap}, Handler: x.FromCluster, Logger: s.o.Logger.With("scope", "kube"),
+		Metrics: s.metrics, Limits: s.o.Limits,
 		Only: map[*kinds.Kind]crd.Restriction{kinds.ConfigMap: {Namespace: s.o.Namespace, Names: []string{injector.MapName(s.o.Revision)}}},
 	})
 	return x, err
 }
 
-// register lists what feeds the injector, in the order of starting.
+// register registers the inputs of the injector in the order of starting.
 func (x *injection) register(c *components.List) {
 	c.Background("files with injection templates", x.Run)
 	if x.source != nil {
@@ -62,7 +63,7 @@ func (x *injection) register(c *components.List) {
 	c.Start("injection templates", x.Wait)
 }
 
-// Findings returns what is wrong with the templates, and with reading them.
+// Findings returns the findings about the templates and their sources.
 func (x *injection) Findings() []diag.Diagnostic {
 	list := x.Templates.Findings()
 	if x.source != nil {
@@ -71,7 +72,7 @@ func (x *injection) Findings() []diag.Diagnostic {
 	return list
 }
 
-// templates returns the templates of injection by name.
+// templates returns the injection templates by name.
 func (s *Server) templates() map[string]string {
 	if s.injection == nil {
 		return map[string]string{}

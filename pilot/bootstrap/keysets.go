@@ -7,14 +7,14 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/facts/keysets"
 )
 
-// KeySets are the options of how the keys of token issuers are fetched, for RequestAuthentications.
+// KeySets configure the fetching of the keys of token issuers, for RequestAuthentications.
 type KeySets struct {
 	keysets.FetchOptions
-	Every  time.Duration     // how often; 0 is 20 min
+	Every  time.Duration     // interval; 0 for 20 min
 	Remote catalog.FetchMode // which of server and proxies fetch the keys of a jwksUri
 }
 
-// newKeySets makes what fetches URLs that users write, and the keys of token issuers with it.
+// newKeySets returns the fetcher of URLs in configuration, and the key sets of token issuers.
 func (s *Server) newKeySets() (err error) {
 	o, log := s.o.KeySets, s.o.Logger.With("scope", "model")
 	if s.fetcher, err = keysets.NewFetcher(o.FetchOptions, s.o.Limits, log); err != nil {

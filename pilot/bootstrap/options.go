@@ -11,28 +11,31 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/ports"
 )
 
-// Options of a Server: what the command line said, nothing read from elsewhere.
+// Options configure a Server. The command line sets them; nothing is read from elsewhere.
 type Options struct {
 	ingest.Options
 
-	Panics func() map[string]uint64 // recovered panics by name, for the metric; nil counts none
+	Panics func() map[string]uint64 // recovered panics by name, for the metric; optional
 
-	// Addresses to listen on, host:port. Port 0 takes a free one. With GRPC empty, plaintext ADS is served on HTTP's
-	// port.
+	// Addresses to listen on, host:port. Port 0 takes a free port. If GRPC is empty, plaintext ADS is served on the
+	// HTTP port.
 	GRPC, SecureGRPC, HTTP, HTTPS, Monitoring string
-	AddressFile                               string // where to write what was bound, or empty
+	AddressFile                               string // file for the addresses of the open ports, or empty
 
-	APIClients []netip.Prefix // whom the objects of configuration themselves are served; nil: peers on this host
-	Relay      bool           // they are served also what other control planes serve this one
+	// APIClients may read objects of configuration. Nil for peers on this host only.
+	APIClients []netip.Prefix
+	Relay      bool // also serve them the objects from other control planes
 
 	// Registration of workloads that name a WorkloadGroup.
-	NoRegistration    bool
-	NoHealth          bool          // what they report of their health is not written
-	RegistrationGrace time.Duration // from the end of a proxy's last stream to the end of its WorkloadEntry; 0 is 10 s
-	RegisterAnyone    bool          // peers on other hosts need not prove who they are
-	StatusRate        int           // where Advice is set: objects whose status is written in a second at most
-	NoElection        bool          // this is the only replica: it cleans up without being elected
-	External          bool          // keep the webhooks and the roots of remote clusters too that ask for it
+	NoRegistration bool
+	NoHealth       bool // do not write the health that proxies report
+	// RegistrationGrace is the time from the end of a proxy's last stream to the deletion of its WorkloadEntry. 0 for
+	// 10 s.
+	RegistrationGrace time.Duration
+	RegisterAnyone    bool // accept peers on other hosts without a proved identity
+	StatusRate        int  // with Advice: most objects per second whose status is written
+	NoElection        bool // this is the only replica, which acts without election
+	External          bool // also serve remote clusters that request it with webhook configurations and roots
 
 	Certificates Certificates
 	KeySets      KeySets
@@ -41,29 +44,29 @@ type Options struct {
 	Gateways     Gateways
 
 	KeepaliveInterval, KeepaliveTimeout time.Duration
-	MaxConnectionAge                    time.Duration // 0: connections are not closed for their age
+	MaxConnectionAge                    time.Duration // 0 for no bound
 	ProofTime                           time.Duration // see xds.Options
-	Drain                               time.Duration // from not being ready any more to refusing connections
-	Shutdown                            time.Duration // after that, how long streams and all else that runs get to end by themselves
+	Drain                               time.Duration // from failing the readiness probe to refusing connections
+	Shutdown                            time.Duration // time for streams and other work to end after that
 
 	DebounceAfter, DebounceMax time.Duration
-	NoVirtualHosts             bool // route configurations go whole to every proxy
-	NoMemo                     bool // encode every resource again, sharing nothing
+	NoVirtualHosts             bool // send whole route configurations to every proxy
+	NoMemo                     bool // encode every resource again without the cache
 
 	Profile         bool     // serve /debug/pprof
 	AdminPages      bool     // serve debug pages that change something
-	NoDebugHTTP     bool     // debug pages are served over xDS alone
-	DebugNamespaces []string // beside Namespace: whose service accounts may read all debug pages
+	NoDebugHTTP     bool     // serve debug pages over xDS only
+	DebugNamespaces []string // other namespaces than Namespace whose service accounts may read all debug pages
 	ControlZ        ControlZ
-	Tracer          trace.Tracer // of the spans of pushes; nil if pushes are not traced
+	Tracer          trace.Tracer // tracer of pushes; optional
 
-	Ready func() // called when the server turned ready; may be nil
+	Ready func() // called when the server becomes ready; optional
 }
 
-// ControlZ are the options of the port by which `istioctl admin log` reads and sets the levels of the log.
+// ControlZ configures the port for `istioctl admin log`, which reads and sets log levels.
 type ControlZ struct {
-	Address  string // host:port; empty: there is none
-	Required bool   // it is an error if the port cannot be had
+	Address  string // host:port, or empty for none
+	Required bool   // fail if the port cannot be opened
 
 	Scopes        ctrlz.Scopes
 	Args, Environ []string // of the process; see ctrlz.Options

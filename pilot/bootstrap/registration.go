@@ -13,18 +13,18 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/leader"
 )
 
-// cleanupLease is the right to delete WorkloadEntries that were left behind.
+// cleanupLease is the name of the Lease for deleting stale WorkloadEntries.
 const cleanupLease = "istio-workloadentry-cleanup"
 
-// writers are what registration writes by, beside the store that every instance has.
+// writers are the means by which registration writes, in addition to the store of each instance.
 type writers struct {
-	guarded  autoregistration.Store // of the sweep
+	guarded  autoregistration.Store // store of the sweep
 	lease    *leader.Lease          // required for the sweep; nil if leader election is disabled
 	presence *leader.Presence       // nil unless the server is outside the cluster
 }
 
-// newRegistration makes the Controller that registers the workloads that ask for it, and starts it with the server.
-// Entries are written to the API server. Without an API server this process holds them, as one more source.
+// newRegistration returns the Controller that registers workloads on their request, and runs it with the server. It
+// writes entries to the API server. Without an API server, the entries are an additional source of this process.
 func (s *Server) newRegistration(all *ingest.Sources) (*autoregistration.Controller, error) {
 	o := autoregistration.Options{
 		Instance: s.o.Instance(), World: s.world, Grace: s.o.RegistrationGrace, NoHealth: s.o.NoHealth,
@@ -68,8 +68,8 @@ func (s *Server) newRegistration(all *ingest.Sources) (*autoregistration.Control
 	return c, nil
 }
 
-// writeToCluster completes the options of a registration that writes to the own cluster. A server outside the cluster
-// is never the leader, because it cannot judge pods. It sweeps the entries that servers outside the cluster left.
+// writeToCluster completes the options of a registration that writes to the server's own cluster. A server outside the
+// cluster is never the leader, because it cannot check pods. It sweeps the entries of servers outside the cluster.
 func (s *Server) writeToCluster(o *autoregistration.Options) (by writers, err error) {
 	store, err := autoregistration.NewKubernetes(s.o.Client)
 	if err != nil {
@@ -77,7 +77,8 @@ func (s *Server) writeToCluster(o *autoregistration.Options) (by writers, err er
 	}
 	o.Store, by.guarded = store, store
 	leases := leader.Options{
-		Client: s.o.Client, Namespace: s.o.Namespace, Name: cleanupLease, Revision: s.o.Revision, Identity: o.Instance, Logger: s.o.Logger.With("scope", "leader"),
+		Client: s.o.Client, Namespace: s.o.Namespace, Name: cleanupLease, Revision: s.o.Revision, Identity: o.Instance,
+		Logger: s.o.Logger.With("scope", "leader"),
 	}
 	observer, err := leader.NewObserver(leases)
 	if err != nil {
@@ -108,9 +109,9 @@ type instances struct {
 	observer *leader.Observer
 }
 
-// Gone reports whether an instance does not run any more. A pod does not if it is missing while the server's own pod is
-// there; without that pod, the instances run elsewhere. A server outside the cluster does not if its Lease is not
-// renewed; without election, every other instance is gone.
+// Gone reports whether an instance has stopped. A pod has stopped if it does not exist while the server's own pod does;
+// if that does not exist either, the instances run elsewhere. A server outside the cluster has stopped if its Lease is
+// not renewed; without election, every other instance has.
 func (s instances) Gone(ctx context.Context, instance string) bool {
 	if strings.Contains(instance, ingest.NotAPod) {
 		return s.o.NoElection || s.observer.Gone(ctx, instance)

@@ -20,16 +20,16 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/trust"
 )
 
-// remotes keeps the webhook configurations and the ConfigMaps with the roots of the remote clusters that ask for it.
+// remotes maintains the webhook configurations and root ConfigMaps of the remote clusters that request it.
 type remotes struct {
 	s      *Server
 	keeper *external.Keeper
 
 	mu   sync.Mutex
-	kept map[string]*remoteParts // by ID of the cluster
+	kept map[string]*remoteParts // by cluster ID
 }
 
-// remoteParts keep one remote cluster. A part is nil if this server does not do that in its own cluster.
+// remoteParts maintain one remote cluster. A part is nil if this server does not maintain it in its own cluster either.
 type remoteParts struct {
 	publisher      *trust.Publisher
 	configurations *controllers.Manager
@@ -46,7 +46,7 @@ func (p *remoteParts) managers() (list []*controllers.Manager) {
 	return list
 }
 
-// newRemotes returns nil if the server does not keep its own cluster either.
+// newRemotes returns nil unless the server also maintains its own cluster.
 func (s *Server) newRemotes() (components.Component, error) {
 	if s.secure == nil || !s.o.member() {
 		return nil, nil
@@ -61,10 +61,10 @@ func (s *Server) newRemotes() (components.Component, error) {
 
 func (*remotes) Name() string { return "kept remote clusters" }
 
-// Run keeps the remote clusters that ask for it until ctx ends.
+// Run maintains the remote clusters that request it until ctx ends.
 func (r *remotes) Run(ctx context.Context) error { return r.keeper.Run(ctx) }
 
-// keep keeps a cluster until ctx ends. If its parts cannot be made, it tries again.
+// keep maintains a cluster until ctx ends. If its parts cannot be made, it retries.
 func (r *remotes) keep(ctx context.Context, cluster string, kubeconfig []byte) {
 	logger := r.s.o.Logger.With("scope", "kube", "cluster", cluster)
 	var parts *remoteParts
@@ -101,12 +101,12 @@ func (r *remotes) run(ctx context.Context, logger *slog.Logger, cluster string, 
 	}
 }
 
-// make makes the parts of a cluster. The server's replicas stand for election in that cluster, together with all other
-// control planes that keep it. An error never has text of the kubeconfig.
+// make makes the parts of a cluster. The server's replicas stand for election in that cluster together with all other
+// control planes that maintain it. Errors never quote the kubeconfig.
 func (r *remotes) make(cluster string, kubeconfig []byte) (*remoteParts, error) {
 	s, parts := r.s, &remoteParts{}
 	client, err := crd.Remote(kubeconfig, s.o.RemoteClient)
-	if err != nil { // the source of the cluster has a finding
+	if err != nil { // the source of the cluster reports it
 		return nil, errors.New("the kubeconfig is not usable")
 	}
 	e := s.election(client, s.o.ClusterID+"/"+s.o.Instance())
@@ -127,7 +127,7 @@ func (r *remotes) make(cluster string, kubeconfig []byte) (*remoteParts, error) 
 	return parts, nil
 }
 
-// parts returns the parts of all clusters, in the order of the clusters' IDs, and those IDs.
+// parts returns the parts of all clusters sorted by cluster ID, and the IDs.
 func (r *remotes) parts() ([]*remoteParts, []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -146,8 +146,7 @@ func (r *remotes) RootsChanged() {
 	}
 }
 
-// Committed takes the changes of a commit: namespaces of remote clusters, and the mesh configuration, which selects
-// namespaces.
+// Committed reconciles the remote clusters after a change of their namespaces or of the mesh configuration.
 func (r *remotes) Committed(batch []kinds.Change) {
 	r.keeper.Notice(batch)
 	list, _ := r.parts()
@@ -158,7 +157,7 @@ func (r *remotes) Committed(batch []kinds.Change) {
 	}
 }
 
-// Findings returns what is wrong in the clusters that are kept, and which clusters ask to be kept and are not.
+// Findings returns the findings about maintained clusters, and about clusters that request it without effect.
 func (r *remotes) Findings() []diag.Diagnostic {
 	list := r.keeper.Findings()
 	parts, ids := r.parts()

@@ -16,15 +16,16 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/trust"
 )
 
-// member reports whether the server is a pod of its cluster. One outside the cluster keeps nothing there.
+// member reports whether the server is a pod of its cluster. A server outside the cluster does not maintain the
+// cluster.
 func (o Options) member() bool { return o.Client != nil && o.PodName != "" }
 
-// rootsLease is the right to replace the root of the CA and to hand out the roots. It is istiod's Lease too: where both
-// run, one of them does. All revisions have one CA, and so one Lease.
+// rootsLease is the name of the Lease for rotating and publishing the roots. istiod uses the same, so only one of them
+// does. All revisions share one CA and one Lease.
 const rootsLease = "istio-namespace-controller-election"
 
-// joinCluster stores the CA in the cluster, and makes the Publisher of its roots. The elected replica replaces the root
-// and hands out the roots.
+// joinCluster stores the CA in the cluster, and makes the Publisher of its roots. The elected replica rotates and
+// publishes the roots.
 func (s *Server) joinCluster(x *secure, parts *secureport.Parts) error {
 	client, err := dynamic.NewForConfig(s.o.Client)
 	if err != nil {
@@ -47,14 +48,13 @@ func (s *Server) joinCluster(x *secure, parts *secureport.Parts) error {
 	return nil
 }
 
-// Keys of the ConfigMaps that are handed out. The second one holds the revocation lists of a CA that is plugged in,
-// where there are some.
+// Keys of the published ConfigMaps. The second one has the revocation lists of a plugged-in CA, if there are any.
 const (
 	rootsKey = "root-cert.pem"
 	crlKey   = "ca-crl.pem"
 )
 
-// newPublisher makes the Publisher of the roots in a cluster; the ID of the server's own is "".
+// newPublisher returns the Publisher of the roots in a cluster. The ID of the server's own cluster is "".
 func (s *Server) newPublisher(x *secure, e controllers.Election, cluster string, lease *leader.Lease) (*trust.Publisher, error) {
 	return trust.New(trust.Options{
 		Client: e.Client, Lease: lease, Cluster: cluster, World: s.world, Logger: s.o.Logger.With("scope", "ca"),
@@ -65,16 +65,16 @@ func (s *Server) newPublisher(x *secure, e controllers.Election, cluster string,
 	})
 }
 
-// roots is the Component that hands out the roots of the mesh in the server's own cluster, and tells other parts when
-// they change. Every server with a certificate has it.
+// roots is the Component that publishes the roots of the mesh in the server's own cluster, and notifies other parts of
+// their changes. Every server with a certificate has it.
 type roots struct{ s *Server }
 
-// rootsObserver is a part that is told when the roots of the CA change.
+// rootsObserver is a part that is notified of changes of the CA's roots.
 type rootsObserver interface{ RootsChanged() }
 
 func (roots) Name() string { return "certificate roots" }
 
-// Run hands out the roots while this server is elected, until ctx ends.
+// Run publishes the roots while this server is elected, until ctx ends.
 func (r roots) Run(ctx context.Context) error {
 	safe.Beside(ctx, r.s.o.Logger, "changes of the roots", r.follow, func(ctx context.Context) {
 		if p := r.s.secure.publisher; p != nil {
@@ -85,7 +85,7 @@ func (r roots) Run(ctx context.Context) error {
 	return nil
 }
 
-// follow tells the other parts of changes of the roots until ctx ends.
+// follow notifies the other parts of changes of the roots until ctx ends.
 func (r roots) follow(ctx context.Context) {
 	for {
 		select {
@@ -109,14 +109,14 @@ func (r roots) RootsChanged() {
 	}
 }
 
-// Committed reconciles the ConfigMaps of namespaces that a batch may have selected.
+// Committed reconciles the ConfigMaps of namespaces that a commit may have selected.
 func (r roots) Committed(batch []kinds.Change) {
 	if p := r.s.secure.publisher; p != nil {
 		p.Committed(batch)
 	}
 }
 
-// Findings returns which namespaces do not get the roots.
+// Findings returns a finding for each namespace without the current roots.
 func (r roots) Findings() []diag.Diagnostic {
 	if p := r.s.secure.publisher; p != nil {
 		return p.Findings()

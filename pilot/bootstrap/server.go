@@ -56,35 +56,37 @@ type Server struct {
 	world      *ingest.World
 	analyst    *ingest.Analyst
 	names      dns.Resolver
-	fetcher    *safe.Fetcher // of URLs that users write
+	fetcher    *safe.Fetcher // fetches URLs from configuration
 	keySets    *keysets.KeySets
 	from       *ingest.Sources
-	injection  *injection // nil if it is off
+	injection  *injection // nil if injection is disabled
 	prepare    func(*snapshot.Snapshot)
 	translator *translate.Translator
-	authorizer *authorize.Authorizer // of streams, debug pages and registration
+	authorizer *authorize.Authorizer // decides about streams, debug pages and registration
 	discovery  *xds.Server
 	pushes     *pushes.Log
 	debug      *debug.API
 	ui         *ui.UI
 	grpc       *grpc.Server
 	ports      ports.Ports
-	ready      atomic.Bool // the answer to the readiness probe
-	serving    atomic.Bool // whether ADS is open: at a stop, longer than ready
+	ready      atomic.Bool // the readiness probe succeeds
+	serving    atomic.Bool // ADS is open; at a shutdown longer than ready
 
 	throttle *ingest.Throttle
 }
 
-// idleResources bounds the bytes of encoded resources that are kept while no proxy uses them, for proxies that come
-// back.
+// idleResources bounds the bytes of cached resources that no proxy uses, in case that proxies reconnect.
 const idleResources = 32 << 20
 
-// newWorld makes the world of a server. event is called for each change, names resolves names of gateways, others are
-// the providers of facts by their kind, and roots is Parts.Roots of ingest. All may be nil.
+// newWorld returns the world of a server. event is called for each change, names resolves host names of gateways,
+// others has the other providers of facts by kind, and roots is Parts.Roots of ingest. All may be nil.
 func newWorld(
 	o Options, event func(*kinds.Kind, string), names facts.Provider, others map[*kinds.Kind]facts.Provider, roots func(*mesh.Config) []string,
 ) *ingest.World {
-	return ingest.New(o.Options, ingest.Parts{Event: event, Hosts: names, Facts: others, Roots: roots, Stages: catalog.Stages(o.Domain, o.Namespace, o.Limits), Catalog: o.features()})
+	return ingest.New(o.Options, ingest.Parts{
+		Event: event, Hosts: names, Facts: others, Roots: roots, Stages: catalog.Stages(o.Domain, o.Namespace, o.Limits),
+		Catalog: o.features(),
+	})
 }
 
 // features returns the features that a server has.
@@ -92,10 +94,13 @@ func (o Options) features() catalog.List {
 	return catalog.With(catalog.Options{FetchKeys: o.KeySets.Remote, SendRoots: o.Certificates.MultiRoot})
 }
 
-// New builds a server and starts nothing.
+// New builds a server without starting it.
 func New(o Options) (*Server, error) {
 	o.CountNodeAccounts = len(o.Certificates.NodeAccounts) > 0
-	s := &Server{o: o, components: components.List{Logger: o.Logger, Shutdown: o.Shutdown}, metrics: metrics.NewRegistry(o.Version, o.Panics, time.Now())}
+	s := &Server{
+		o: o, components: components.List{Logger: o.Logger, Shutdown: o.Shutdown},
+		metrics: metrics.NewRegistry(o.Version, o.Panics, time.Now()),
+	}
 	s.throttle = ingest.NewThrottle(ingest.ThrottleOptions{
 		Commit: s.commit, Logger: o.Logger.With("scope", "ads"), Metrics: s.metrics, After: o.DebounceAfter, Max: o.DebounceMax,
 	})
@@ -146,7 +151,9 @@ func New(o Options) (*Server, error) {
 	}
 	t := translate.New(translate.Options{Idle: memo, Now: time.Now, Features: o.features(), Found: diag.LogOnce(o.Logger)})
 	s.prepare, s.translator = t.Prepare, t
-	identifier, err := json.Marshal(map[string]any{"Component": "istiod", "ID": cmp.Or(o.PodName, "istiod"), "Info": map[string]string{"version": o.Version}})
+	identifier, err := json.Marshal(
+		map[string]any{"Component": "istiod", "ID": cmp.Or(o.PodName, "istiod"), "Info": map[string]string{"version": o.Version}},
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -162,11 +169,13 @@ func New(o Options) (*Server, error) {
 	others := s.newReplicas()
 	s.debug = debug.New(debug.Options{
 		Replicas: others, Name: o.Instance(), Version: o.Version,
-		World: world, Server: world, Translator: t, Proxies: s.discovery, Pushes: s.pushes, Authorizer: s.authorizer, Authenticate: s.authenticateBearer,
-		Admin: o.AdminPages, Cluster: o.ClusterID, Domain: o.Domain, Limits: o.Limits, Profile: o.Profile,
+		World: world, Server: world, Translator: t, Proxies: s.discovery, Pushes: s.pushes, Authorizer: s.authorizer,
+		Authenticate: s.authenticateBearer,
+		Admin:        o.AdminPages, Cluster: o.ClusterID, Domain: o.Domain, Limits: o.Limits, Profile: o.Profile,
 	})
 	s.ui = ui.New(ui.Options{
-		World: world, Proxies: s.discovery, Pushes: s.pushes, Replicas: others, Name: o.Instance(), Logger: o.Logger, Version: o.Version, Domain: o.Domain,
+		World: world, Proxies: s.discovery, Pushes: s.pushes, Replicas: others, Name: o.Instance(), Logger: o.Logger, Version: o.Version,
+		Domain: o.Domain,
 	})
 	s.commitTime = metrics.CommitTime(s.metrics)
 	metrics.Register(s.metrics, s.world, world, t)
@@ -183,8 +192,8 @@ func New(o Options) (*Server, error) {
 	return s, s.register()
 }
 
-// awaited names what the server waits for before it is ready, the kinds of the API server that have not been read, and
-// the first reason why a source has not answered.
+// awaited names what the server waits for before it is ready, the unread kinds of the API server, and the first reason
+// why a source has not answered.
 func (s *Server) awaited() []string {
 	names := s.from.Awaited()
 	if len(names) > 0 {
@@ -212,22 +221,22 @@ func (s *Server) awaited() []string {
 	return names
 }
 
-// findings returns what is wrong with single objects.
+// findings returns the findings about single objects.
 func (s *Server) findings() []diag.Diagnostic {
 	return slices.Concat(s.from.Findings(), s.world.Findings(), s.components.Findings())
 }
 
-// objectFindings returns what is wrong with objects: single ones, between them, and with what they do to proxies.
+// objectFindings returns the findings about objects, their references and their effect on proxies.
 func (s *Server) objectFindings() []diag.Diagnostic {
 	return slices.Concat(s.findings(), s.analyst.Findings.Get(), s.world.Located(s.translator.Findings()))
 }
 
-// allFindings returns what is wrong with objects, and with connected proxies.
+// allFindings returns the findings about objects and connected proxies.
 func (s *Server) allFindings() []diag.Diagnostic {
 	return append(s.objectFindings(), s.discovery.Findings()...)
 }
 
-// register lists what runs, in the order of starting.
+// register registers the components in the order of starting.
 func (s *Server) register() error {
 	var later []components.Component
 	for _, build := range parts {
@@ -253,10 +262,10 @@ func (s *Server) register() error {
 		s.components.Background(from.Name, from.Run)
 	}
 	s.components.Start("sources synced", s.from.Wait)
-	if s.secure != nil { // after the sources, which bring the names that are in its own certificate
+	if s.secure != nil { // after the sources, which determine the names in its own certificate
 		s.components.Start("certificate authority", s.secure.Authority.Load)
 		s.components.Background("certificate authority", s.secure.Authority.Run)
-		s.components.Add(roots{s}) // waits for nothing that follows: without the roots, no proxy connects
+		s.components.Add(roots{s}) // independent of the later components, because proxies need the roots to connect
 	}
 	s.components.Start("discovery listener", s.listenGRPC)
 	if s.injection != nil {
@@ -270,22 +279,25 @@ func (s *Server) register() error {
 	return nil
 }
 
-// Run serves until ctx ends, which is no error, and then stops gracefully. What does not end in time is an error.
+// Run serves until ctx ends, then stops gracefully and returns nil. It fails if a component does not stop in time.
 func (s *Server) Run(ctx context.Context) error {
 	return s.components.Run(ctx, s.leave, s.drain)
 }
 
-// Addresses returns what listens so far.
+// Addresses returns the addresses of the open ports.
 func (s *Server) Addresses() ports.Addresses { return s.ports.Addresses() }
 
-// listenHTTP opens the ports that answer from the beginning: the readiness probe fails until the server is ready.
+// listenHTTP opens the ports that serve from the beginning. The readiness probe fails until the server is ready.
 func (s *Server) listenHTTP(ctx context.Context) error {
 	pages, live := s.debug.Handler(), s.debug.Guard(s.ui.Handler())
 	front := http.NewServeMux()
 	front.HandleFunc("GET /ready", readyHandler(s.ready.Load, s.awaited))
 	front.HandleFunc("GET /version", versionHandler(s.o.Version))
 	monitoring := http.NewServeMux()
-	monitoring.Handle("GET /metrics", promhttp.HandlerFor(s.metrics, promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(s.o.Logger.Handler(), slog.LevelWarn)}))
+	monitoring.Handle(
+		"GET /metrics",
+		promhttp.HandlerFor(s.metrics, promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(s.o.Logger.Handler(), slog.LevelWarn)}),
+	)
 	monitoring.HandleFunc("GET /version", versionHandler(s.o.Version))
 	monitoring.HandleFunc("GET /ready", readyHandler(s.ready.Load, s.awaited))
 	if !s.o.NoDebugHTTP {
@@ -321,14 +333,14 @@ func (s *Server) listenHTTP(ctx context.Context) error {
 	return s.listenControlZ(ctx)
 }
 
-// commit makes a Snapshot of a batch and publishes it. The first batch is the first load.
+// commit commits a batch and publishes the snapshot. The first batch is the first load.
 func (s *Server) commit(batch []kinds.Change, received time.Time) {
 	began, last := time.Now(), s.world.Snapshot()
 	snap := s.world.Commit(batch, received)
 	s.components.Committed(batch)
 	s.commitTime.Observe(time.Since(began).Seconds())
 	if snap == last {
-		return // writes that change nothing
+		return // the writes changed nothing
 	}
 	made := time.Now()
 	safe.Run(s.o.Logger, "prepare translation", func() { s.prepare(snap) })
@@ -342,7 +354,7 @@ func (s *Server) commit(batch []kinds.Change, received time.Time) {
 	}
 }
 
-// certificateFix is how a server gets a certificate.
+// certificateFix is the remedy for a server without a certificate.
 const certificateFix = "--stateDir, or a CA in ROOT_CA_DIR, or a certificate of the server's in --tlsCertFile or the Secret istiod-tls"
 
 // listenGRPC opens ADS. The secure port needs a certificate.
@@ -361,9 +373,9 @@ func (s *Server) listenGRPC(ctx context.Context) error {
 	return s.ports.ServeGRPC(ctx, ports.SecureGRPC, s.o.SecureGRPC, s.secure.grpc)
 }
 
-// servers returns the gRPC servers that have a listener of their own.
+// servers returns the gRPC servers with a port of their own.
 func (s *Server) servers() (list []*grpc.Server) {
-	if s.o.GRPC != "" { // gRPC cannot drain connections that an HTTP server accepted
+	if s.o.GRPC != "" { // gRPC cannot drain connections of an HTTP server
 		list = append(list, s.grpc)
 	}
 	if s.secure != nil {
@@ -372,11 +384,14 @@ func (s *Server) servers() (list []*grpc.Server) {
 	return list
 }
 
-// announce turns ready, and logs the addresses.
+// announce makes the server ready and logs the addresses.
 func (s *Server) announce(context.Context) error {
 	s.ready.Store(true)
 	b := s.Addresses()
-	s.o.Logger.Info("ready", "grpc", b.GRPC, "http", b.HTTP, "monitoring", b.Monitoring, "secure_grpc", b.SecureGRPC, "https", b.HTTPS, "version", s.o.Version)
+	s.o.Logger.Info(
+		"ready", "grpc", b.GRPC, "http", b.HTTP, "monitoring", b.Monitoring, "secure_grpc", b.SecureGRPC, "https", b.HTTPS, "version",
+		s.o.Version,
+	)
 	if s.o.Ready != nil {
 		s.o.Ready()
 	}
@@ -386,22 +401,22 @@ func (s *Server) announce(context.Context) error {
 	return b.Write(s.o.AddressFile)
 }
 
-// leave takes the server out of rotation and serves on until that is known: for a while after a pod began to stop,
-// others still send connections to it.
+// leave fails the readiness probe and serves on for a while, because clients still connect to a stopping pod until the
+// endpoints are updated.
 func (s *Server) leave() {
 	was := s.ready.Swap(false)
-	s.o.Logger.Info("stopping", "drain", s.o.Drain, "shutdown", s.o.Shutdown) // by the names of their flags
+	s.o.Logger.Info("stopping", "drain", s.o.Drain, "shutdown", s.o.Shutdown) // the keys are the names of the flags
 	if was {
 		time.Sleep(s.o.Drain) // a second signal ends the process
 	}
 	s.serving.Store(false)
 	if s.o.AddressFile != "" {
-		_ = os.Remove(s.o.AddressFile) // it names ports that others may soon have
+		_ = os.Remove(s.o.AddressFile) // other processes may soon have these ports
 	}
 }
 
-// drain lets requests end until ctx does and spreads the ends of streams, so that another replica is not met by all
-// proxies at once. Then it ends the rest.
+// drain lets requests finish until ctx ends, and spreads the ends of streams so that proxies do not all reconnect to
+// another replica at once. Then it ends the remaining ones.
 func (s *Server) drain(ctx context.Context) {
 	s.debug.Close()
 	s.ui.Close()
@@ -413,7 +428,7 @@ func (s *Server) drain(ctx context.Context) {
 			all.Add(1)
 			safe.Go(s.o.Logger, "grpc stop", func() {
 				defer all.Done()
-				g.GracefulStop() // accepts nothing more, asks clients to leave, waits for what runs
+				g.GracefulStop() // refuses new streams, asks clients to leave and waits for current calls
 			})
 		}
 		all.Wait()
@@ -435,8 +450,8 @@ func (s *Server) drain(ctx context.Context) {
 	s.components.Track("requests over HTTP", func() { s.ports.Close(ctx) })
 }
 
-// pace is the time between the ends of two streams while the server stops. With many streams it is shorter, because all
-// have to end in time.
+// pace returns the time between the ends of two streams at a shutdown. It is shorter for many streams, because all must
+// end in time.
 const pace = 5 * time.Millisecond
 
 func (s *Server) disconnectAll(ctx context.Context) {

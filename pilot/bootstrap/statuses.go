@@ -13,8 +13,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/status"
 )
 
-// analysisLease is the right to write findings into statuses. istiod uses the same Lease. All revisions share it,
-// because an object has one status.
+// analysisLease is the name of the Lease for writing findings into statuses. istiod uses the same. All revisions share
+// it, because an object has one status.
 const analysisLease = "istio-analyze-leader"
 
 // statuses is the Component that writes findings into the statuses of objects.
@@ -24,7 +24,7 @@ type statuses struct {
 	reconciler *status.Analysis
 }
 
-// newStatuses returns nil if findings are not to be written, or there is no cluster.
+// newStatuses returns nil if statuses are disabled or there is no cluster.
 func (s *Server) newStatuses() (components.Component, error) {
 	if !s.o.Advice || s.o.Client == nil {
 		return nil, nil
@@ -36,7 +36,7 @@ func (s *Server) newStatuses() (components.Component, error) {
 	return x, err
 }
 
-// newStatusManager makes the Manager and the Controller of a reconciler of statuses.
+// newStatusManager returns the Manager and the Controller of a reconciler of statuses.
 func (s *Server) newStatusManager(name, lease string, r controllers.Reconciler, onDemand bool) (
 	*controllers.Manager, *controllers.Controller, error,
 ) {
@@ -50,13 +50,13 @@ func (s *Server) newStatusManager(name, lease string, r controllers.Reconciler, 
 	return m, c, err
 }
 
-// Found returns the findings about objects, and whether none were left out.
+// Found returns the findings about objects, and whether they are complete.
 func (x *statuses) Found() ([]diag.Diagnostic, bool) {
 	list := x.server.objectFindings()
 	return list, !analysis.LeftOut(list)
 }
 
-// Describe returns what a code is called in statuses.
+// Describe returns the name and the ID of a code in statuses.
 func (*statuses) Describe(code string) status.Code {
 	c := analysis.Describe(code)
 	return status.Code{ID: c.ID, Name: c.Name, URL: c.URL}
@@ -76,14 +76,14 @@ func (x *statuses) follow(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-x.server.analyst.Looked():
+		case <-x.server.analyst.Analyzed():
 			x.reconciler.Analysed()
 			x.NotifyAll()
 		}
 	}
 }
 
-// ingressLease is the right to write the statuses of Ingresses. It has the name that istiod uses, for all revisions.
+// ingressLease is the name of the Lease for writing the statuses of Ingresses. istiod uses the same, for all revisions.
 const ingressLease = "istio-leader"
 
 // derivedStatuses is the Component that writes the statuses that stages derive.
@@ -106,7 +106,7 @@ func (s *Server) newDerivedStatuses() (components.Component, error) {
 
 func (*derivedStatuses) Name() string { return "statuses of Ingresses" }
 
-// Committed reconciles the statuses that follow from a commit.
+// Committed reconciles the statuses that a commit has changed.
 func (d *derivedStatuses) Committed([]kinds.Change) {
 	for key, s := range d.world.TakeStatuses() {
 		if s != nil {
@@ -116,8 +116,8 @@ func (d *derivedStatuses) Committed([]kinds.Change) {
 	}
 }
 
-// Run writes the statuses that stages derive while this server is elected, until ctx ends. There is no election before
-// the first status.
+// Run writes the statuses that stages derive while this server is elected, until ctx ends. The election begins with the
+// first status.
 func (d *derivedStatuses) Run(ctx context.Context) error {
 	d.Manager.Run(ctx)
 	return nil

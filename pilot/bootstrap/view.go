@@ -20,32 +20,33 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/ui"
 )
 
-// view is what streams and pages ask of the server. It is an xds.World, a ui.World, a debug.World and a debug.Server.
+// view is the interface of the server for streams and pages. It is an xds.World, a ui.World, a debug.World and a
+// debug.Server.
 type view struct {
 	*ingest.World
 	s       *Server
 	secrets *ingest.SecretDemand // nil without a cluster
 }
 
-// Findings returns what is wrong with objects and with connected proxies.
+// Findings returns the findings about objects and connected proxies.
 func (v view) Findings() []diag.Diagnostic { return v.s.allFindings() }
 
-// SingleFindings returns what is wrong with single objects.
+// SingleFindings returns the findings about single objects.
 func (v view) SingleFindings() []diag.Diagnostic { return v.s.findings() }
 
-// ObjectFindings returns what is wrong with objects, between them, and with what they do to proxies.
+// ObjectFindings returns the findings about objects, their references and their effect on proxies.
 func (v view) ObjectFindings() []diag.Diagnostic { return v.s.objectFindings() }
 
-// NewOrigins returns the origins of what proxies are sent.
+// NewOrigins returns the origins of resources.
 func (v view) NewOrigins() ui.Origins { return v.s.translator.NewOrigins() }
 
-// Templates returns the templates of injection, by name.
+// Templates returns the injection templates by name.
 func (v view) Templates() map[string]string { return v.s.templates() }
 
-// Clusters returns the clusters that are read.
+// Clusters returns the clusters that the server reads.
 func (v view) Clusters() any { return v.s.from.Clusters() }
 
-// Why follows a request through what proxies are sent.
+// Why traces a request through the configuration of proxies.
 func (v view) Why(query url.Values) (any, error) {
 	way, err := inspect.Running{Options: v.s.o.Options, World: v.World, Translator: v.s.translator, Discovery: v.s.discovery}.Why(query)
 	if err != nil {
@@ -54,9 +55,9 @@ func (v view) Why(query url.Values) (any, error) {
 	return way, nil
 }
 
-// WorkloadKnown reports whether a snapshot has the workload of a proxy. It returns true for proxies of which nothing
-// new may arrive, from an API server or because they register. A server that does not read the services of its own
-// cluster reads those of remote clusters.
+// WorkloadKnown reports whether a snapshot has the workload of a proxy. It returns true for proxies whose workload no
+// API server and no registration can add. A server that does not read the services of its own cluster still reads the
+// ones of remote clusters.
 func (v view) WorkloadKnown(snap *snapshot.Snapshot, p *node.Proxy) bool {
 	o := &v.s.o
 	remote := p.Cluster != "" && p.Cluster != o.ClusterID
@@ -64,7 +65,7 @@ func (v view) WorkloadKnown(snap *snapshot.Snapshot, p *node.Proxy) bool {
 	return !late || cohort.Workload(snap, p) != nil
 }
 
-// ClusterPending reports whether a Secret names the proxy's cluster and the cluster has not been read yet.
+// ClusterPending reports whether a Secret names the proxy's cluster and the cluster is unread.
 func (v view) ClusterPending(p *node.Proxy) bool { return v.s.from.Lacks(p.Cluster) }
 
 // ServiceAccount returns the service account of a proxy's pod, or "" if it is unknown.
@@ -73,7 +74,7 @@ func (view) ServiceAccount(snap *snapshot.Snapshot, p *node.Proxy) string {
 }
 
 // InCluster reports whether a peer is in the cluster that its proxy names. A certificate does not prove that, because
-// it is good in each cluster. If the server's own cluster is the only one, the peer is in it.
+// it is valid in each cluster. If the server's own cluster is the only one, the peer is in it.
 func (v view) InCluster(snap *snapshot.Snapshot, peer identity.Peer, p *node.Proxy) bool {
 	own := p.Cluster == "" || p.Cluster == v.s.o.ClusterID
 	return v.s.o.Client == nil || own && !v.s.from.HasRemote() || cohort.RunsAs(snap, p, peer.ID.ServiceAccount)
@@ -99,7 +100,7 @@ func (v view) Sources(r *envoy.Resource) []pushes.Object {
 	return list
 }
 
-// DebugPages answers a peer that asks for debug pages over xDS.
+// DebugPages answers a request for debug pages over xDS.
 func (v view) DebugPages(peer identity.Peer, typeURL string, names []string) ([]*anypb.Any, error) {
 	return v.s.debug.Resources(peer, typeURL, names)
 }

@@ -20,10 +20,10 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// Webhooks are options of the webhooks' configurations in the cluster.
+// Webhooks configure the maintenance of webhook configurations.
 type Webhooks struct {
-	NoValidation bool // leave ValidatingWebhookConfigurations alone
-	NoInjection  bool // leave MutatingWebhookConfigurations alone
+	NoValidation bool // do not write ValidatingWebhookConfigurations
+	NoInjection  bool // do not write MutatingWebhookConfigurations
 }
 
 // webhooks is the state of the webhooks' port, and the Component that reconciles the webhook configurations.
@@ -33,14 +33,14 @@ type webhooks struct {
 	metrics              *controller.Metrics
 }
 
-// webhooksLease is the right to write the webhook configurations of one revision.
+// webhooksLease is the name of the Lease for writing the webhook configurations of one revision.
 const webhooksLease = "istio-webhook-controller-election"
 
 // codeUnread is the code of the finding that webhook configurations cannot be read.
 const codeUnread = "WebhooksNotRead"
 
-// newWebhooks makes the state of the webhooks' port. The Component reconciles the webhook configurations of the cluster
-// that the server is part of; it is nil if this server reconciles none.
+// newWebhooks returns the state of the webhooks' port. The Manager reconciles the webhook configurations of the
+// server's own cluster, and is nil if this server reconciles none.
 func (s *Server) newWebhooks() (components.Component, error) {
 	if s.secure == nil || s.o.HTTPS == "" {
 		return nil, nil
@@ -67,13 +67,13 @@ func (w *webhooks) Run(ctx context.Context) error {
 // RootsChanged reconciles all configurations.
 func (w *webhooks) RootsChanged() { w.NotifyAll() }
 
-// election says how this server stands for election in a cluster.
+// election returns how this server stands for election in a cluster.
 func (s *Server) election(client *rest.Config, identity string) controllers.Election {
 	return controllers.Election{Client: client, Namespace: s.o.Namespace, Identity: identity, Off: s.o.NoElection, Logger: s.o.Logger}
 }
 
-// newConfigurations makes the Manager that reconciles the webhook configurations of a cluster; the ID of the server's
-// own is "". All replicas observe them, and the elected one writes.
+// newConfigurations returns the Manager that reconciles the webhook configurations of a cluster. The ID of the server's
+// own cluster is "". All replicas watch them, and the elected one writes.
 func (s *Server) newConfigurations(e controllers.Election, cluster string) (*controllers.Manager, error) {
 	lease, err := e.Lease(webhooksLease, s.o.Revision)
 	if err != nil {
@@ -93,7 +93,7 @@ func (s *Server) newConfigurations(e controllers.Election, cluster string) (*con
 	return controllers.NewManager(controllers.Options{Client: e.Client, Lease: lease, Always: true, Logger: logger}, list...)
 }
 
-// mountWebhooks adds the webhooks to a mux. They share a Gate, which bounds what they cost together.
+// mountWebhooks adds the webhooks to a mux. They share a Gate, which bounds their total cost.
 func (s *Server) mountWebhooks(mux *http.ServeMux) {
 	gate := admission.NewGate(s.o.Limits, s.apiServers)
 	validate := webhook.New(webhook.Options{Gate: gate, Limits: s.o.Limits, Registerer: s.metrics})
@@ -102,13 +102,15 @@ func (s *Server) mountWebhooks(mux *http.ServeMux) {
 	if s.injection == nil {
 		return
 	}
-	inject := injecting.New(injecting.Options{Gate: gate, Injector: s.injection.Injector, Registerer: s.metrics, Logger: s.o.Logger.With("scope", "injection")})
+	inject := injecting.New(
+		injecting.Options{Gate: gate, Injector: s.injection.Injector, Registerer: s.metrics, Logger: s.o.Logger.With("scope", "injection")},
+	)
 	mux.Handle(injecting.Path, inject)
 	mux.Handle(injecting.Path+"/", inject)
 }
 
-// apiServers returns the addresses of API servers: the endpoints of the Service that each API server keeps for itself.
-// They are not known before the first Snapshot, or where the namespace of that Service is not read.
+// apiServers returns the addresses of API servers: the endpoints of the Service kubernetes. They are unknown before the
+// first Snapshot, and if its namespace is not read.
 func (s *Server) apiServers() (all []netip.Addr) {
 	snap := s.world.Snapshot()
 	if snap == nil {
@@ -123,10 +125,10 @@ func (s *Server) apiServers() (all []netip.Addr) {
 	return all
 }
 
-// listenHTTPS opens the port of the webhooks, once the server has a certificate. Without one it does not listen.
+// listenHTTPS opens the port of the webhooks once the server has a certificate. Without one it does nothing.
 func (s *Server) listenHTTPS(ctx context.Context) error {
 	switch {
-	case s.o.HTTPS == "": // they are on the HTTP port
+	case s.o.HTTPS == "": // the webhooks are on the HTTP port
 		return nil
 	case s.secure == nil:
 		s.o.Logger.Info("the server has no certificate: the port of the webhooks does not listen", "https", s.o.HTTPS, "fix", certificateFix)
@@ -136,5 +138,7 @@ func (s *Server) listenHTTPS(ctx context.Context) error {
 	mux.HandleFunc("GET /ready", readyHandler(s.ready.Load, s.awaited))
 	s.mountWebhooks(mux)
 	config := s.webhooks.held.TLS(&tls.Config{MinVersion: s.o.Certificates.MinTLS, NextProtos: []string{"h2", "http/1.1"}})
-	return s.ports.ServeHTTP(ctx, ports.Webhooks, s.o.HTTPS, mux, ports.HTTP{TLS: config, Body: s.o.Limits.WebhookBody, Conns: s.o.Limits.WebhookConns})
+	return s.ports.ServeHTTP(
+		ctx, ports.Webhooks, s.o.HTTPS, mux, ports.HTTP{TLS: config, Body: s.o.Limits.WebhookBody, Conns: s.o.Limits.WebhookConns},
+	)
 }

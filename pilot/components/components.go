@@ -17,11 +17,11 @@ import (
 
 // Part is a part of the server that has findings.
 type Part interface {
-	// Findings returns what is wrong at present with what the part reads and writes. Any goroutine may call it.
+	// Findings returns the current findings about what the part reads and writes. It must be safe for concurrent use.
 	Findings() []diag.Diagnostic
 }
 
-// Component is a Part that runs as long as the server does. A Component that is an Observer too is told of each commit.
+// Component is a Part that runs as long as the server. A Component that is also an Observer is told of each commit.
 type Component interface {
 	Part
 	Name() string
@@ -30,7 +30,7 @@ type Component interface {
 }
 
 // Observer is told of each commit, in the order of registration, before the snapshot is published. All calls come from
-// one goroutine, which an Observer must not hold up.
+// one goroutine, which an Observer must not block.
 type Observer interface {
 	Committed(batch []kinds.Change)
 }
@@ -42,23 +42,23 @@ type startFunc struct {
 	run   func(context.Context) error
 }
 
-// stopGrace is the time that components get to end after their contexts were canceled at the bound on a stop.
+// stopGrace is how long components may take to end after their contexts were canceled at the end of a shutdown.
 const stopGrace = 2 * time.Second
 
-// List is what the server runs, in the order of starting.
+// List has the components of the server, in the order of starting.
 type List struct {
 	Logger   *slog.Logger
-	Shutdown time.Duration // the bound on a stop
+	Shutdown time.Duration // time limit of a shutdown
 
 	list     []startFunc
 	sources  []Part
 	watching []Observer
 
 	mu      sync.Mutex
-	running []string // names of what Run waits for
+	running []string // names of the running components
 }
 
-// Start registers a step: it has started when run returns.
+// Start registers a step of the start, which ends when run returns.
 func (c *List) Start(name string, run func(context.Context) error) {
 	c.list = append(c.list, startFunc{name, false, run})
 }
@@ -74,7 +74,7 @@ func (c *List) Add(part Component) {
 	c.Join(part)
 }
 
-// Join registers a part that is run by other means, for its findings and for commits.
+// Join registers a part that runs elsewhere, for its findings and for commits.
 func (c *List) Join(part Part) {
 	c.sources = append(c.sources, part)
 	if o, ok := part.(Observer); ok {
@@ -82,13 +82,13 @@ func (c *List) Join(part Part) {
 	}
 }
 
-// Observe registers an Observer that is no part.
+// Observe registers an Observer that is not a Part.
 func (c *List) Observe(o Observer) { c.watching = append(c.watching, o) }
 
 // Parts returns all parts, in the order of registration.
 func (c *List) Parts() []Part { return c.sources }
 
-// Findings returns what is wrong with all parts.
+// Findings returns the findings of all parts.
 func (c *List) Findings() (list []diag.Diagnostic) {
 	for _, part := range c.sources {
 		list = append(list, part.Findings()...)
@@ -103,13 +103,13 @@ func (c *List) Committed(batch []kinds.Change) {
 	}
 }
 
-// Run starts all components in order and waits until ctx ends or one of them fails, which is the error. Then it calls
-// leave, and stop with a context that ends when the time for it is over, and ends the context of background components.
-// All of that has ended when Run returns, or the error names what has not.
+// Run starts all components in order and waits until ctx ends or one of them fails. Then it calls leave, and stop with
+// a context that ends after Shutdown, and cancels the contexts of background components. It returns the error of the
+// component. If components are still running, the error names them.
 func (c *List) Run(ctx context.Context, leave func(), stop func(context.Context)) error {
 	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	// A start that waits, for a source to sync, must outlast neither the stop nor the failure of another component.
+	// A start that waits, for example for a source to sync, must end at a shutdown and when another component fails.
 	starting, broken := context.WithCancelCause(ctx)
 	defer broken(nil)
 	var wg sync.WaitGroup
@@ -119,7 +119,7 @@ func (c *List) Run(ctx context.Context, leave func(), stop func(context.Context)
 		}
 		if !s.async {
 			if err := s.guarded(starting); err != nil {
-				broken(err) // of several causes the first stays
+				broken(err) // the first cause stays
 			}
 			continue
 		}
@@ -164,10 +164,13 @@ func (c *List) Run(ctx context.Context, leave func(), stop func(context.Context)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return errors.Join(err, fmt.Errorf("not all has ended within --shutdownDuration, %v: left behind: %s", c.Shutdown, strings.Join(slices.Sorted(slices.Values(c.running)), ", ")))
+	return errors.Join(err, fmt.Errorf(
+		"not all has ended within --shutdownDuration, %v: left behind: %s", c.Shutdown,
+		strings.Join(slices.Sorted(slices.Values(c.running)), ", "),
+	))
 }
 
-// Track runs fn, which an error of Run names while it runs.
+// Track runs fn. An error of Run names it if it is still running.
 func (c *List) Track(name string, fn func()) {
 	c.mu.Lock()
 	c.running = append(c.running, name)
@@ -181,7 +184,7 @@ func (c *List) Track(name string, fn func()) {
 	fn()
 }
 
-// guarded runs the component and names it in its error, or its panic.
+// guarded runs the component and adds its name to its error or panic.
 func (s startFunc) guarded(ctx context.Context) error {
 	var err error
 	if p := safe.Do(s.name, func() { err = s.run(ctx) }); p != nil {

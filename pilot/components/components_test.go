@@ -120,11 +120,16 @@ func TestComponentsThatDoNotEnd(t *testing.T) {
 		fails           bool
 		err             string
 	}{
-		"all end":               {},
-		"a component":           {component: true, err: "not all has ended within --shutdownDuration, 10s: left behind: stuck"},
-		"the stop":              {stop: true, err: "not all has ended within --shutdownDuration, 10s: left behind: streams"},
-		"both":                  {component: true, stop: true, err: "not all has ended within --shutdownDuration, 10s: left behind: streams, stuck"},
-		"both, after a failure": {component: true, stop: true, fails: true, err: "broken: oh\nnot all has ended within --shutdownDuration, 10s: left behind: streams, stuck"},
+		"all end":     {},
+		"a component": {component: true, err: "not all has ended within --shutdownDuration, 10s: left behind: stuck"},
+		"the stop":    {stop: true, err: "not all has ended within --shutdownDuration, 10s: left behind: streams"},
+		"both": {
+			component: true, stop: true, err: "not all has ended within --shutdownDuration, 10s: left behind: streams, stuck",
+		},
+		"both, after a failure": {
+			component: true, stop: true, fails: true,
+			err: "broken: oh\nnot all has ended within --shutdownDuration, 10s: left behind: streams, stuck",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

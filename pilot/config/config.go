@@ -13,21 +13,21 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
-// Handler takes the changes that happened together, in the order of Sort, each object at most once. A source calls it
-// from one goroutine, and the next call comes after it has returned. The first call of a source brings everything that
-// it has, and may be empty. The slice is the handler's to keep.
+// Handler takes changes that happened together, in the order of Sort and at most one for each object. A source calls it
+// from one goroutine, and waits until it returns. The first call of a source has all its objects, and may be empty. The
+// handler may keep the slice.
 type Handler func([]kinds.Change)
 
-// Source reads objects and hands what changes to a Handler. It has synced with the first call of the Handler.
+// Source reads objects and passes changes to a Handler. It has synced when the Handler's first call has returned.
 type Source interface {
-	Run(ctx context.Context) error // until ctx ends; called once
-	Findings() []diag.Diagnostic   // what is wrong at present; must not be modified
+	Run(ctx context.Context) error // runs until ctx ends; called once
+	Findings() []diag.Diagnostic   // current findings; must not be modified
 }
 
-// Equal reports whether two objects are the same for every reader. Where they were written does not count, and neither
-// does the generation.
+// Equal reports whether two objects are the same for every reader. It ignores positions and generations.
 func Equal(a, b *kinds.Object) bool {
-	if a.Key != b.Key || a.UID != b.UID || a.Relayed != b.Relayed || !a.Created.Equal(b.Created) || !maps.Equal(a.Labels, b.Labels) || !maps.Equal(a.Annotations, b.Annotations) ||
+	if a.Key != b.Key || a.UID != b.UID || a.Relayed != b.Relayed || !a.Created.Equal(b.Created) || !maps.Equal(a.Labels, b.Labels) ||
+		!maps.Equal(a.Annotations, b.Annotations) ||
 		!reflect.DeepEqual(a.Extra, b.Extra) {
 		return false
 	}
@@ -37,14 +37,17 @@ func Equal(a, b *kinds.Object) bool {
 	return reflect.DeepEqual(a.Spec, b.Spec)
 }
 
-// Sort puts changes in the order of kinds.All, then of namespace, name and cluster. Those of one object stay in their
-// order: the last counts.
+// Sort sorts changes by kind in the order of kinds.All, then by namespace, name and cluster. Changes of one object stay
+// in order: the last one takes effect.
 func Sort(changes []kinds.Change) {
 	rank := map[*kinds.Kind]int{}
 	for i, k := range kinds.All() {
 		rank[k] = i
 	}
 	slices.SortStableFunc(changes, func(a, b kinds.Change) int {
-		return cmp.Or(cmp.Compare(rank[a.Kind], rank[b.Kind]), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Cluster, b.Cluster))
+		return cmp.Or(
+			cmp.Compare(rank[a.Kind], rank[b.Kind]), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name),
+			cmp.Compare(a.Cluster, b.Cluster),
+		)
 	})
 }

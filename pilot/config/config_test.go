@@ -16,7 +16,9 @@ func TestEqual(t *testing.T) {
 		return &kinds.Object{Key: kinds.Key{Kind: kinds.Sidecar, Name: "a"}, Labels: map[string]string{"x": "1"}, Spec: &networkingv1.Sidecar{}}
 	}
 	kube := func() *kinds.Object {
-		return &kinds.Object{Key: kinds.Key{Kind: kinds.Service, Name: "a"}, Spec: &corev1.Service{Spec: corev1.ServiceSpec{ClusterIP: "1.2.3.4"}}}
+		return &kinds.Object{
+			Key: kinds.Key{Kind: kinds.Service, Name: "a"}, Spec: &corev1.Service{Spec: corev1.ServiceSpec{ClusterIP: "1.2.3.4"}},
+		}
 	}
 	for _, make := range []func() *kinds.Object{istio, kube} {
 		moved := make()
@@ -25,7 +27,8 @@ func TestEqual(t *testing.T) {
 			t.Error("the position counts")
 		}
 		for what, change := range map[string]func(*kinds.Object){
-			"name": func(o *kinds.Object) { o.Name = "b" }, "uid": func(o *kinds.Object) { o.UID = "u" }, "created": func(o *kinds.Object) { o.Created = time.Unix(1, 0) },
+			"name": func(o *kinds.Object) { o.Name = "b" }, "uid": func(o *kinds.Object) { o.UID = "u" },
+			"created":     func(o *kinds.Object) { o.Created = time.Unix(1, 0) },
 			"labels":      func(o *kinds.Object) { o.Labels = map[string]string{"x": "2"} },
 			"annotations": func(o *kinds.Object) { o.Annotations = map[string]string{"x": ""} },
 			"spec": func(o *kinds.Object) {
@@ -51,7 +54,8 @@ func TestSort(t *testing.T) {
 		return kinds.Change{Key: kinds.Key{Kind: k, Namespace: ns, Name: name}}
 	}
 	changes := []kinds.Change{
-		change(kinds.VirtualService, "a", "x"), change(kinds.Service, "b", "x"), change(kinds.Service, "a", "y"), change(kinds.Namespace, "", "z"), change(kinds.Service, "a", "x"),
+		change(kinds.VirtualService, "a", "x"), change(kinds.Service, "b", "x"), change(kinds.Service, "a", "y"),
+		change(kinds.Namespace, "", "z"), change(kinds.Service, "a", "x"),
 	}
 	Sort(changes)
 	var got []string

@@ -1,5 +1,5 @@
-// Package config is the contract of the sources of configuration: Source, the Handler that takes its Changes, the order
-// of changes, and when two objects are equal. Findings holds what is wrong with the objects of a source.
+// Package config defines the interface of the sources of configuration: Source, the Handler of its changes, the order
+// of changes, and equality of objects. Findings holds the findings about the objects of a source.
 //
-// The sources are the packages below it, such as file. This package reads nothing and runs no goroutine.
+// The sources are in packages below this one, such as file. This package reads nothing and runs no goroutine.
 package config

@@ -10,16 +10,15 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 )
 
-// maxLogged bounds the lines that one change of the findings writes to the log.
+// maxLogged bounds the log lines of one Set.
 const maxLogged = 100
 
-// Findings is what a source finds wrong at present. The zero value holds none.
+// Findings holds the current findings of a source. The zero value has none.
 type Findings struct {
 	list atomic.Pointer[[]diag.Diagnostic]
 }
 
-// Get returns the list as it was last set. It may be called from any goroutine; the caller must not modify what it
-// gets.
+// Get returns the current findings. It is safe for concurrent use. The caller must not modify the result.
 func (f *Findings) Get() []diag.Diagnostic {
 	if list := f.list.Load(); list != nil {
 		return *list
@@ -27,9 +26,9 @@ func (f *Findings) Get() []diag.Diagnostic {
 	return nil
 }
 
-// Set sorts list, whose duplicates count once, and keeps it. If it is another than before, it logs what is new and what
-// is gone, up to a bound. It is called by one goroutine at a time; compare is the same in each call, and 0 for equal
-// findings alone.
+// Set sorts list, removes duplicates and stores it. It logs new and resolved findings, up to maxLogged. Only one
+// goroutine at a time may call it. compare must be the same function in each call, and return 0 only for equal
+// findings.
 func (f *Findings) Set(list []diag.Diagnostic, compare func(a, b diag.Diagnostic) int, logger *slog.Logger) {
 	slices.SortFunc(list, compare)
 	list = slices.Compact(list)
@@ -60,7 +59,7 @@ func (f *Findings) Set(list []diag.Diagnostic, compare func(a, b diag.Diagnostic
 	f.list.Store(&list)
 }
 
-// without returns the findings of a list that are not among others. Both are sorted.
+// without returns the findings of a list that others does not have. Both must be sorted.
 func without(list, others []diag.Diagnostic, compare func(a, b diag.Diagnostic) int) []diag.Diagnostic {
 	return slices.DeleteFunc(slices.Clone(list), func(d diag.Diagnostic) bool {
 		_, found := slices.BinarySearchFunc(others, d, compare)
@@ -68,15 +67,16 @@ func without(list, others []diag.Diagnostic, compare func(a, b diag.Diagnostic) 
 	})
 }
 
-// ByPosition orders findings by file, line and column.
+// ByPosition compares findings by file, line and column.
 func ByPosition(a, b diag.Diagnostic) int {
 	return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column), ByObject(a, b))
 }
 
-// ByObject orders findings about objects that have no place in a file.
+// ByObject compares findings about objects without a position.
 func ByObject(a, b diag.Diagnostic) int {
 	return cmp.Or(
-		cmp.Compare(a.Object, b.Object), cmp.Compare(b.Severity, a.Severity), cmp.Compare(a.Code, b.Code), cmp.Compare(a.Field, b.Field), cmp.Compare(a.Message, b.Message),
+		cmp.Compare(a.Object, b.Object), cmp.Compare(b.Severity, a.Severity), cmp.Compare(a.Code, b.Code), cmp.Compare(a.Field, b.Field),
+		cmp.Compare(a.Message, b.Message),
 		cmp.Compare(a.Fix, b.Fix), cmp.Compare(a.File, b.File),
 	)
 }

@@ -20,7 +20,8 @@ func TestFindingsAreLoggedOnce(t *testing.T) {
 		return log.String()
 	}
 	a, b := diag.Diagnostic{Object: "a", Severity: diag.Error}, diag.Diagnostic{Object: "b", Severity: diag.Warning}
-	if text := set(b, a, a); strings.Count(text, "\n") != 2 || !strings.Contains(text, "level=ERROR") || !strings.Contains(text, "level=WARN") {
+	if text := set(b, a, a); strings.Count(text, "\n") != 2 || !strings.Contains(text, "level=ERROR") ||
+		!strings.Contains(text, "level=WARN") {
 		t.Errorf("two new ones: %s", text)
 	}
 	if list := f.Get(); len(list) != 2 || list[0] != a || list[1] != b {

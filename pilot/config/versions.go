@@ -6,15 +6,15 @@ import (
 	"github.com/istiod-lite/istiod-lite/galley/validation"
 )
 
-// Versions are the versions of one object that a source keeps. Each is nil if there is none.
+// Versions are the versions of one object that a source keeps. Each may be nil.
 type Versions struct {
 	Good   *kinds.Object // the last version without an error
 	Object *kinds.Object // the object in force
-	Beside *kinds.Object // the last good version, while that is in force beside Object
+	Beside *kinds.Object // last good version, if it is in force in addition to Object
 }
 
-// After returns the versions after a document was read, and what its findings say about them. stamp sets what the
-// source knows of an object. An object in force that does not differ from the one before keeps its pointer.
+// After returns the versions after a document was read, and the text for its findings. stamp sets fields that the
+// source knows. An object in force that equals the previous one keeps its pointer.
 func (v Versions) After(d validation.Document, stamp func(*kinds.Object)) (Versions, validation.InForce) {
 	force := d.InForce(v.Good)
 	next := Versions{Good: v.Good, Object: stamped(force.Object, v.Object, stamp), Beside: stamped(force.Beside, v.Beside, stamp)}
@@ -36,7 +36,7 @@ func stamped(o, old *kinds.Object, stamp func(*kinds.Object)) *kinds.Object {
 	return &out
 }
 
-// InForce returns the objects in force, one or two, or none.
+// InForce returns the objects in force: none, one or two.
 func (v Versions) InForce() []*kinds.Object {
 	switch {
 	case v.Object == nil:
@@ -47,7 +47,7 @@ func (v Versions) InForce() []*kinds.Object {
 	return []*kinds.Object{v.Object, v.Beside}
 }
 
-// Unusable is the finding about an object that is not in force as it is written.
+// Unusable returns the finding about an object that is not in force as written.
 func Unusable(object, why string) diag.Diagnostic {
 	return diag.Diagnostic{Severity: diag.Error, Code: "Unusable", Object: object, Message: why}
 }

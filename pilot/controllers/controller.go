@@ -39,34 +39,33 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/leader"
 )
 
-// Reconciler is a reconciler of controller-runtime, and tells a Manager what it watches. A request names an object, or
-// something else that is reconciled like one.
+// Reconciler is a reconciler of controller-runtime with the methods that a Controller needs. A request names an object,
+// or something else that is reconciled in the same way.
 //
-// An error of Reconcile is a finding, and the request backs off. If there is a RequeueAfter beside the error, the
-// request is tried again after that time instead. A conflict is no finding before there are maxConflicts in a row.
+// An error of Reconcile is a finding, and the request backs off. If the result has a RequeueAfter, the request is
+// repeated after that time instead. A conflict becomes a finding after maxConflicts in a row.
 type Reconciler interface {
 	reconcile.Reconciler
-	// Kinds returns the kinds that are read and written.
+	// Kinds returns the kinds that are read or written.
 	Kinds() []*kinds.Kind
-	// Watches returns an object of each kind that is watched, *unstructured.Unstructured or
-	// *metav1.PartialObjectMetadata, and the restriction of what is watched of the kind. Without a Transform the objects
-	// have no metadata.managedFields.
+	// Watches returns an object of each watched kind, *unstructured.Unstructured or *metav1.PartialObjectMetadata, and
+	// which objects of the kind are watched. Without a Transform, metadata.managedFields is removed.
 	Watches() map[client.Object]controllercache.ByObject
-	// Requests returns the requests that follow from an event of a watched object. It must not change the object.
+	// Requests returns the requests for an event of a watched object. It must not modify the object.
 	Requests(ctx context.Context, object client.Object) []reconcile.Request
-	// All returns the requests that do not follow from watched objects.
+	// All returns the requests that do not belong to watched objects.
 	All() []reconcile.Request
 	// Begin is called at the beginning of each term, before Reconcile and Requests. The client reads from the API
-	// server. The reader reads from the cache of what is watched.
+	// server, and the reader from the cache of watched objects.
 	Begin(c client.Client, watched client.Reader)
-	// Finding describes a request that failed with err. If Message is empty, it becomes the text of err.
+	// Finding describes a request that failed with err. The default message is the text of err.
 	Finding(request reconcile.Request, err error) diag.Diagnostic
-	// A method ReadFailed(err error) is optional. It is called after a list or watch that failed.
-	// A method Start, of a manager.Runnable, is optional. It is called once in each term, after Begin.
-	// A method Resync() time.Duration is optional. It returns the time after which everything is reconciled again.
+	// Optional method ReadFailed(err error) is called after a failed list or watch.
+	// Optional method Start, of a manager.Runnable, is called once in each term, after Begin.
+	// Optional method Resync() time.Duration returns the interval at which everything is reconciled again.
 }
 
-// Controller runs a Reconciler, term after term. Its methods may be called from any goroutine.
+// Controller runs a Reconciler in each term. Its methods are safe for concurrent use.
 type Controller struct {
 	name       string
 	codeUnread string
@@ -74,30 +73,30 @@ type Controller struct {
 	logger     *slog.Logger
 	pauses     pauses
 	backoff    backoff
-	watched    controllercache.Cache // of the term
+	watched    controllercache.Cache // cache of the term
 
 	mu         sync.Mutex
-	queue      workqueue.TypedRateLimitingInterface[reconcile.Request] // of the term; nil between terms
-	problems   map[reconcile.Request]diag.Diagnostic                   // of requests whose last reconcile failed
-	conflicts  map[reconcile.Request]int                               // of requests, in a row
-	readErrors map[read]string                                         // of the last list and the last watch of a kind
+	queue      workqueue.TypedRateLimitingInterface[reconcile.Request] // queue of the term; nil between terms
+	problems   map[reconcile.Request]diag.Diagnostic                   // by request whose last reconcile failed
+	conflicts  map[reconcile.Request]int                               // consecutive conflicts by request
+	readErrors map[read]string                                         // errors of the last list and the last watch of each kind
 }
 
-// read is one of the two ways to read a kind. While lists of it succeed, watches may fail.
+// read is a way to read a kind. Watches may fail while lists succeed.
 type read struct{ verb, kind string }
 
 // everything is the request to reconcile everything.
 var everything reconcile.Request
 
-// New returns a Controller for a Manager. name says what is reconciled, such as Gateway; in metrics it is in lower
-// case. codeUnread is the code of findings about kinds that cannot be read.
+// New returns a Controller for a Manager. name is the name of the reconciled objects, such as Gateway; metrics have it
+// in lower case. codeUnread is the code of findings about kinds that cannot be read.
 func New(name, codeUnread string, r Reconciler, logger *slog.Logger) *Controller {
 	c := &Controller{name: name, codeUnread: codeUnread, reconciler: r, logger: logger}
 	c.end()
 	return c
 }
 
-// Notify adds requests to the queue. Between terms it does nothing, because a term begins with everything.
+// Notify adds requests to the queue. It does nothing between terms, because a term begins with everything.
 func (c *Controller) Notify(requests ...reconcile.Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -109,7 +108,7 @@ func (c *Controller) Notify(requests ...reconcile.Request) {
 	}
 }
 
-// NotifyAll adds the request for everything to the queue.
+// NotifyAll adds the request to reconcile everything to the queue.
 func (c *Controller) NotifyAll() { c.Notify(everything) }
 
 // begin adds the Controller to the manager of a term.
@@ -119,7 +118,7 @@ func (c *Controller) begin(m manager.Manager, writer client.Client) error {
 	c.watched, err = controllercache.New(m.GetConfig(), controllercache.Options{
 		HTTPClient: m.GetHTTPClient(), Scheme: m.GetScheme(), Mapper: m.GetRESTMapper(), ByObject: watches,
 		DefaultTransform: controllercache.TransformStripManagedFields(), ReaderFailOnMissingInformer: true, NewInformer: c.informer,
-		DefaultWatchErrorHandler: func(context.Context, *cache.Reflector, error) {}, // informer has noted it
+		DefaultWatchErrorHandler: func(context.Context, *cache.Reflector, error) {}, // informer records the error
 	})
 	if err != nil {
 		return fmt.Errorf("%s: make the cache: %w", c.name, err)
@@ -135,7 +134,7 @@ func (c *Controller) begin(m manager.Manager, writer client.Client) error {
 	}
 	runs, err := controller.New(strings.ToLower(c.name), m, controller.Options{
 		Reconciler: reconcile.Func(c.reconcile), RateLimiter: c.backoff,
-		LogConstructor: func(*reconcile.Request) logr.Logger { return logr.Discard() }, // note logs
+		LogConstructor: func(*reconcile.Request) logr.Logger { return logr.Discard() }, // note logs errors
 	})
 	if err != nil {
 		return err
@@ -154,7 +153,7 @@ func (c *Controller) begin(m manager.Manager, writer client.Client) error {
 	}))
 }
 
-// end forgets a term.
+// end drops the state of a term.
 func (c *Controller) end() {
 	c.pauses.reset()
 	c.mu.Lock()
@@ -163,7 +162,7 @@ func (c *Controller) end() {
 	c.problems, c.conflicts, c.readErrors = map[reconcile.Request]diag.Diagnostic{}, map[reconcile.Request]int{}, map[read]string{}
 }
 
-// informer makes an informer that notes whether its kind can be read.
+// informer returns an informer that records whether its kind can be read.
 func (c *Controller) informer(
 	lw cache.ListerWatcher, object runtime.Object, resync time.Duration, indexers cache.Indexers,
 ) cache.SharedIndexInformer {
@@ -182,10 +181,10 @@ func (c *Controller) informer(
 	}, object, resync, indexers)
 }
 
-// noteRead notes whether a kind can be listed or watched, and logs a new error.
+// noteRead records whether a kind can be listed or watched, and logs a new error.
 func (c *Controller) noteRead(ctx context.Context, of read, err error) {
 	if ctx.Err() != nil || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) ||
-		apierrors.IsInvalid(err) { // the API server does not stream lists: a plain list follows
+		apierrors.IsInvalid(err) { // the API server cannot stream lists; client-go falls back to a plain list
 		return
 	}
 	var text string
@@ -210,7 +209,7 @@ func (c *Controller) noteRead(ctx context.Context, of read, err error) {
 	}
 }
 
-// withoutURL returns the text of an error without the URL, which differs from one request to the next.
+// withoutURL returns the text of an error without the URL, which differs between requests.
 func withoutURL(err error) string {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err
@@ -218,7 +217,8 @@ func withoutURL(err error) string {
 	return err.Error()
 }
 
-// reconcile passes a request to the Reconciler, and notes how it went. It postpones a request that wrote just before.
+// reconcile passes a request to the Reconciler, and records the result. It postpones a request that has written
+// recently.
 func (c *Controller) reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	if request == everything {
 		requests, err := c.all(ctx)
@@ -247,7 +247,7 @@ func (c *Controller) reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{}, nil
 	case errors.Is(err, leader.ErrNotLeader): // the next term begins with everything
 		result, err = reconcile.Result{}, nil
-	case c.conflicted(request, err): // a newer version is about to come
+	case c.conflicted(request, err): // an event with the newer version follows
 		return reconcile.Result{RequeueAfter: limits.MinBackoff}, nil
 	}
 	c.note(request, err)
@@ -260,7 +260,7 @@ func (c *Controller) reconcile(ctx context.Context, request reconcile.Request) (
 	return result, err
 }
 
-// conflicted reports whether an error is one of the first conflicts in a row of a request.
+// conflicted reports whether an error is one of the first maxConflicts conflicts in a row of a request.
 func (c *Controller) conflicted(request reconcile.Request, err error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -297,7 +297,7 @@ func (c *Controller) all(ctx context.Context) ([]reconcile.Request, error) {
 	return requests, nil
 }
 
-// note records the result of a request, and logs a problem that no request has now.
+// note records the result of a request, and logs a problem unless another request has the same one.
 func (c *Controller) note(request reconcile.Request, err error) {
 	var problem diag.Diagnostic
 	if err != nil {
@@ -319,8 +319,8 @@ func (c *Controller) note(request reconcile.Request, err error) {
 	}
 }
 
-// Findings returns a finding for each request whose last reconcile failed, and for each kind that cannot be read. They
-// are sorted by object.
+// Findings returns a finding for each request whose last reconcile failed, and for each kind that cannot be read,
+// sorted by object.
 func (c *Controller) Findings() []diag.Diagnostic {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -9,16 +9,16 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/leader"
 )
 
-// Election says how this replica stands for election in a cluster.
+// Election configures how this replica stands for election in a cluster.
 type Election struct {
-	Client    *rest.Config // of the cluster's API server
-	Namespace string       // of the Leases
-	Identity  string       // of this replica, unique among all that stand for election there
-	Off       bool         // there is no election: this replica always leads
+	Client    *rest.Config // API server of the cluster
+	Namespace string       // namespace of the Leases
+	Identity  string       // unique name of this replica among all that stand for election there
+	Off       bool         // no election: this replica always leads
 	Logger    *slog.Logger
 }
 
-// Lease returns the Lease of a name and of a revision, which may be empty. It is nil without election.
+// Lease returns the Lease with a name and a revision, which may be empty. It returns nil without election.
 func (e Election) Lease(name, revision string) (*leader.Lease, error) {
 	if e.Off {
 		return nil, nil

@@ -26,14 +26,14 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/leader"
 )
 
-// Options of a Manager.
+// Options configure a Manager.
 type Options struct {
-	Client *rest.Config  // of the API server
+	Client *rest.Config  // API server
 	Lease  *leader.Lease // required for writes; nil if this replica always leads
-	// Always runs the Controllers at all replicas. They are to write only while the Lease is valid, and reconcile
-	// everything when it is taken or lost.
+	// Always runs the Controllers at all replicas. They must write only while the Lease is valid, and reconcile
+	// everything when it is acquired or lost.
 	Always bool
-	// OnDemand lets Run do nothing, not even stand for election, until Need is called.
+	// OnDemand delays the election and the Controllers until Need is called.
 	OnDemand bool
 	Logger   *slog.Logger
 }
@@ -41,7 +41,7 @@ type Options struct {
 // Manager runs Controllers while this replica is elected.
 type Manager struct {
 	o           Options
-	config      *rest.Config // whose requests the Lease guards
+	config      *rest.Config // its requests are guarded by the Lease
 	client      client.Client
 	mapper      meta.RESTMapper
 	controllers []*Controller
@@ -49,16 +49,16 @@ type Manager struct {
 	once        sync.Once     // of Need
 }
 
-// NewManager returns a Manager that runs nothing yet.
+// NewManager returns a Manager. It does not run it.
 func NewManager(o Options, controllers ...*Controller) (*Manager, error) {
-	// What is wrong is a finding. The library logs errors at a normal end too, even after Start has returned.
+	// Findings report errors. The library also logs errors at a normal end, even after Start has returned.
 	log.SetLogger(logr.FromSlogHandler(slog.DiscardHandler))
 	m := &Manager{o: o, config: rest.CopyConfig(o.Client), mapper: mapper(controllers), controllers: controllers, needed: make(chan struct{})}
 	if !o.OnDemand {
 		m.Need()
 	}
 	m.config.ContentType, m.config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
-	if m.config.QPS > 0 && m.config.RateLimiter == nil { // one for all kinds, each of which has a client
+	if m.config.QPS > 0 && m.config.RateLimiter == nil { // one rate limit for the clients of all kinds
 		m.config.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(m.config.QPS, cmp.Or(m.config.Burst, rest.DefaultBurst))
 	}
 	m.config.Wrap(noteWrites)
@@ -73,7 +73,7 @@ func NewManager(o Options, controllers ...*Controller) (*Manager, error) {
 	return m, nil
 }
 
-// mapper returns the names that the kinds of Controllers have in URLs.
+// mapper returns a RESTMapper for the kinds of the Controllers.
 func mapper(controllers []*Controller) meta.RESTMapper {
 	m := meta.NewDefaultRESTMapper(nil)
 	for _, c := range controllers {
@@ -91,7 +91,7 @@ func mapper(controllers []*Controller) meta.RESTMapper {
 	return m
 }
 
-// Need lets Run begin. It may be called any number of times.
+// Need lets Run begin. It may be called several times.
 func (m *Manager) Need() { m.once.Do(func() { close(m.needed) }) }
 
 // Needed reports whether Run may begin.
@@ -104,7 +104,7 @@ func (m *Manager) Needed() bool {
 	}
 }
 
-// Run runs the Controllers, in each term of leadership, until ctx ends.
+// Run runs the Controllers in each term of leadership, until ctx ends.
 func (m *Manager) Run(ctx context.Context) {
 	select {
 	case <-ctx.Done():
@@ -118,7 +118,7 @@ func (m *Manager) Run(ctx context.Context) {
 	safe.Beside(ctx, m.o.Logger, "election of controllers", m.stand, m.term)
 }
 
-// stand stands for election, and reconciles everything when the Lease is taken or lost.
+// stand stands for election, and reconciles everything when the Lease is acquired or lost.
 func (m *Manager) stand(ctx context.Context) {
 	m.o.Lease.Run(ctx, func(ctx context.Context) {
 		m.NotifyAll()
@@ -127,14 +127,14 @@ func (m *Manager) stand(ctx context.Context) {
 	})
 }
 
-// NotifyAll reconciles everything, unless this is between terms.
+// NotifyAll reconciles everything. It does nothing between terms.
 func (m *Manager) NotifyAll() {
 	for _, c := range m.controllers {
 		c.NotifyAll()
 	}
 }
 
-// Findings returns those of the Lease and of the Controllers.
+// Findings returns the findings of the Lease and of the Controllers.
 func (m *Manager) Findings() []diag.Diagnostic {
 	list := m.o.Lease.Findings()
 	for _, c := range m.controllers {
@@ -143,12 +143,12 @@ func (m *Manager) Findings() []diag.Diagnostic {
 	return list
 }
 
-// term runs the Controllers until ctx ends. After a failure it runs them again.
+// term runs the Controllers until ctx ends, and restarts them after a failure.
 func (m *Manager) term(ctx context.Context) {
 	Retry(ctx, m.o.Logger, "failed to run controllers", func() error { return m.manage(ctx) })
 }
 
-// unlimited is the bound on the time in which a cache has to sync. A kind may be unreadable for as long as it takes.
+// unlimited is the timeout of cache syncs. A kind may be unreadable for any time.
 const unlimited = 100 * 365 * 24 * time.Hour
 
 // manage runs the Controllers in a manager of controller-runtime until ctx ends.
@@ -159,7 +159,7 @@ func (m *Manager) manage(ctx context.Context) error {
 		NewClient:      func(*rest.Config, client.Options) (client.Client, error) { return m.client, nil },
 		Logger:         logr.Discard(),
 		Metrics:        server.Options{BindAddress: "0"},
-		// The end is waited for as long as it takes: the Lease is released after it.
+		// There is no bound on the shutdown, because the Lease must not be released before its end.
 		GracefulShutdownTimeout: new(time.Duration(-1)),
 		Controller: config.Controller{
 			SkipNameValidation: new(true), CacheSyncTimeout: unlimited, ReconciliationTimeout: reconcileTimeout,

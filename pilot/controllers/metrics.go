@@ -6,8 +6,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
-// RegisterMetrics adds the metrics of controller-runtime to a registry, with its usual names. They are those of all
-// Managers of the process. The registry has the metrics of Go and of the process already.
+// RegisterMetrics registers the metrics of controller-runtime, which cover all Managers of the process, except its
+// metrics of Go and of the process, which the registry has already.
 func RegisterMetrics(r prometheus.Registerer) {
 	metrics.Registry.Unregister(collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(collectors.MetricsAll)))
 	metrics.Registry.Unregister(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

@@ -18,13 +18,14 @@ import (
 // Times of a request, which stands for one object.
 const (
 	// minPause is the least time between two reconciles that write. It doubles, up to maxPause, while another client
-	// undoes the writes, and is the least again after pauseReset without a write.
+	// reverts the writes, and is reset after pauseReset without a write.
 	minPause   = time.Second
 	maxPause   = 4 * time.Second
 	pauseReset = 30 * time.Second
-	// maxConflicts is the number of conflicts in a row that are a finding. Another client changes the object all the time.
+	// maxConflicts is the number of consecutive conflicts that becomes a finding, because another client changes the
+	// object constantly.
 	maxConflicts = 10
-	// reconcileTimeout is the longest time of one reconcile, with all requests to the API server.
+	// reconcileTimeout bounds one reconcile with all its requests to the API server.
 	reconcileTimeout = 30 * time.Second
 )
 
@@ -43,8 +44,8 @@ func Retry(ctx context.Context, logger *slog.Logger, message string, try func() 
 	}
 }
 
-// backoff is the rate limiter of a queue. After an event of its object a request does not wait for it. It forgets the
-// failures of a request only when the request has succeeded. The queue calls Forget also when a request is postponed.
+// backoff is the rate limiter of a queue. An event of an object does not wait for it. It forgets the failures of a
+// request only when the request has succeeded, because the queue also calls Forget when a request is postponed.
 type backoff struct {
 	workqueue.TypedRateLimiter[reconcile.Request]
 }
@@ -53,25 +54,25 @@ func newBackoff() backoff {
 	return backoff{workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](limits.MinBackoff, limits.MaxBackoff)}
 }
 
-// Forget does nothing.
+// Forget is a no-op; see backoff.
 func (backoff) Forget(reconcile.Request) {}
 
 func (b backoff) succeeded(request reconcile.Request) { b.TypedRateLimiter.Forget(request) }
 
-// pauses spaces the reconciles that write.
+// pauses delays reconciles that write repeatedly.
 type pauses struct {
 	mu     sync.Mutex
 	writes map[reconcile.Request]writes
-	most   int // len(writes) at which the old ones are dropped: most objects are written once
+	most   int // len(writes) at which old entries are dropped, because most objects are written once
 }
 
-// writes are those of one request.
+// writes records the writes of one request.
 type writes struct {
 	last  time.Time
-	pause time.Duration // after last
+	pause time.Duration // least time after last
 }
 
-// wait returns how long a request has to wait; 0 if it may be reconciled.
+// wait returns the time until a request may be reconciled, or 0.
 func (p *pauses) wait(request reconcile.Request) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -86,7 +87,7 @@ func (p *pauses) wait(request reconcile.Request) time.Duration {
 	return max(0, w.pause-since)
 }
 
-// wrote notes that a reconcile has written.
+// wrote records that a reconcile has written.
 func (p *pauses) wrote(request reconcile.Request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -103,10 +104,10 @@ func (p *pauses) reset() {
 	p.writes = map[reconcile.Request]writes{}
 }
 
-// written is the key, in the context of a reconcile, of an *atomic.Bool: whether a request has been sent that writes.
+// written is the context key of an *atomic.Bool that is set when the reconcile has sent a write.
 type written struct{}
 
-// noteWrites returns a transport that notes requests that write in the context of their reconcile. It fits
+// noteWrites returns a transport that records writes in the context of their reconcile. It is a function for
 // rest.Config.Wrap.
 func noteWrites(next http.RoundTripper) http.RoundTripper { return noting{next} }
 

@@ -66,7 +66,7 @@ func (p *planet) ObjectsOf(k *kinds.Kind) []*kinds.Object {
 	return nil
 }
 
-func (*planet) Shows(string, map[string]string) bool { return true }
+func (*planet) Accepts(string, map[string]string) bool { return true }
 
 func (*planet) Describe(code string) status.Code { return status.Code{ID: code} }
 
@@ -91,7 +91,9 @@ func (p *planet) Statuses() []*derive.Status {
 }
 
 func (*planet) Render(_ context.Context, _ string, g injector.Gateway) ([]map[string]any, error) {
-	return []map[string]any{{"apiVersion": "v1", "kind": "Service", "metadata": map[string]any{"name": "front", "namespace": g.Namespace}}}, nil
+	return []map[string]any{
+		{"apiVersion": "v1", "kind": "Service", "metadata": map[string]any{"name": "front", "namespace": g.Namespace}},
+	}, nil
 }
 
 func (p *planet) ConfigMaps(handler func([]kinds.Change)) (deployment.ConfigMaps, error) {
@@ -111,7 +113,9 @@ func (*planet) Findings() []diag.Diagnostic { return nil }
 
 // manager makes the Manager of one reconciler.
 func manager(t *testing.T, client *rest.Config, lease *leader.Lease, r controllers.Reconciler) *controllers.Manager {
-	m, err := controllers.NewManager(controllers.Options{Client: client, Lease: lease, Logger: quiet}, controllers.New("Row", "NotRead", r, quiet))
+	m, err := controllers.NewManager(
+		controllers.Options{Client: client, Lease: lease, Logger: quiet}, controllers.New("Row", "NotRead", r, quiet),
+	)
 	must.Succeed(t, err)
 	return m
 }
@@ -138,7 +142,10 @@ func gatewayRow() row {
 func classRow() row {
 	p := &planet{path: "/apis/gateway.networking.k8s.io/v1/gatewayclasses/istio"}
 	unread := outcome{passes: true} // it reads no object
-	r := row{name: "GatewayClasses", path: p.path, gone: p.gone, but: map[string]outcome{"403 for reads": unread, "404 for reads": unread, "500 for reads": unread}}
+	r := row{
+		name: "GatewayClasses", path: p.path, gone: p.gone,
+		but: map[string]outcome{"403 for reads": unread, "404 for reads": unread, "500 for reads": unread},
+	}
 	r.done = func(o *unstructured.Unstructured) bool { return o != nil }
 	r.build = func(t *testing.T, s *apiserver.Server, client *rest.Config, lease *leader.Lease) running {
 		p.server, p.object = s, &kinds.Object{}
@@ -169,7 +176,10 @@ func analysisRow() row {
 func derivedRow() row {
 	p := &planet{path: "/apis/networking.k8s.io/v1/namespaces/a/ingresses/web"}
 	unread := outcome{passes: true} // it reads no object
-	r := row{name: "statuses of stages", path: p.path, gone: p.gone, but: map[string]outcome{"403 for reads": unread, "404 for reads": unread, "500 for reads": unread}}
+	r := row{
+		name: "statuses of stages", path: p.path, gone: p.gone,
+		but: map[string]outcome{"403 for reads": unread, "404 for reads": unread, "500 for reads": unread},
+	}
 	r.done = func(o *unstructured.Unstructured) bool {
 		text, _, _ := unstructured.NestedString(o.Object, "status", "a")
 		return text == "b"

@@ -10,11 +10,11 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/xds"
 )
 
-// authorizations are the AuthorizationPolicies by namespace, as Istio shows them, and beyond that those that apply to
-// each connected proxy.
+// authorizations are the AuthorizationPolicies by namespace, as istiod shows them, and in addition the policies that
+// apply to each connected proxy.
 type authorizations struct {
 	Policies policies            `json:"authorization_policies"`
-	Proxies  map[string][]string `json:"proxies"` // "namespace/name" of policies, by proxy, in the order of their actions
+	Proxies  map[string][]string `json:"proxies"` // "namespace/name" of policies by proxy, in the order of their actions
 }
 
 type policies struct {
@@ -22,17 +22,17 @@ type policies struct {
 	RootNamespace string              `json:"root_namespace"`
 }
 
-// policy is an object in the form in which istiod shows those of AuthorizationPolicy and Telemetry.
+// policy is an AuthorizationPolicy or a Telemetry in istiod's format.
 type policy struct {
 	Name        string            `json:"name"`
 	Namespace   string            `json:"namespace"`
 	Annotations map[string]string `json:"annotations,omitempty"`
 	Spec        json.RawMessage   `json:"spec"`
-	Position    string            `json:"position,omitempty"` // where it was read
+	Position    string            `json:"position,omitempty"` // file:line:column
 }
 
-// authorizationz shows the policies, and which of them apply to the connected proxies. With a proxyID it shows that
-// proxy, and its policies, alone.
+// authorizationz returns the policies, and which of them apply to the connected proxies. With proxyID it returns only
+// that proxy and its policies.
 func (a *API) authorizationz(query url.Values) (any, error) {
 	out := authorizations{policies{ByNamespace: map[string][]policy{}}, map[string][]string{}}
 	s := a.o.World.Snapshot()
@@ -64,7 +64,7 @@ func (a *API) authorizationz(query url.Values) (any, error) {
 	return out, err
 }
 
-// policies shows the objects of one kind that are wanted, by namespace.
+// policies returns the wanted objects of one kind by namespace.
 func (a *API) policies(kind *kinds.Kind, wanted func(*kinds.Object) bool) (map[string][]policy, error) {
 	out := map[string][]policy{}
 	for _, o := range a.sorted() {
@@ -83,7 +83,7 @@ func (a *API) policies(kind *kinds.Kind, wanted func(*kinds.Object) bool) (map[s
 
 func every(*kinds.Object) bool { return true }
 
-// telemetries are the Telemetry objects by namespace, as Istio shows them.
+// telemetries are the Telemetry objects by namespace, in istiod's format.
 type telemetries struct {
 	Telemetries struct {
 		ByNamespace   map[string][]policy `json:"namespace_to_telemetries"`

@@ -13,13 +13,13 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// resource is one kind of object that is read.
+// resource is one kind of object that the server reads.
 type resource struct {
 	configType
-	Count int `json:"count"` // objects, beyond what Istio shows
+	Count int `json:"count"` // number of objects; istiod has no such field
 }
 
-// resourcesz lists the kinds of objects that are read, with how many there are.
+// resourcesz lists the kinds of objects that the server reads, with the number of objects.
 func (a *API) resourcesz(url.Values) (any, error) {
 	counts := map[*kinds.Kind]int{}
 	for _, o := range a.o.World.Objects() {
@@ -30,7 +30,7 @@ func (a *API) resourcesz(url.Values) (any, error) {
 	return out, nil
 }
 
-// collection is one collection of objects in the form of istiod's, whose names and contents are its own affair.
+// collection is a collection of objects in istiod's format. Its names and contents are specific to each server.
 type collection struct {
 	Name  string          `json:"name"`
 	State collectionState `json:"state"`
@@ -39,10 +39,10 @@ type collection struct {
 
 type collectionState struct {
 	Outputs map[string]configObject `json:"outputs"` // by namespace/name
-	Synced  bool                    `json:"synced"`  // read once, whole
+	Synced  bool                    `json:"synced"`  // the first load is complete
 }
 
-// krtz shows the objects in force by kind, as far as configz shows them. Here every kind is one collection.
+// krtz returns the objects in force, one collection for each kind of configz.
 func (a *API) krtz(url.Values) (any, error) {
 	byKind := map[*kinds.Kind]map[string]configObject{}
 	for _, o := range a.o.World.Objects() {
@@ -76,7 +76,7 @@ func (a *API) krtz(url.Values) (any, error) {
 	return out, nil
 }
 
-// ambient is what istiod shows of its ambient mode, which this server does not have.
+// ambient is the ambient state in istiod's format. This server has no ambient mode.
 type ambient struct {
 	Workloads []struct{} `json:"workloads"`
 	Services  []struct{} `json:"services"`
@@ -87,18 +87,22 @@ func (a *API) ambientz(url.Values) (any, error) {
 	return ambient{[]struct{}{}, []struct{}{}, []struct{}{}}, nil
 }
 
-// cache counts the encoded resources that are kept.
+// cache counts encoded resources in the cache.
 type cache struct {
 	Resources int    `json:"resources"`
-	Hits      uint64 `json:"hits"`   // lookups that found one
-	Misses    uint64 `json:"misses"` // lookups after which one was made
+	Hits      uint64 `json:"hits"`   // look-ups that found a resource
+	Misses    uint64 `json:"misses"` // look-ups that made a resource
 }
 
-// cachez lists the names of the encoded resources that are kept, by type, and with sizes=true how large they are.
+// cachez lists the names of the cached encoded resources by type, or with sizes=true their sizes.
 func (a *API) cachez(query url.Values) (any, error) {
 	names, sizes, total := map[string][]string{}, map[string]int{}, 0
 	if query.Has("clear") {
-		return nil, fmt.Errorf("%w: clear has no effect here: what is kept is in use, or is forgotten by itself; pilot-discovery discovery --noMemo keeps nothing", ErrBadQuery)
+		return nil, fmt.Errorf(
+			"%w: clear has no effect here, because the cache only has resources in use; "+
+				"to run without it, start pilot-discovery discovery with --noMemo",
+			ErrBadQuery,
+		)
 	}
 	sized, err := truth(query, "sizes")
 	if err != nil {
@@ -125,7 +129,7 @@ func (a *API) cachez(query url.Values) (any, error) {
 	return out, nil
 }
 
-// byteSize returns a size as istiod writes it.
+// byteSize formats a size as istiod does.
 func byteSize(n int) string {
 	size := float64(n)
 	for _, unit := range []string{"B", "kB", "MB"} {
@@ -140,13 +144,13 @@ func byteSize(n int) string {
 	return fmt.Sprintf("%.1fGB", size)
 }
 
-// proxyEvent is what one push found about one proxy or resource.
+// proxyEvent is a finding of the last push about one proxy or resource.
 type proxyEvent struct {
 	Proxy   string `json:"proxy,omitempty"`
 	Message string `json:"message,omitempty"`
 }
 
-// pushStatus reports what the last push found, by the name of the metric that counts it, and by what it is about.
+// pushStatus returns the findings of the last push by metric, and by the resource that they are about.
 func (a *API) pushStatus(url.Values) (any, error) {
 	out := map[string]map[string]proxyEvent{}
 	add := func(metric, about string, e proxyEvent) {
@@ -183,8 +187,7 @@ func (a *API) pushStatus(url.Values) (any, error) {
 	return out, nil
 }
 
-// pushContext is what istiod shows of its context, and beyond that the snapshot in force in numbers, what changed with
-// it and why.
+// pushContext is istiod's context, and in addition the size of the snapshot in force, and what changed in it and why.
 type pushContext struct {
 	AuthorizationPolicies policies
 	NetworkGateways       []networkGateway
@@ -204,7 +207,9 @@ type pushContext struct {
 }
 
 func (a *API) pushContext(url.Values) (any, error) {
-	out := pushContext{AuthorizationPolicies: policies{ByNamespace: map[string][]policy{}}, NetworkGateways: []networkGateway{}, Causes: []string{}}
+	out := pushContext{
+		AuthorizationPolicies: policies{ByNamespace: map[string][]policy{}}, NetworkGateways: []networkGateway{}, Causes: []string{},
+	}
 	s := a.o.World.Snapshot()
 	if s == nil {
 		return out, nil

@@ -55,7 +55,9 @@ func (p *proxies) Disconnect(id string) bool {
 func (*proxies) Clients() []xds.Client {
 	return []xds.Client{{
 		ID: "web-1.a-7", Address: "10.0.0.1:4000", Connected: time.Unix(100, 0).UTC(),
-		Proxy: &node.Proxy{ID: "web-1.a", Namespace: "a", Type: node.Sidecar, Cluster: "Kubernetes", Version: "1.31.1", IPs: []string{"10.0.0.1"}},
+		Proxy: &node.Proxy{
+			ID: "web-1.a", Namespace: "a", Type: node.Sidecar, Cluster: "Kubernetes", Version: "1.31.1", IPs: []string{"10.0.0.1"},
+		},
 		Waits: "for spring",
 		Types: map[string]session.TypeStatus{
 			envoy.ClusterType:  {Sent: "n2", Acked: "n1", Version: "v2", Wildcard: true, LastError: "no such filter"},
@@ -67,7 +69,9 @@ func (*proxies) Clients() []xds.Client {
 func (*proxies) Dump(id, typeURL string) ([]*envoy.Resource, bool) {
 	switch {
 	case id == "web-1.a-7" && typeURL == envoy.NameTableType: // as istiod sent it
-		return []*envoy.Resource{envoy.RawResource("", typeURL, []byte("\nA\n\x1aclient.a.svc.cluster.local\x12#\n\n10.64.0.12\x12\nKubernetes\x1a\x06client\"\x01a"))}, true
+		return []*envoy.Resource{
+			envoy.RawResource("", typeURL, []byte("\nA\n\x1aclient.a.svc.cluster.local\x12#\n\n10.64.0.12\x12\nKubernetes\x1a\x06client\"\x01a")),
+		}, true
 	case id == "web-1.a-7" && typeURL == envoy.ExtensionType:
 		c := &corev3.TypedExtensionConfig{Name: "module", TypedConfig: envoy.Any(&wasmv3.Wasm{})}
 		return []*envoy.Resource{envoy.NewResource(c.Name, c)}, true
@@ -86,11 +90,15 @@ func testAPI(t *testing.T) (*API, *proxies) {
 			Spec:        &corev1.Secret{Data: map[string][]byte{"tls.key": []byte("S3CRET")}, StringData: map[string]string{"more": "S3CRET"}},
 		},
 		{
-			Key: kinds.Key{Kind: kinds.AuthorizationPolicy, Namespace: "a", Name: "mine"}, Annotations: map[string]string{"istio.io/dry-run": "true"}, Position: "p.yaml:1:1",
+			Key:         kinds.Key{Kind: kinds.AuthorizationPolicy, Namespace: "a", Name: "mine"},
+			Annotations: map[string]string{"istio.io/dry-run": "true"}, Position: "p.yaml:1:1",
 			Spec: &securityv1.AuthorizationPolicy{Action: securityv1.AuthorizationPolicy_DENY},
 		},
 		{Key: kinds.Key{Kind: kinds.AuthorizationPolicy, Namespace: "b", Name: "other"}, Spec: &securityv1.AuthorizationPolicy{}},
-		{Key: kinds.Key{Kind: kinds.VirtualService, Namespace: "a", Name: "web"}, Position: "web.yaml:1:1", Spec: &networkingv1.VirtualService{Hosts: []string{"web"}}},
+		{
+			Key: kinds.Key{Kind: kinds.VirtualService, Namespace: "a", Name: "web"}, Position: "web.yaml:1:1",
+			Spec: &networkingv1.VirtualService{Hosts: []string{"web"}},
+		},
 	}
 	b := snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Mesh: mesh.Default()})
 	svc := &registry.Service{
@@ -100,7 +108,8 @@ func testAPI(t *testing.T) (*API, *proxies) {
 	b.ApplyRegistry(registry.Changes{
 		Services: map[registry.ServiceKey]*registry.Service{svc.Key(): svc},
 		Endpoints: map[registry.ServiceKey][]*registry.Endpoint{svc.Key(): {{
-			Address: "10.0.0.1", Port: 8080, ServicePort: "http", Identity: "spiffe://cluster.local/ns/a/sa/web", Locality: registry.Locality{Region: "r", Zone: "z"},
+			Address: "10.0.0.1", Port: 8080, ServicePort: "http", Identity: "spiffe://cluster.local/ns/a/sa/web",
+			Locality: registry.Locality{Region: "r", Zone: "z"},
 		}}},
 	})
 	b.SetNetworks([]registry.Gateway{{Network: "away", Cluster: "c2", Address: "192.0.2.1", Port: 15443}}, nil)
@@ -130,7 +139,9 @@ type translator struct{ *world }
 
 func (translator) Visible(s *snapshot.Snapshot, p *node.Proxy) (*scope.Scope, func(*registry.Service) []*kinds.Object) {
 	sidecar := &kinds.Object{Key: kinds.Key{Kind: kinds.Sidecar, Namespace: "a", Name: "narrow"}, Spec: &networkingv1.Sidecar{}}
-	rule := &kinds.Object{Key: kinds.Key{Kind: kinds.DestinationRule, Namespace: "a", Name: "web"}, Spec: &networkingv1.DestinationRule{Host: "web"}}
+	rule := &kinds.Object{
+		Key: kinds.Key{Kind: kinds.DestinationRule, Namespace: "a", Name: "web"}, Spec: &networkingv1.DestinationRule{Host: "web"},
+	}
 	return scope.NewIndex(s, nil).ScopeOf(p.Namespace, sidecar), func(*registry.Service) []*kinds.Object { return []*kinds.Object{rule} }
 }
 
@@ -199,15 +210,25 @@ func TestPoliciesOfOneProxy(t *testing.T) {
 func TestPagesHaveIstiosShapes(t *testing.T) {
 	a, _ := testAPI(t)
 	for target, want := range map[string][]string{
-		"/debug/networkz": {`"Network": "away"`, `"Cluster": "c2"`, `"Addr": "192.0.2.1"`, `"Port": 15443`, `"HBONEPort": 0`, `"ServiceAccount": {`},
-		"/debug/syncz": {
-			`"cluster_id": "Kubernetes"`, `"proxy": "web-1.a"`, `"proxy_type": "sidecar"`, `"istio_version": "1.31.1"`, `"cluster_sent": "n2"`, `"cluster_acked": "n1"`,
-			`"state": "ERROR"`, `"state": "SYNCED"`, `"subscribed": "all"`, `"subscribed": "4"`, `"waits": "for spring"`, `"version": "1.31.1"`, `"endpoint_sent": "n3"`, `"lastError": "no such filter"`,
+		"/debug/networkz": {
+			`"Network": "away"`, `"Cluster": "c2"`, `"Addr": "192.0.2.1"`, `"Port": 15443`, `"HBONEPort": 0`, `"ServiceAccount": {`,
 		},
-		"/debug/adsz":       {`"totalClients": 1`, `"connectionId": "web-1.a-7"`, `"connectedAt": "1970-01-01T00:01:40Z"`, `"address": "10.0.0.1:4000"`, `"wildcard": true`, `"type.googleapis.com/envoy.config.cluster.v3.Cluster": [`, `"outbound"`},
-		"/debug/configz":    {`"kind": "VirtualService"`, `"hosts": [`, `"position": "web.yaml:1:1"`, `"tls.key": "[redacted]"`, `"kept": "yes"`},
-		"/debug/registryz":  {`"hostname": "web.a.svc.cluster.local"`, `"protocol": "HTTP"`, `"10.1.0.1"`},
-		"/debug/endpointz":  {`"web.a.svc.cluster.local": {`, `"Kubernetes/": [`, `"ServicePortName": "http"`, `"Label": "r/z"`, `"ServiceAccount": "spiffe://cluster.local/ns/a/sa/web"`},
+		"/debug/syncz": {
+			`"cluster_id": "Kubernetes"`, `"proxy": "web-1.a"`, `"proxy_type": "sidecar"`, `"istio_version": "1.31.1"`, `"cluster_sent": "n2"`,
+			`"cluster_acked": "n1"`,
+			`"state": "ERROR"`, `"state": "SYNCED"`, `"subscribed": "all"`, `"subscribed": "4"`, `"waits": "for spring"`, `"version": "1.31.1"`,
+			`"endpoint_sent": "n3"`, `"lastError": "no such filter"`,
+		},
+		"/debug/adsz": {
+			`"totalClients": 1`, `"connectionId": "web-1.a-7"`, `"connectedAt": "1970-01-01T00:01:40Z"`, `"address": "10.0.0.1:4000"`,
+			`"wildcard": true`, `"type.googleapis.com/envoy.config.cluster.v3.Cluster": [`, `"outbound"`,
+		},
+		"/debug/configz":   {`"kind": "VirtualService"`, `"hosts": [`, `"position": "web.yaml:1:1"`, `"tls.key": "[redacted]"`, `"kept": "yes"`},
+		"/debug/registryz": {`"hostname": "web.a.svc.cluster.local"`, `"protocol": "HTTP"`, `"10.1.0.1"`},
+		"/debug/endpointz": {
+			`"web.a.svc.cluster.local": {`, `"Kubernetes/": [`, `"ServicePortName": "http"`, `"Label": "r/z"`,
+			`"ServiceAccount": "spiffe://cluster.local/ns/a/sa/web"`,
+		},
 		"/debug/instancesz": {`"web-1.a": [`, `"hostname": "web.a.svc.cluster.local"`, `"TargetPort": 8080`},
 		"/debug/krtz":       {`"name": "networking.istio.io/v1/VirtualService"`, `"a/web": {`, `"[redacted]"`},
 		"/debug/resourcesz": {`"kind": "VirtualService"`, `"count": 1`},
@@ -217,19 +238,27 @@ func TestPagesHaveIstiosShapes(t *testing.T) {
 			`"configs": [`, `"@type": "type.googleapis.com/istio.networking.nds.v1.NameTable"`, `"client.a.svc.cluster.local": {`, `"10.64.0.12"`,
 			`"registry": "Kubernetes"`, `"shortname": "client"`, `"namespace": "a"`,
 		},
-		"/debug/ecdsz?proxyID=web-1.a":       {`"name": "module"`, "type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig", "filters.http.wasm.v3.Wasm"},
-		"/debug/config_dump?proxyID=web-1.a": {"EcdsConfigDump", "ClustersConfigDump", `"versionInfo": "v2"`, `"name": "outbound"`, "RoutesConfigDump"},
+		"/debug/ecdsz?proxyID=web-1.a": {
+			`"name": "module"`, "type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig", "filters.http.wasm.v3.Wasm",
+		},
+		"/debug/config_dump?proxyID=web-1.a": {
+			"EcdsConfigDump", "ClustersConfigDump", `"versionInfo": "v2"`, `"name": "outbound"`, "RoutesConfigDump",
+		},
 		"/debug/sidecarz?proxyID=web-1.a": {
-			`"namespace": "a"`, `"name": "narrow"`, `"hostname": "web.a.svc.cluster.local"`, `"port": 80`, `"web.a.svc.cluster.local": [`, `"kind": "DestinationRule"`, `"rootNamespace": "istio-system"`,
+			`"namespace": "a"`, `"name": "narrow"`, `"hostname": "web.a.svc.cluster.local"`, `"port": 80`, `"web.a.svc.cluster.local": [`,
+			`"kind": "DestinationRule"`, `"rootNamespace": "istio-system"`,
 		},
 		"/debug/cachez":            {`"type.googleapis.com/envoy.config.cluster.v3.Cluster": [`, `"outbound"`},
 		"/debug/cachez?sizes":      {`"total": "12.3kB"`},
 		"/debug/cachez?sizes=true": {`"total": "12.3kB"`, `"type.googleapis.com/envoy.config.cluster.v3.Cluster": "12.3kB"`},
-		"/debug/pushcontext":       {`"resources": 3`, `"hits": 5`, `"misses": 4`, `"services": 1`, `"namespace_to_policies": {`, `"Network": "away"`},
-		"/debug/push_status":       {`"pilot_conflict_inbound_listener": {`, `"message": "web.a.svc.cluster.local:80"`},
-		"/debug/mesh":              {`"trustDomain": "cluster.local"`},
+		"/debug/pushcontext": {
+			`"resources": 3`, `"hits": 5`, `"misses": 4`, `"services": 1`, `"namespace_to_policies": {`, `"Network": "away"`,
+		},
+		"/debug/push_status": {`"pilot_conflict_inbound_listener": {`, `"message": "web.a.svc.cluster.local:80"`},
+		"/debug/mesh":        {`"trustDomain": "cluster.local"`},
 		"/debug/authorizationz": {
-			`"namespace_to_policies": {`, `"root_namespace": "istio-system"`, `"name": "mine"`, `"name": "other"`, `"istio.io/dry-run": "true"`, `"action": "DENY"`, `"position": "p.yaml:1:1"`,
+			`"namespace_to_policies": {`, `"root_namespace": "istio-system"`, `"name": "mine"`, `"name": "other"`, `"istio.io/dry-run": "true"`,
+			`"action": "DENY"`, `"position": "p.yaml:1:1"`,
 			`"web-1.a": [`, `"a/mine"`,
 		},
 	} {
@@ -354,7 +383,9 @@ func TestTokensOverHTTP(t *testing.T) {
 		if token == "wrong" {
 			return identity.Peer{}, errors.New("wrong")
 		}
-		return identity.Peer{Address: address, Proof: identity.Token, ID: identity.ID{TrustDomain: "cluster.local", Namespace: token, ServiceAccount: "x"}}, nil
+		return identity.Peer{
+			Address: address, Proof: identity.Token, ID: identity.ID{TrustDomain: "cluster.local", Namespace: token, ServiceAccount: "x"},
+		}, nil
 	}
 	for _, c := range []struct {
 		token, peer, target string
@@ -387,7 +418,8 @@ func TestTokensOverHTTP(t *testing.T) {
 		}
 		guarded := httptest.NewRecorder()
 		a.Guard(http.NotFoundHandler()).ServeHTTP(guarded, r)
-		if all := c.token == "istio-system" || c.token == "monitoring" || c.token == "" && c.peer == here; all != (guarded.Code == http.StatusNotFound) {
+		if all := c.token == "istio-system" || c.token == "monitoring" ||
+			c.token == "" && c.peer == here; all != (guarded.Code == http.StatusNotFound) {
 			t.Errorf("%v, guarded: %d", c, guarded.Code)
 		}
 	}
@@ -397,13 +429,19 @@ func TestTokensOverHTTP(t *testing.T) {
 func TestDumpOfNobody(t *testing.T) {
 	a, _ := testAPI(t)
 	a.o.Authorizer = authorize.New(authorize.Options{SystemNamespace: "istio-system"})
-	peer := identity.Peer{Address: netip.MustParseAddrPort(here), Proof: identity.Token, ID: identity.ID{TrustDomain: "cluster.local", Namespace: "istio-system", ServiceAccount: "default"}}
-	for typeURL, names := range map[string][]string{xds.DebugType + "/config_dump": {"nobody.a"}, xds.DebugType: {"config_dump?proxyID=nobody.a"}} {
+	peer := identity.Peer{
+		Address: netip.MustParseAddrPort(here), Proof: identity.Token,
+		ID: identity.ID{TrustDomain: "cluster.local", Namespace: "istio-system", ServiceAccount: "default"},
+	}
+	for typeURL, names := range map[string][]string{
+		xds.DebugType + "/config_dump": {"nobody.a"}, xds.DebugType: {"config_dump?proxyID=nobody.a"},
+	} {
 		list, err := a.Resources(peer, typeURL, names)
 		switch {
 		case err != nil:
 			t.Errorf("%s: %v", typeURL, err)
-		case typeURL == xds.DebugType+"/config_dump" && len(list) != 0, typeURL != xds.DebugType+"/config_dump" && (len(list) != 1 || string(list[0].Value) != ErrNotConnected.Error()):
+		case typeURL == xds.DebugType+"/config_dump" && len(list) != 0, typeURL != xds.DebugType+"/config_dump" &&
+			(len(list) != 1 || string(list[0].Value) != ErrNotConnected.Error()):
 			t.Errorf("%s: %v", typeURL, list)
 		}
 	}
@@ -427,7 +465,8 @@ func TestForceDisconnect(t *testing.T) {
 	}
 	a.o.Admin = true
 	a = New(a.o)
-	if code, _ := get(t, a, "/debug/force_disconnect?proxyID=web-1.a", here); code != http.StatusOK || !slices.Equal(p.ended, []string{"web-1.a-7"}) {
+	if code, _ := get(t, a, "/debug/force_disconnect?proxyID=web-1.a", here); code != http.StatusOK ||
+		!slices.Equal(p.ended, []string{"web-1.a-7"}) {
 		t.Errorf("%d, ended %v", code, p.ended)
 	}
 	if code, _ := get(t, a, "/debug/force_disconnect?proxyID=nobody.a", here); code != http.StatusNotFound {
@@ -490,7 +529,10 @@ func TestDebugOfOneIdentity(t *testing.T) {
 	a, _ := testAPI(t)
 	a.o.Authorizer = authorize.New(authorize.Options{SystemNamespace: "istio-system"})
 	a.o.Authenticate = func(_ context.Context, address netip.AddrPort, token string) (identity.Peer, error) {
-		return identity.Peer{Address: address, Proof: identity.Token, ID: identity.ID{TrustDomain: "cluster.local", Namespace: "istio-system", ServiceAccount: token}}, nil
+		return identity.Peer{
+			Address: address, Proof: identity.Token,
+			ID: identity.ID{TrustDomain: "cluster.local", Namespace: "istio-system", ServiceAccount: token},
+		}, nil
 	}
 	a.o.Pushes = pushes.New(pushes.Options{})
 	ask := func(account, target string) int {

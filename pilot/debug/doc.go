@@ -1,14 +1,13 @@
-// Package debug answers what the server knows and does: which proxies are connected and what they were sent, which
-// services, endpoints and configuration it holds, and what is wrong with the latter.
+// Package debug answers queries about the server's state: the connected proxies and what they were sent, the services,
+// endpoints and configuration, and the findings about them.
 //
-// Every page is a function from the parameters of a query to a value that is written as JSON; how it travels is up to
-// the caller: HTTP and ADS are two ways. The shapes are istiod's, with keys of our own beside its keys;
-// deploy/e2e/pages names what is left out, and why. The package starts no goroutine and owns no state but a count of
-// requests in progress. Two pages do more than read, and on the streams of proxies alone: adsz?push=true, and
-// force_disconnect where Options.Admin is set.
+// Each page is a function from query parameters to a value that is encoded as JSON. The caller transports it, over HTTP
+// or ADS. The formats are istiod's with additional keys; deploy/e2e/pages lists the keys that are missing, and why. The
+// package starts no goroutine and keeps only the number of current requests. Two pages change something, and only the
+// streams of proxies: adsz?push=true, and force_disconnect if Options.Admin is set.
 //
-// The identity of the peer counts, over ADS as over HTTP, where a bearer token proves it: authorize.Authorizer decides.
-// Without one, peers on loopback are let in. Private keys and the data of Secrets are never shown.
+// authorize.Authorizer decides by the identity of the peer, over ADS as over HTTP, where a bearer token proves it.
+// Without a token, only peers on loopback are admitted. Pages never show private keys or the data of Secrets.
 //
 // # Guarantees
 //

@@ -11,16 +11,16 @@ import (
 
 // shards are the endpoints of one service in one namespace.
 type shards struct {
-	Shards          map[string][]endpoint // by registry and cluster: Kubernetes/Kubernetes
+	Shards          map[string][]endpoint // by registry and cluster, such as Kubernetes/Kubernetes
 	ServiceAccounts map[string]struct{}
 }
 
-// endpoint is one endpoint with the keys that istiod has.
+// endpoint is one endpoint with istiod's keys.
 type endpoint struct {
 	Labels                 map[string]string
 	Addresses              []string
 	ServicePortName        string
-	LegacyClusterPortKey   uint32 // the number of the service's port, of a ServiceEntry
+	LegacyClusterPortKey   uint32 // number of the service's port, for a ServiceEntry
 	ServiceAccount         string
 	Network                string
 	Locality               endpointLocality
@@ -38,8 +38,8 @@ type endpoint struct {
 
 type endpointLocality struct{ Label, ClusterID string }
 
-// endpointShardz shows endpoints by host, namespace and the source that they come from. endpointz is the same page, as
-// it is of istiod.
+// endpointShardz returns endpoints by host, namespace, and registry with cluster. endpointz is the same page, as in
+// istiod.
 func (a *API) endpointShardz(url.Values) (any, error) {
 	out := map[string]map[string]*shards{}
 	s := a.o.World.Snapshot()
@@ -67,7 +67,8 @@ func (a *API) endpointShardz(url.Values) (any, error) {
 func describeEndpoint(svc *registry.Service, e *registry.Endpoint) endpoint {
 	d := endpoint{
 		Labels: e.Labels, Addresses: []string{e.Address}, ServicePortName: e.ServicePort, ServiceAccount: e.Identity, Network: e.Network,
-		Locality: endpointLocality{locality(e.Locality), e.Cluster}, EndpointPort: e.Port, LbWeight: e.Weight, TLSMode: e.TLSMode, Namespace: e.Namespace,
+		Locality: endpointLocality{locality(e.Locality), e.Cluster}, EndpointPort: e.Port, LbWeight: e.Weight, TLSMode: e.TLSMode,
+		Namespace:    e.Namespace,
 		WorkloadName: e.Workload, HostName: e.HostName, SubDomain: e.SubDomain, SendUnhealthyEndpoints: svc.Unhealthy, NodeName: e.NodeName,
 	}
 	d.TLSMode = cmp.Or(d.TLSMode, "disabled")
@@ -84,7 +85,7 @@ func describeEndpoint(svc *registry.Service, e *registry.Endpoint) endpoint {
 	return d
 }
 
-// health returns the number of Envoy's HealthStatus.
+// health returns the number of a HealthStatus in Envoy's API.
 func health(h registry.Health) int {
 	switch h {
 	case registry.Unhealthy:
@@ -95,7 +96,7 @@ func health(h registry.Health) int {
 	return 1
 }
 
-// locality returns region, zone and subzone as one text, as far as they are known.
+// locality returns region/zone/subzone up to the first unknown part.
 func locality(l registry.Locality) string {
 	parts := []string{l.Region, l.Zone, l.SubZone}
 	for i, part := range parts {

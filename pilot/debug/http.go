@@ -17,8 +17,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/authorize"
 )
 
-// Handler serves the API below /debug over HTTP. Peers on loopback are answered, and those that prove by a bearer token
-// that they may read a page, as over xDS; all others get 401 or 403.
+// Handler serves the API below /debug over HTTP. It answers peers on loopback, and peers with a bearer token whose
+// identity may read the page, as over xDS. Other peers get 401 or 403.
 func (a *API) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/debug", a.index)
@@ -42,16 +42,16 @@ func (a *API) Handler() http.Handler {
 	})
 }
 
-// holderKey is the key of the sender of a request in its context, as an identity.Holder.
+// holderKey is the context key of a request's sender, an identity.Holder.
 type holderKey struct{}
 
-// holderOf returns the sender of a request that was admitted. It is zero for a peer of this host, which has no bound.
+// holderOf returns the sender of an admitted request. It is zero for a peer on this host, which has no bound.
 func holderOf(r *http.Request) identity.Holder {
 	h, _ := r.Context().Value(holderKey{}).(identity.Holder)
 	return h
 }
 
-// Guard has next serve those alone that may read every debug page.
+// Guard wraps a handler so that it serves only peers that may read every debug page.
 func (a *API) Guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		peer, err := a.sender(r)
@@ -64,22 +64,22 @@ func (a *API) Guard(next http.Handler) http.Handler {
 	})
 }
 
-// errUnauthenticated is the error of a request whose sender is not known.
+// errUnauthenticated is the error for a request from an unknown sender.
 var errUnauthenticated = errors.New("authentication required")
 
-// errOrigin is the error of a request that a browser makes for a page of another origin, and that changes something.
+// errOrigin is the error for a request that changes something and that a browser sends for a page of another origin.
 var errOrigin = &authorize.Denied{Message: "a web page of another origin may not change anything here"}
 
-// sender returns who sends a request, by its bearer token or else by its address. A request without a token may come
-// from a browser of this host that obeys a web page. So it does not name this host by a DNS name (safe.NotRebound), and
-// one for a page of another origin changes nothing.
+// sender identifies the sender of a request by its bearer token, or else by its address. A request without a token may
+// come from a browser on this host that runs a hostile web page. So its Host must not be a DNS name (safe.NotRebound),
+// and a request from another origin must not change anything.
 func (a *API) sender(r *http.Request) (identity.Peer, error) {
 	address, _ := netip.ParseAddrPort(r.RemoteAddr)
 	scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " ")
 	if ok && strings.EqualFold(scheme, "Bearer") && a.o.Authenticate != nil {
 		peer, err := a.o.Authenticate(r.Context(), address, token)
 		if err != nil || !peer.Proved() {
-			return peer, errUnauthenticated // without the reason, which an unknown sender is not told
+			return peer, errUnauthenticated // an unknown sender is not told the reason
 		}
 		return peer, nil
 	}
@@ -93,15 +93,15 @@ func (a *API) sender(r *http.Request) (identity.Peer, error) {
 	return peer, nil
 }
 
-// changes reports whether a request does more than read: it acts on streams, or measures the process.
+// changes reports whether a request changes streams, or profiles the process.
 func (a *API) changes(r *http.Request) bool {
 	name, _ := strings.CutPrefix(strings.TrimSuffix(r.URL.Path, "/"), "/debug/")
 	p, _ := a.page(name)
 	return r.Method != http.MethodGet || p.acts || p.actsWith != "" && r.URL.Query().Has(p.actsWith) || strings.HasPrefix(name, "pprof/")
 }
 
-// admit returns an error unless the sender of a request, peer, may read the page that the request is for. In the query
-// a proxy is named by its stream, so that the page and the permission are about the same one.
+// admit returns an error unless the sender of a request may read the requested page. It replaces the proxy in the query
+// by its stream, so that the page is about the stream whose namespace was checked.
 func (a *API) admit(r *http.Request) (query url.Values, peer identity.Peer, err error) {
 	query = r.URL.Query()
 	if peer, err = a.sender(r); err != nil {
@@ -109,7 +109,7 @@ func (a *API) admit(r *http.Request) (query url.Values, peer identity.Peer, err 
 	}
 	about := a.describePage(strings.Trim(strings.TrimPrefix(r.URL.Path, "/debug"), "/"))
 	about.Namespace = peer.ID.Namespace
-	// One who may not read such a page about any proxy costs no look at the streams.
+	// This check first avoids a list of the streams for peers that may read the page about no proxy.
 	if err := a.o.Authorizer.Debug(peer, about); err != nil {
 		return query, peer, err
 	}
@@ -122,7 +122,7 @@ func (a *API) admit(r *http.Request) (query url.Values, peer identity.Peer, err 
 	return query, peer, a.o.Authorizer.Debug(peer, about)
 }
 
-// refused answers a request that was not admitted, and reports whether it was.
+// refused answers a request that was not admitted, and returns false if err is nil.
 func refused(w http.ResponseWriter, err error) bool {
 	var denied *authorize.Denied
 	switch {
@@ -185,7 +185,10 @@ func (a *API) index(w http.ResponseWriter, _ *http.Request) {
 		if p.proxy {
 			link += "?proxyID="
 		}
-		fmt.Fprintf(&b, "<tr><td><a href=\"%s\">%s</a><td>%s\n", html.EscapeString(link), html.EscapeString(strings.TrimPrefix(link, "/debug/")), html.EscapeString(p.about))
+		fmt.Fprintf(
+			&b, "<tr><td><a href=\"%s\">%s</a><td>%s\n", html.EscapeString(link), html.EscapeString(strings.TrimPrefix(link, "/debug/")),
+			html.EscapeString(p.about),
+		)
 	}
 	if a.o.Profile {
 		b.WriteString("<tr><td><a href=\"/debug/pprof/\">pprof</a><td>profiles\n")

@@ -6,8 +6,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 )
 
-// networkGateway is a gateway as Istio's tools know it. They show more of gateways for HBONE, which this server does
-// not have.
+// networkGateway is a gateway in istiod's format. This server has no HBONE gateways, so their fields are empty.
 type networkGateway struct {
 	Network        string
 	Cluster        string
@@ -17,7 +16,7 @@ type networkGateway struct {
 	ServiceAccount struct{ Namespace, Name string }
 }
 
-// networkz lists the addresses by which other networks enter a network.
+// networkz lists the gateways between networks.
 func (a *API) networkz(url.Values) (any, error) {
 	return networkGateways(a.o.World.Snapshot()), nil
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/xds/session"
 )
 
-// Proxies are the connected ones; *xds.Server is.
+// Proxies are the connected proxies: an *xds.Server.
 type Proxies interface {
 	Clients() []xds.Client
 	Dump(id, typeURL string) ([]*envoy.Resource, bool)
@@ -31,11 +31,11 @@ type Proxies interface {
 	Disconnect(id string) bool
 }
 
-// proxy returns the stream of the proxy that proxyID names, by pod.namespace or by the id of the stream.
+// proxy returns the stream of the proxy that proxyID names, as POD.NAMESPACE or by the ID of the stream.
 func (a *API) proxy(query url.Values) (xds.Client, error) {
 	id := query.Get("proxyID")
 	clients := a.o.Proxies.Clients()
-	// A proxy that has just reconnected may still have its old stream: the newest counts.
+	// After a reconnect, a proxy may still have its old stream. The newest takes precedence.
 	for _, c := range slices.Backward(clients) {
 		if c.ID == id || c.Proxy.ID == id {
 			return c, nil
@@ -44,7 +44,7 @@ func (a *API) proxy(query url.Values) (xds.Client, error) {
 	return xds.Client{}, ErrNotConnected
 }
 
-// ProxyStatus is one proxy's line of syncz. Its first fields are those that Istio's tools read.
+// ProxyStatus is the status of one proxy in syncz. The first fields are the ones that Istio's tools read.
 type ProxyStatus struct {
 	ClusterID            string                `json:"cluster_id,omitempty"`
 	ProxyID              string                `json:"proxy,omitempty"`
@@ -62,19 +62,20 @@ type ProxyStatus struct {
 	ExtensionConfigAcked string                `json:"extensionconfig_acked,omitempty"`
 	Resources            map[string]TypeStatus `json:"resources,omitempty"`
 
-	Version   string    `json:"version,omitempty"` // of Istio's agent, or of the Envoy where there is none
+	Version   string    `json:"version,omitempty"` // version of Istio's agent, or of Envoy without an agent
 	Address   string    `json:"address"`
 	Connected time.Time `json:"connectedAt"`
-	Waits     string    `json:"waits,omitempty"` // what an Envoy that starts, or that is refused secrets, waits for
-	// Replica is the name of the replica that serves the proxy, where the answers of several replicas are read.
+	// Waits says what an Envoy that starts waits for, or why a proxy is refused secrets.
+	Waits string `json:"waits,omitempty"`
+	// Replica names the replica that serves the proxy, if the answers of several replicas are merged.
 	Replica string `json:"replica,omitempty"`
 }
 
-// TypeStatus is how one proxy stands with one type of resource.
+// TypeStatus is the status of one type of resource at one proxy.
 type TypeStatus struct {
-	Type       string     `json:"type"` // cds, eds, lds, rds, ...
+	Type       string     `json:"type"` // short name: cds, eds, lds, rds, ...
 	State      State      `json:"state"`
-	Subscribed string     `json:"subscribed"` // all, or to how many names
+	Subscribed string     `json:"subscribed"` // "all", or the number of names
 	Sent       string     `json:"sent"`
 	Acked      string     `json:"acked"`
 	SentTime   *time.Time `json:"sentTime,omitempty"`
@@ -83,10 +84,10 @@ type TypeStatus struct {
 	ErrorTime  *time.Time `json:"lastErrorTime,omitempty"`
 }
 
-// State is how what a proxy was last sent of a type compares with what it has accepted.
+// State compares the resources that a proxy was last sent with the ones that it has accepted.
 type State string
 
-// States, in istioctl's words.
+// States, with istioctl's words.
 const (
 	Synced  State = "SYNCED"
 	NotSent State = "NOT SENT"
@@ -94,7 +95,7 @@ const (
 	Failed  State = "ERROR" // rejected
 )
 
-// StatusOf returns how a proxy stands with a type.
+// StatusOf converts the status of a type at a proxy.
 func StatusOf(typeURL string, t session.TypeStatus) TypeStatus {
 	at := func(t time.Time) *time.Time {
 		if t.IsZero() {
@@ -103,7 +104,8 @@ func StatusOf(typeURL string, t session.TypeStatus) TypeStatus {
 		return &t
 	}
 	s := TypeStatus{
-		Type: envoy.ShortType(typeURL), State: Stale, Subscribed: strconv.Itoa(t.Names), Sent: t.Sent, Acked: t.Acked, SentTime: at(t.SentAt), AckedTime: at(t.AckedAt),
+		Type: envoy.ShortType(typeURL), State: Stale, Subscribed: strconv.Itoa(t.Names), Sent: t.Sent, Acked: t.Acked, SentTime: at(t.SentAt),
+		AckedTime: at(t.AckedAt),
 		LastError: t.LastError, ErrorTime: at(t.LastErrorAt),
 	}
 	if t.Wildcard {
@@ -145,7 +147,7 @@ func (a *API) syncz(query url.Values) (any, error) {
 	return out, nil
 }
 
-// clients is the answer of adsz and connections.
+// clients is the format of adsz and connections.
 type clients[T any] struct {
 	Total   int `json:"totalClients"`
 	Clients []T `json:"clients"`
@@ -159,25 +161,26 @@ type client struct {
 	Metadata     map[string]any    `json:"metadata,omitempty"`
 	Locality     map[string]string `json:"locality"`
 
-	Watches       map[string][]string     `json:"watches"` // the names of what it was sent, by type
+	Watches       map[string][]string     `json:"watches"` // names of the resources that it was sent, by type
 	Subscriptions map[string]subscription `json:"subscriptions"`
-	LeftOut       int                     `json:"watchesLeftOut,omitempty"` // names, as there are too many for one page
+	LeftOut       int                     `json:"watchesLeftOut,omitempty"` // number of names that are left out, see maxWatched
 }
 
-// connection is what the page of connections shows of a client.
+// connection is a client on the page connections.
 type connection struct {
 	ConnectionID string    `json:"connectionId"`
 	ConnectedAt  time.Time `json:"connectedAt"`
 	Address      string    `json:"address"`
 }
 
-// subscription is what a client asked for of a type.
+// subscription is a client's subscription to a type.
 type subscription struct {
 	Wildcard bool `json:"wildcard"`
-	Names    int  `json:"names"` // subscribed to by name
+	Names    int  `json:"names"` // number of names
 }
 
-// maxWatched is how many names of resources adsz shows at most. With namespace=NAME it shows the proxies of that one.
+// maxWatched bounds the names of resources on the page adsz. With namespace=NAME it lists only the proxies of that
+// namespace.
 const maxWatched = 200_000
 
 func (a *API) connections(url.Values) (any, error) {
@@ -189,8 +192,8 @@ func (a *API) connections(url.Values) (any, error) {
 	return out, nil
 }
 
-// adsz lists the connected proxies, those of one namespace with namespace=NAME. With push=true it has all of them
-// compare what they have with the newest snapshot.
+// adsz lists the connected proxies, or the ones of a namespace with namespace=NAME. With push=true it makes all of them
+// compare their resources with the newest snapshot instead.
 func (a *API) adsz(query url.Values) (any, error) {
 	push, err := truth(query, "push")
 	if err != nil {
@@ -241,7 +244,7 @@ func (a *API) forceDisconnect(query url.Values) (any, error) {
 	return "OK", nil
 }
 
-// describeProxy shows the facts that are kept of a node, by the names that they have in its metadata.
+// describeProxy returns the known parts of a node's metadata, by their names there.
 func describeProxy(p *node.Proxy) map[string]any {
 	all := map[string]any{
 		"CLUSTER_ID": p.Cluster, "NAMESPACE": p.Namespace, "NETWORK": p.Network, "NODE_NAME": p.NodeName, "WORKLOAD_NAME": p.Workload,
@@ -259,7 +262,7 @@ func describeProxy(p *node.Proxy) map[string]any {
 	return all
 }
 
-// configDump shows what one proxy was sent, in the form of Envoy's own dump.
+// configDump returns the resources that one proxy was sent, in the format of Envoy's config_dump.
 func (a *API) configDump(query url.Values) (any, error) {
 	dump, err := a.dump(query)
 	if err != nil {
@@ -268,7 +271,7 @@ func (a *API) configDump(query url.Values) (any, error) {
 	return SentJSON(dump)
 }
 
-// ecdsz shows the configurations of filters that one proxy subscribes to and was sent.
+// ecdsz returns the extension configurations that one proxy was sent.
 func (a *API) ecdsz(query url.Values) (any, error) {
 	c, err := a.proxy(query)
 	if err != nil {
@@ -282,7 +285,7 @@ func (a *API) ecdsz(query url.Values) (any, error) {
 	return SentJSON(dump)
 }
 
-// dump returns what one proxy was sent, in the form of Envoy's own dump.
+// dump returns the resources that one proxy was sent, in the format of Envoy's config_dump.
 func (a *API) dump(query url.Values) (*adminv3.ConfigDump, error) {
 	c, err := a.proxy(query)
 	if err != nil {
@@ -326,7 +329,7 @@ func (a *API) dump(query url.Values) (*adminv3.ConfigDump, error) {
 	parts := []proto.Message{clusters, listeners, routes}
 	if list, _ := a.o.Proxies.Dump(c.ID, envoy.SecretType); len(list) > 0 {
 		secrets := &adminv3.SecretsConfigDump{}
-		for _, r := range list { // which come without their content
+		for _, r := range list { // without their content
 			secrets.DynamicActiveSecrets = append(secrets.DynamicActiveSecrets, &adminv3.SecretsConfigDump_DynamicSecret{
 				Name: r.Name, VersionInfo: version(envoy.SecretType), LastUpdated: at(envoy.SecretType),
 			})
@@ -365,7 +368,7 @@ func (a *API) dump(query url.Values) (*adminv3.ConfigDump, error) {
 	return dump, nil
 }
 
-// edsz shows the endpoints that one proxy was sent.
+// edsz returns the endpoints that one proxy was sent.
 func (a *API) edsz(query url.Values) (any, error) {
 	c, err := a.proxy(query)
 	if err != nil {
@@ -383,12 +386,12 @@ func (a *API) edsz(query url.Values) (any, error) {
 	return out, nil
 }
 
-// messages is the form in which istiod shows messages of a proxy, each with its type.
+// messages is istiod's format for a proxy's resources with their types.
 type messages struct {
 	Configs []json.RawMessage `json:"configs"`
 }
 
-// nameTables is the form in which istiod shows the name table of a proxy.
+// nameTables is istiod's format for the name table of a proxy.
 type nameTables struct {
 	Configs []nameTable `json:"configs,omitempty"`
 }
@@ -398,7 +401,7 @@ type nameTable struct {
 	Table map[string]nds.Info `json:"table,omitempty"`
 }
 
-// ndsz shows the name table of one proxy. A proxy that did not ask for one has none.
+// ndsz returns the name table of one proxy. It is empty if the proxy has not requested one.
 func (a *API) ndsz(query url.Values) (any, error) {
 	c, err := a.proxy(query)
 	if err != nil {

@@ -11,13 +11,13 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/pushes"
 )
 
-// watchTime bounds how long a request over HTTP waits for a push. It is less than a response may take.
+// watchTime bounds how long a request over HTTP waits for a push. It is less than the time limit for a response.
 const watchTime = 25 * time.Second
 
 // maxWatchers bounds the requests that wait for a push. They take no slot while they wait.
 const maxWatchers = 64
 
-// pushes shows the last pushes, those after since=ID, and of them the last limit=N.
+// pushes returns the last pushes: with since=ID the ones after it, and with limit=N at most N.
 func (a *API) pushes(query url.Values) (any, error) {
 	if a.o.Pushes == nil {
 		return pushes.Page{Pushes: []pushes.Push{}}, nil
@@ -33,7 +33,7 @@ func (a *API) pushes(query url.Values) (any, error) {
 	return a.o.Pushes.Since(since, int(min(limit, 1<<30))), nil
 }
 
-// number returns a parameter that is a number, 0 where it is missing.
+// number returns the numeric value of a parameter, or 0 if it is missing.
 func number(query url.Values, name string) (uint64, error) {
 	text := query.Get(name)
 	if text == "" {
@@ -46,8 +46,8 @@ func number(query url.Values, name string) (uint64, error) {
 	return n, nil
 }
 
-// await waits for what a request asks to wait for: with watch, a push that is newer than since. It returns false if it
-// has answered the request.
+// await waits for a push newer than since if the request has the parameter watch. It returns false if it has answered
+// the request.
 func (a *API) await(w http.ResponseWriter, r *http.Request) bool {
 	query := r.URL.Query()
 	if p, _ := a.page(r.PathValue("name")); !p.waits || !query.Has("watch") || a.o.Pushes == nil {

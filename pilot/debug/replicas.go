@@ -14,33 +14,33 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/replicas"
 )
 
-// replicasPage is the page that shows what all replicas answer. It is not served over xDS, by which replicas ask each
-// other: so each question ends at the replica that is asked.
+// replicasPage is the page with the answers of all replicas. It is not served over xDS, by which replicas ask each
+// other, so that a replica never passes a question on.
 const replicasPage = "replicas"
 
-// Replicas are the other replicas of this control plane; a *replicas.Replicas is.
+// Replicas are the other replicas of this control plane: a *replicas.Replicas.
 type Replicas interface {
-	// Ask asks all others for a page with its query, such as pushes?limit=5.
+	// Ask asks all other replicas for a page with its query, such as pushes?limit=5.
 	Ask(ctx context.Context, question string) []replicas.Answer
 }
 
-// Replica is what one replica answers.
+// Replica is the answer of one replica.
 type Replica struct {
 	Name    string          `json:"name"`
-	Address string          `json:"address,omitempty"` // of its secure port; empty for the server that is asked
+	Address string          `json:"address,omitempty"` // address of its secure port; empty for the server that is asked
 	Version string          `json:"version,omitempty"` // empty if it did not answer
-	Self    bool            `json:"self,omitempty"`    // it is the server that is asked
+	Self    bool            `json:"self,omitempty"`    // the server that is asked
 	Error   string          `json:"error,omitempty"`   // why it did not answer
-	Answer  json.RawMessage `json:"answer,omitempty"`  // the page; missing with an Error
+	Answer  json.RawMessage `json:"answer,omitempty"`  // the page; missing if Error is set
 }
 
-// sharedPages are the pages that replicas are asked for. None of them changes anything.
+// sharedPages are the pages that replicas can be asked for. They must not change anything.
 func sharedPages() []string {
 	return []string{"adsz", "authorizationz", "connections", "pushes", "syncz"}
 }
 
-// replicas returns what each replica answers to a page, syncz without a parameter page: this one first, then the others
-// by name.
+// replicas returns the answer of each replica for the page that the parameter page names, by default syncz: this
+// replica first, then the others by name.
 func (a *API) replicas(query url.Values) (any, error) {
 	page := cmp.Or(query.Get("page"), "syncz")
 	if !slices.Contains(sharedPages(), page) || page == "adsz" && query.Has("push") {
@@ -65,7 +65,7 @@ func (a *API) replicas(query url.Values) (any, error) {
 	return list, nil
 }
 
-// ReplicasOf returns answers in the form in which they are shown.
+// ReplicasOf converts the answers of replicas.
 func ReplicasOf(answers []replicas.Answer) (list []Replica) {
 	for _, x := range answers {
 		r := Replica{Name: x.Name, Address: x.Address, Version: x.Version, Answer: x.JSON}
@@ -77,11 +77,11 @@ func ReplicasOf(answers []replicas.Answer) (list []Replica) {
 	return list
 }
 
-// Getter returns the status and the text of a path of a server.
+// Getter returns the status and the body of a path of a server.
 type Getter func(ctx context.Context, path string) (status int, text []byte, err error)
 
-// AskAll returns what each replica answers to a page with its query, such as pushes?limit=5. A server that does not
-// know others answers for itself.
+// AskAll returns the answer of each replica for a page with its query, such as pushes?limit=5. An older server without
+// the page replicas answers for itself.
 func AskAll(ctx context.Context, get Getter, question string) ([]Replica, error) {
 	page, query, _ := strings.Cut(question, "?")
 	path := "/debug/" + replicasPage + "?page=" + page
@@ -109,9 +109,8 @@ func AskAll(ctx context.Context, get Getter, question string) ([]Replica, error)
 	return list, nil
 }
 
-// ReadAll reads the answers of replicas as values of one type. Fields of other versions are ignored, and a replica
-// whose answer cannot be read has an Error from then on. It returns an error if the answer of the server itself cannot
-// be read.
+// ReadAll decodes the answers of replicas as values of one type, and calls take for each. It ignores unknown fields. It
+// sets Error of a replica whose answer cannot be decoded. It fails if the answer of the asked server cannot be decoded.
 func ReadAll[T any](list []Replica, take func(r *Replica, v T)) error {
 	for i := range list {
 		r := &list[i]
@@ -131,8 +130,8 @@ func ReadAll[T any](list []Replica, take func(r *Replica, v T)) error {
 	return nil
 }
 
-// ReadProxies reads the answers of replicas to syncz. Where there are several replicas each proxy has the name of the
-// one that serves it.
+// ReadProxies decodes the answers of replicas to syncz. If there are several replicas, each proxy has the name of its
+// replica.
 func ReadProxies(list []Replica) (all []ProxyStatus, err error) {
 	err = ReadAll(list, func(r *Replica, proxies []ProxyStatus) {
 		for _, p := range proxies {
@@ -145,8 +144,8 @@ func ReadProxies(list []Replica) (all []ProxyStatus, err error) {
 	return all, err
 }
 
-// Incomplete returns a line for each replica that did not answer, and for each that has another version than the server
-// that was asked.
+// Incomplete returns a line for each replica that did not answer, and for each replica whose version differs from the
+// asked server's.
 func Incomplete(list []Replica) (lines []string) {
 	for _, r := range list {
 		switch {

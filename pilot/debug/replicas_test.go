@@ -31,7 +31,10 @@ func (o *others) Ask(_ context.Context, question string) []replicas.Answer {
 func TestReplicas(t *testing.T) {
 	a, _ := testAPI(t)
 	o := &others{answers: []replicas.Answer{
-		{Peer: replicas.Peer{Name: "istiod-1", Address: "10.0.0.2:15012"}, Version: "2", JSON: json.RawMessage(`[{"proxy": "far.b", "new": {}}]`)},
+		{
+			Peer: replicas.Peer{Name: "istiod-1", Address: "10.0.0.2:15012"}, Version: "2",
+			JSON: json.RawMessage(`[{"proxy": "far.b", "new": {}}]`),
+		},
 		{Peer: replicas.Peer{Name: "istiod-2", Address: "10.0.0.3:15012"}, Err: errors.New("it did not answer within 2s")},
 		{Peer: replicas.Peer{Name: "istiod-3", Address: "10.0.0.4:15012"}, Version: "1", JSON: json.RawMessage(`{"odd": 1}`)},
 	}}
@@ -42,7 +45,8 @@ func TestReplicas(t *testing.T) {
 	}
 	list, err := AskAll(t.Context(), ask, "syncz?namespace=a")
 	must.Succeed(t, err)
-	if len(list) != 4 || !list[0].Self || list[0].Name != "istiod-0" || list[2].Error != "it did not answer within 2s" || len(o.asked) != 1 || o.asked[0] != "syncz?namespace=a" {
+	if len(list) != 4 || !list[0].Self || list[0].Name != "istiod-0" || list[2].Error != "it did not answer within 2s" ||
+		len(o.asked) != 1 || o.asked[0] != "syncz?namespace=a" {
 		t.Errorf("%+v, asked %q", list, o.asked)
 	}
 	all, err := ReadProxies(list)
@@ -55,20 +59,24 @@ func TestReplicas(t *testing.T) {
 		t.Errorf("proxies %s", got)
 	}
 	lines := Incomplete(list)
-	if len(lines) != 3 || lines[0] != "istiod-1 is of version 2, and istiod-0 of 1" || lines[1] != "istiod-2 did not answer: it did not answer within 2s" ||
+	if len(lines) != 3 || lines[0] != "istiod-1 is of version 2, and istiod-0 of 1" ||
+		lines[1] != "istiod-2 did not answer: it did not answer within 2s" ||
 		!strings.HasPrefix(lines[2], "istiod-3 did not answer: its answer cannot be read: ") {
 		t.Errorf("%q", lines)
 	}
 	for path, want := range map[string]int{
 		"?page=pushes&limit=2": http.StatusOK, "?page=pushes&limit=x": http.StatusBadRequest, "?page=adsz&push=true": http.StatusBadRequest,
-		"?page=force_disconnect&proxyID=web.a": http.StatusBadRequest, "?page=replicas": http.StatusBadRequest, "?page=configz": http.StatusBadRequest,
+		"?page=force_disconnect&proxyID=web.a": http.StatusBadRequest, "?page=replicas": http.StatusBadRequest,
+		"?page=configz": http.StatusBadRequest,
 	} {
 		if code, text := get(t, a, "/debug/replicas"+path, here); code != want {
 			t.Errorf("%s: %d %s", path, code, text)
 		}
 	}
 	asked := len(o.asked)
-	peer := identity.Peer{ID: identity.ID{TrustDomain: "cluster.local", Namespace: "istio-system", ServiceAccount: "istiod"}, Proof: identity.Certificate}
+	peer := identity.Peer{
+		ID: identity.ID{TrustDomain: "cluster.local", Namespace: "istio-system", ServiceAccount: "istiod"}, Proof: identity.Certificate,
+	}
 	for _, typeURL := range []string{xds.DebugType, xds.DebugType + "/replicas"} {
 		pages, err := a.Resources(peer, typeURL, []string{"replicas?page=syncz"})
 		if len(o.asked) > asked || err == nil && (len(pages) != 1 || json.Valid(pages[0].Value)) {

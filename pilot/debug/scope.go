@@ -13,21 +13,21 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/scope"
 )
 
-// sidecarScope is what a proxy sees, with the keys that istiod has.
+// sidecarScope is the scope of a proxy with istiod's keys.
 type sidecarScope struct {
-	Name                   string                       `json:"name"` // of the Sidecar; empty without one
+	Name                   string                       `json:"name"` // name of the Sidecar; empty without one
 	Namespace              string                       `json:"namespace"`
 	RootNamespace          string                       `json:"rootNamespace"`
-	Version                string                       `json:"version"` // of the snapshot
+	Version                string                       `json:"version"` // revision of the snapshot
 	Sidecar                json.RawMessage              `json:"sidecar,omitempty"`
 	OutboundTrafficPolicy  json.RawMessage              `json:"outboundTrafficPolicy,omitempty"`
 	Services               []service                    `json:"services"`
 	ServicesByHostname     map[string]service           `json:"servicesByHostname"`
-	EgressListenerServices [][]service                  `json:"egressListenerServices"` // of each egress listener
+	EgressListenerServices [][]service                  `json:"egressListenerServices"` // one list for each egress listener
 	DestinationRules       map[string][]destinationRule `json:"destinationRules"`       // by host
 }
 
-// destinationRule is one that a host has, with the objects of which it is made.
+// destinationRule is a DestinationRule of a host, and the objects that it is made of.
 type destinationRule struct {
 	Rule     istioConfig         `json:"rule"`
 	From     []fullName          `json:"from"`
@@ -36,7 +36,7 @@ type destinationRule struct {
 
 type fullName struct{ Namespace, Name string }
 
-// istioConfig is an object as istiod shows it where it shows no object of Kubernetes.
+// istioConfig is an object in istiod's internal format.
 type istioConfig struct {
 	Type        configType        `json:"type"`
 	UID         string            `json:"uid,omitempty"`
@@ -48,7 +48,7 @@ type istioConfig struct {
 	Created     *time.Time        `json:"creationTimestamp,omitempty"`
 	Generation  int64             `json:"generation,omitempty"`
 	Spec        json.RawMessage   `json:"Spec"`
-	Position    string            `json:"position,omitempty"` // where it was read
+	Position    string            `json:"position,omitempty"` // file:line:column
 }
 
 type configType struct {
@@ -59,11 +59,12 @@ type configType struct {
 
 func typeOf(k *kinds.Kind) configType { return configType{k.Group, k.Versions[0], k.Name} }
 
-// describeConfig shows an object whose spec is a message.
+// describeConfig describes an object whose spec is a message.
 func describeConfig(o *kinds.Object, domain string) (istioConfig, error) {
 	m := describeMeta(o)
 	c := istioConfig{
-		Type: typeOf(o.Kind), UID: o.UID, Name: o.Name, Namespace: o.Namespace, Domain: domain, Labels: o.Labels, Annotations: m.Annotations, Created: m.Created,
+		Type: typeOf(o.Kind), UID: o.UID, Name: o.Name, Namespace: o.Namespace, Domain: domain, Labels: o.Labels, Annotations: m.Annotations,
+		Created:    m.Created,
 		Generation: o.Generation, Position: o.Position,
 	}
 	spec, ok := o.Spec.(proto.Message)
@@ -75,8 +76,8 @@ func describeConfig(o *kinds.Object, domain string) (istioConfig, error) {
 	return c, err
 }
 
-// sidecarz shows the services that one proxy sees, with the ports that it sees of them, their DestinationRules, and the
-// Sidecar that says so.
+// sidecarz returns the services that one proxy sees, with the visible ports and DestinationRules, and the Sidecar in
+// force.
 func (a *API) sidecarz(query url.Values) (any, error) {
 	c, err := a.proxy(query)
 	if err != nil {
@@ -134,7 +135,7 @@ func (a *API) sidecarz(query url.Values) (any, error) {
 	return out, nil
 }
 
-// describeSidecar fills in what is of the Sidecar object.
+// describeSidecar sets the fields of the Sidecar object.
 func (d *sidecarScope) describeSidecar(sees *scope.Scope) error {
 	if sees.Sidecar == nil {
 		return nil

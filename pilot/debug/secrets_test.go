@@ -47,7 +47,10 @@ func TestSecretsAreShownNowhere(t *testing.T) {
 	const name = "kubernetes://cert"
 	fake, log, metrics := xdstest.NewTranslator(), &lockedBuffer{}, prometheus.NewRegistry()
 	peers := xdstest.NewPeers(t, []string{"spiffe://cluster.local/ns/a/sa/web"})
-	server := xds.New(xds.Options{Translator: fake, Metrics: metrics, Authenticate: peers.Authenticate, Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	server := xds.New(xds.Options{
+		Translator: fake, Metrics: metrics, Authenticate: peers.Authenticate,
+		Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	})
 	server.Publish(fake.Publish(true, "cds a=1", "sds "+name+"=1", "sds other=1"))
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must.Succeed(t, err)
@@ -64,13 +67,18 @@ func TestSecretsAreShownNowhere(t *testing.T) {
 		t.Helper()
 		must.Succeed(t, stream.Send(r))
 	}
-	send(&discoveryv3.DeltaDiscoveryRequest{Node: xdstest.Node("web-1.a"), TypeUrl: envoy.SecretType, ResourceNamesSubscribe: []string{name, "other"}})
+	send(&discoveryv3.DeltaDiscoveryRequest{
+		Node: xdstest.Node("web-1.a"), TypeUrl: envoy.SecretType, ResourceNamesSubscribe: []string{name, "other"},
+	})
 	m, err := stream.Recv()
 	must.Succeed(t, err)
 	if len(m.Resources) != 1 || !strings.Contains(string(m.Resources[0].Resource.Value), xdstest.Canary) {
 		t.Fatalf("the proxy is sent %v", m)
 	}
-	send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: envoy.SecretType, ResponseNonce: m.Nonce, ErrorDetail: &rpcstatus.Status{Code: 13, Message: string(m.Resources[0].Resource.Value)}})
+	send(&discoveryv3.DeltaDiscoveryRequest{
+		TypeUrl: envoy.SecretType, ResponseNonce: m.Nonce,
+		ErrorDetail: &rpcstatus.Status{Code: 13, Message: string(m.Resources[0].Resource.Value)},
+	})
 	send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: envoy.ClusterType})
 	if m, err := stream.Recv(); err != nil || m.TypeUrl != envoy.ClusterType { // so the rejection was taken
 		t.Fatal(m, err)
@@ -104,7 +112,8 @@ func TestSecretsAreShownNowhere(t *testing.T) {
 		}
 	}
 	for what, want := range map[string]string{
-		"config_dump&types=Secret": `"` + name + `"`, "syncz": "it does not take a secret", "the log": "it does not take a secret", "metrics": "pilot_xds_denied_secrets",
+		"config_dump&types=Secret": `"` + name + `"`, "syncz": "it does not take a secret", "the log": "it does not take a secret",
+		"metrics": "pilot_xds_denied_secrets",
 	} {
 		if !strings.Contains(shown[what], want) {
 			t.Errorf("%s does not have %s: %s", what, want, shown[what])

@@ -14,8 +14,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// service is one service with the keys that istiod has. Of those, Visibility, DNSConnectStrategy, ClusterExternalPorts
-// and PassthroughTargetPorts are left out: the registries keep nothing of the kind.
+// service is one service with istiod's keys. Visibility, DNSConnectStrategy, ClusterExternalPorts and
+// PassthroughTargetPorts are missing, because the registries do not keep them.
 type service struct {
 	Attributes      attributes `json:"Attributes"`
 	Ports           []port     `json:"ports"`
@@ -28,7 +28,7 @@ type service struct {
 	AutoIPv6        string     `json:"autoAllocatedIPv6Address,omitempty"`
 	Resolution      int        `json:"Resolution"`
 	MeshExternal    bool       `json:"MeshExternal"`
-	Position        string     `json:"position,omitempty"` // where it was read, beyond what Istio shows
+	Position        string     `json:"position,omitempty"` // file:line:column; istiod has no such field
 }
 
 type attributes struct {
@@ -36,15 +36,15 @@ type attributes struct {
 	Name                     string
 	Namespace                string
 	Labels                   map[string]string
-	ExportTo                 map[string]struct{} // null: what the mesh says
+	ExportTo                 map[string]struct{} // null if the mesh's default applies
 	LabelSelectors           map[string]string
 	Aliases                  []alias
 	ClusterExternalAddresses vips
-	Type                     string // of a Service of Kubernetes
+	Type                     string // type of a Kubernetes Service
 	ExternalName             string
 	NodeLocal                bool
 	TrafficDistribution      int
-	ObjectName               string // of a ServiceEntry
+	ObjectName               string // name of the ServiceEntry
 	PublishNotReadyAddresses bool
 }
 
@@ -60,12 +60,12 @@ type vips struct {
 	Addresses map[string][]string // by cluster
 }
 
-// unspecified is the address that istiod shows for services without one.
+// unspecified is the address of services without one, as in istiod.
 const unspecified = "0.0.0.0"
 
-// services describes services. It reads the objects once.
+// services describes services. It looks up the objects once.
 type services struct {
-	cluster string // where an object is that names no other
+	cluster string // the server's own cluster
 	objects map[kinds.Key]*kinds.Object
 }
 
@@ -79,12 +79,13 @@ func (a *API) newServices() services {
 	return s
 }
 
-// describe shows one service, with the ports that a scope imports; nil: with all.
+// describe describes a service with the ports that a scope imports, or with all ports if imported is nil.
 func (s services) describe(svc *registry.Service, imported *scope.Service) service {
 	d := service{
 		Attributes: attributes{
 			ServiceRegistry: provider(svc), Name: svc.Name, Namespace: svc.Namespace, Labels: svc.Labels, LabelSelectors: svc.Selector,
-			ExternalName: svc.ExternalName, NodeLocal: svc.NodeLocal, TrafficDistribution: distributions[svc.TrafficDist], PublishNotReadyAddresses: svc.PublishNotReady,
+			ExternalName: svc.ExternalName, NodeLocal: svc.NodeLocal, TrafficDistribution: distributions[svc.TrafficDist],
+			PublishNotReadyAddresses: svc.PublishNotReady,
 		},
 		Ports: []port{}, ServiceAccounts: svc.ServiceAccounts, CreationTime: svc.Created, Hostname: svc.Host,
 		DefaultAddress: unspecified, Resolution: resolutions[svc.Resolution], MeshExternal: svc.MeshExternal,
@@ -146,7 +147,7 @@ func (s services) describe(svc *registry.Service, imported *scope.Service) servi
 	return d
 }
 
-// versions returns the service as each cluster has it.
+// versions returns the service as it is in each cluster.
 func versions(svc *registry.Service, own string) map[string]*registry.Service {
 	if svc.Clusters == nil {
 		return map[string]*registry.Service{own: svc}
@@ -159,7 +160,7 @@ func versions(svc *registry.Service, own string) map[string]*registry.Service {
 	return all
 }
 
-// externalAddresses returns where a service is reached from outside its cluster.
+// externalAddresses returns the addresses of a service for clients outside its cluster.
 func externalAddresses(s *corev1.Service) []string {
 	var list []string
 	if s.Spec.Type == corev1.ServiceTypeLoadBalancer {
@@ -181,12 +182,12 @@ func provider(s *registry.Service) string {
 	return "Kubernetes"
 }
 
-// resolutions are istiod's numbers. Any other resolution is 0.
+// resolutions are istiod's numbers. Other resolutions are 0.
 var resolutions = map[registry.Resolution]int{
 	registry.DNS: 1, registry.Passthrough: 2, registry.DNSRoundRobin: 3, registry.Alias: 4, registry.DynamicDNS: 5,
 }
 
-// distributions are istiod's numbers. Any other text is 0.
+// distributions are istiod's numbers. Other values are 0.
 var distributions = map[string]int{"PreferClose": 1, "PreferSameZone": 1, "PreferSameNode": 2}
 
 func (a *API) registryz(url.Values) (any, error) {
@@ -202,7 +203,7 @@ func (a *API) registryz(url.Values) (any, error) {
 	return out, nil
 }
 
-// instance is one port of a service behind which a proxy is.
+// instance is one port of a service that a proxy serves.
 type instance struct {
 	Service service
 	Port    targetPort
@@ -213,7 +214,7 @@ type targetPort struct {
 	TargetPort uint32
 }
 
-// instancesz lists, for each connected proxy, the ports of services that it serves.
+// instancesz lists the service ports of each connected proxy.
 func (a *API) instancesz(url.Values) (any, error) {
 	out := map[string][]instance{}
 	s := a.o.World.Snapshot()
@@ -221,7 +222,7 @@ func (a *API) instancesz(url.Values) (any, error) {
 		return out, nil
 	}
 	clients := a.o.Proxies.Clients()
-	at := map[string][]instance{} // by the addresses of proxies
+	at := map[string][]instance{} // by address of a proxy
 	for _, c := range clients {
 		for _, ip := range c.Proxy.IPs {
 			at[ip] = []instance{}

@@ -14,13 +14,13 @@ import (
 	"google.golang.org/protobuf/types/dynamicpb"
 )
 
-// SentJSON returns what proxies were sent as JSON. It may hold types that are in no Go package: those of Istio's own
-// filters, and whatever EnvoyFilters name.
+// SentJSON encodes resources of proxies as JSON. They may have types that no Go package has: Istio's own filters, and
+// any type in an EnvoyFilter.
 func SentJSON(m proto.Message) (json.RawMessage, error) {
 	return protojson.MarshalOptions{Resolver: sentTypes{protoregistry.GlobalTypes}}.Marshal(m)
 }
 
-// sentTypes are the types of resources. One that is not known has no fields.
+// sentTypes resolves the types of resources. Unknown types have no fields.
 type sentTypes struct{ *protoregistry.Types }
 
 func (t sentTypes) FindMessageByURL(url string) (protoreflect.MessageType, error) {
@@ -49,10 +49,12 @@ func (t sentTypes) FindMessageByURL(url string) (protoreflect.MessageType, error
 	return dynamicpb.NewMessageType(of), nil
 }
 
-// statsTypes describes stats.PluginConfig, by
+// statsTypes describes stats.PluginConfig, as documented in
 // https://istio.io/latest/docs/reference/config/proxy_extensions/stats/.
 func statsTypes() *descriptorpb.FileDescriptorProto {
-	field := func(name string, number int32, kind descriptorpb.FieldDescriptorProto_Type, label descriptorpb.FieldDescriptorProto_Label, message string) *descriptorpb.FieldDescriptorProto {
+	field := func(
+		name string, number int32, kind descriptorpb.FieldDescriptorProto_Type, label descriptorpb.FieldDescriptorProto_Label, message string,
+	) *descriptorpb.FieldDescriptorProto {
 		f := &descriptorpb.FieldDescriptorProto{Name: &name, Number: &number, Type: &kind, Label: &label}
 		if message != "" {
 			f.TypeName = &message
@@ -60,15 +62,17 @@ func statsTypes() *descriptorpb.FileDescriptorProto {
 		return f
 	}
 	const (
-		text, flag, message = descriptorpb.FieldDescriptorProto_TYPE_STRING, descriptorpb.FieldDescriptorProto_TYPE_BOOL, descriptorpb.FieldDescriptorProto_TYPE_MESSAGE
-		one, many           = descriptorpb.FieldDescriptorProto_LABEL_OPTIONAL, descriptorpb.FieldDescriptorProto_LABEL_REPEATED
+		text, flag = descriptorpb.FieldDescriptorProto_TYPE_STRING, descriptorpb.FieldDescriptorProto_TYPE_BOOL
+		message    = descriptorpb.FieldDescriptorProto_TYPE_MESSAGE
+		one, many  = descriptorpb.FieldDescriptorProto_LABEL_OPTIONAL, descriptorpb.FieldDescriptorProto_LABEL_REPEATED
 	)
 	entry := &descriptorpb.DescriptorProto{
 		Name: proto.String("DimensionsEntry"), Options: &descriptorpb.MessageOptions{MapEntry: proto.Bool(true)},
 		Field: []*descriptorpb.FieldDescriptorProto{field("key", 1, text, one, ""), field("value", 2, text, one, "")},
 	}
 	return &descriptorpb.FileDescriptorProto{
-		Name: proto.String("stats.proto"), Package: proto.String("stats"), Syntax: proto.String("proto3"), Dependency: []string{"google/protobuf/duration.proto"},
+		Name: proto.String("stats.proto"), Package: proto.String("stats"), Syntax: proto.String("proto3"),
+		Dependency: []string{"google/protobuf/duration.proto"},
 		MessageType: []*descriptorpb.DescriptorProto{
 			{Name: proto.String("MetricConfig"), NestedType: []*descriptorpb.DescriptorProto{entry}, Field: []*descriptorpb.FieldDescriptorProto{
 				field("dimensions", 1, message, many, ".stats.MetricConfig.DimensionsEntry"), field("name", 2, text, one, ""),

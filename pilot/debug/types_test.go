@@ -20,7 +20,9 @@ func TestUnlinkedTypes(t *testing.T) {
 	}}
 	text, err := SentJSON(c)
 	must.Succeed(t, err)
-	for _, want := range []string{`"disableHostHeaderFallback":true`, `"type.googleapis.com/no.such.Filter"`, `"type.googleapis.com/Filter"`, `"web"`} {
+	for _, want := range []string{
+		`"disableHostHeaderFallback":true`, `"type.googleapis.com/no.such.Filter"`, `"type.googleapis.com/Filter"`, `"web"`,
+	} {
 		if flat := strings.ReplaceAll(string(text), ": ", ":"); !strings.Contains(flat, want) {
 			t.Errorf("no %s in %s", want, text)
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
-// configObject is one object as the Kubernetes API would show it.
+// configObject is an object in the format of the Kubernetes API.
 type configObject struct {
 	APIVersion string   `json:"apiVersion"`
 	Kind       string   `json:"kind"`
@@ -34,14 +34,13 @@ type metadata struct {
 	Created     *time.Time        `json:"creationTimestamp,omitempty"`
 	Labels      map[string]string `json:"labels,omitempty"`
 	Annotations map[string]string `json:"annotations,omitempty"`
-	Position    string            `json:"position,omitempty"` // where it was read, beyond what Istio shows
+	Position    string            `json:"position,omitempty"` // file:line:column; Kubernetes has no such field
 }
 
-// lastApplied is kubectl's copy of the whole object: a Secret's holds its data.
+// lastApplied is the annotation with kubectl's copy of the whole object, which for a Secret includes its data.
 const lastApplied = names.AnnotationLastApplied
 
-// configz shows the objects of Istio's and the Gateway API's kinds, and which Secrets there are, without what is in
-// them.
+// configz returns the objects of Istio and the Gateway API, and Secrets without their data.
 func (a *API) configz(query url.Values) (any, error) {
 	out := []configObject{}
 	for _, o := range a.sorted() {
@@ -111,7 +110,7 @@ func protoJSON(m proto.Message) (json.RawMessage, error) {
 	return protojson.MarshalOptions{}.Marshal(m)
 }
 
-// sorted returns all objects by kind, namespace and name.
+// sorted returns all objects sorted by kind, namespace and name.
 func (a *API) sorted() []*kinds.Object {
 	objects := slices.Clone(a.o.World.Objects())
 	slices.SortFunc(objects, func(x, y *kinds.Object) int {
@@ -136,7 +135,7 @@ func (a *API) clusterz(url.Values) (any, error) {
 	return a.o.Server.Clusters(), nil
 }
 
-// inject returns the templates of injection, by name.
+// inject returns the injection templates by name.
 func (a *API) inject(url.Values) (any, error) {
 	if a.o.Server == nil {
 		return struct{}{}, nil

@@ -22,21 +22,21 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/xds"
 )
 
-// Resources returns the answer to a peer that asks over xDS: see xds.World. The types are those of istiod:
+// Resources returns the answer to a peer that requests debug pages over xDS: see xds.World. The types are istiod's:
 //
-//	istio.io/debug/syncz        a ClientConfig for each proxy; a name is ignored
-//	istio.io/debug/config_dump  the parts of the Envoy dump of the proxy that the one name names: pod.namespace
-//	istio.io/debug              the page that the one name names, with its query, as JSON: edsz?proxyID=web.a
+//	istio.io/debug/syncz        a ClientConfig for each proxy; names are ignored
+//	istio.io/debug/config_dump  the parts of the config_dump of the proxy POD.NAMESPACE that the only name gives
+//	istio.io/debug              the page that the only name gives, with its query, as JSON: edsz?proxyID=web.a
 //
-// What is wrong with a question, such as a proxy that is not connected, is text in place of the answer: tools show it.
-// Of config_dump a proxy that is not connected has no parts, as istiod answers: istioctl then says that there is no
-// dump, and would show a text as what differs.
+// Errors in the request, such as a proxy that is not connected, are text instead of the answer, because tools print
+// it. The exception is config_dump: like istiod, it has no parts for a proxy that is not connected. istioctl then
+// reports a missing dump, and would compare a text with the proxy's configuration.
 func (a *API) Resources(peer identity.Peer, typeURL string, names []string) ([]*anypb.Any, error) {
 	q, err := a.question(typeURL, names)
 	if err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
-	// A peer that may not read such a page about any proxy costs no look at the streams.
+	// This check first avoids a list of the streams for peers that may read the page about no proxy.
 	about := a.describePage(q.page)
 	about.Namespace = peer.ID.Namespace
 	if err := a.o.Authorizer.Debug(peer, about); err != nil {
@@ -44,7 +44,7 @@ func (a *API) Resources(peer identity.Peer, typeURL string, names []string) ([]*
 	}
 	about.Namespace = ""
 	if c, err := a.proxy(q.query); err == nil {
-		about.Namespace, q.query["proxyID"] = c.Proxy.Namespace, []string{c.ID} // the same stream is answered about
+		about.Namespace, q.query["proxyID"] = c.Proxy.Namespace, []string{c.ID} // the answer is about the same stream
 	}
 	if err := a.o.Authorizer.Debug(peer, about); err != nil {
 		return nil, err
@@ -58,14 +58,14 @@ func (a *API) Resources(peer identity.Peer, typeURL string, names []string) ([]*
 	return answer, nil
 }
 
-// question is what is asked over xDS: a page, with its query.
+// question is a request over xDS for a page with its query.
 type question struct {
 	page  string
 	query url.Values
-	typed bool // in the form of the page's own type
+	typed bool // in the format of the page's own type
 }
 
-// question returns what a type and names ask for.
+// question parses a type and names.
 func (a *API) question(typeURL string, names []string) (q question, err error) {
 	p, _ := a.page(strings.TrimPrefix(typeURL, xds.DebugType+"/"))
 	if p.overADS != nil && !p.proxy {
@@ -79,7 +79,7 @@ func (a *API) question(typeURL string, names []string) (q question, err error) {
 	}
 	page, rest, _ := strings.Cut(names[0], "?")
 	if page == replicasPage {
-		page = "" // is none
+		page = "" // not served over xDS
 	}
 	query, err := url.ParseQuery(rest)
 	if err != nil {
@@ -88,7 +88,7 @@ func (a *API) question(typeURL string, names []string) (q question, err error) {
 	return question{page, query, false}, nil
 }
 
-// answer answers a question. Without a type of its own, the answer has typeURL.
+// answer answers a question. The answer has the type typeURL unless the page has its own type.
 func (a *API) answer(q question, typeURL string) ([]*anypb.Any, error) {
 	if p, _ := a.page(q.page); q.typed {
 		return p.overADS(q.query)
@@ -104,7 +104,7 @@ func (a *API) answer(q question, typeURL string) ([]*anypb.Any, error) {
 	return []*anypb.Any{{TypeUrl: typeURL, Value: body}}, err
 }
 
-// dumpParts returns the parts of the Envoy dump of a proxy. A proxy that is not connected has none.
+// dumpParts returns the parts of a proxy's config_dump. A proxy that is not connected has none.
 func (a *API) dumpParts(query url.Values) ([]*anypb.Any, error) {
 	dump, err := a.dump(query)
 	if errors.Is(err, ErrNotConnected) {
@@ -113,13 +113,13 @@ func (a *API) dumpParts(query url.Values) ([]*anypb.Any, error) {
 	return dump.GetConfigs(), err
 }
 
-// describePage describes a page of a name to the Authorizer, as one about no proxy.
+// describePage describes a page to the Authorizer, without a proxy.
 func (a *API) describePage(name string) authorize.Page {
 	p, _ := a.page(name)
 	return authorize.Page{Name: name, OwnProxy: p.ownProxyOnly}
 }
 
-// clientConfigs returns how each proxy stands, as istioctl proxy-status reads it.
+// clientConfigs returns the status of each proxy in the format that istioctl proxy-status reads.
 func (a *API) clientConfigs(url.Values) ([]*anypb.Any, error) {
 	out := []*anypb.Any{}
 	for _, c := range a.o.Proxies.Clients() {
@@ -155,7 +155,9 @@ func genericConfig(c xds.Client, typeURL string) *statusv3.ClientConfig_GenericX
 		g.ConfigStatus = statusv3.ConfigStatus_STALE
 	case Failed:
 		g.ConfigStatus = statusv3.ConfigStatus_ERROR
-		g.ErrorState = &adminv3.UpdateFailureState{Details: t.LastError, VersionInfo: t.Version, LastUpdateAttempt: timestamppb.New(t.LastErrorAt)}
+		g.ErrorState = &adminv3.UpdateFailureState{
+			Details: t.LastError, VersionInfo: t.Version, LastUpdateAttempt: timestamppb.New(t.LastErrorAt),
+		}
 	}
 	if !t.SentAt.IsZero() {
 		g.LastUpdated = timestamppb.New(t.SentAt)

@@ -10,17 +10,18 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry/kube"
 )
 
-// accounts counts what may run as each service account, in any cluster: Pods that have not ended, WorkloadEntries, and
-// WorkloadGroups, whose machines may be away for a while. A WorkloadEntry that this mesh wrote for the stream of a
-// machine does not count beside its WorkloadGroup: whoever has the key of a certificate can open such a stream.
+// accounts holds the number of objects that can run as each service account, in any cluster: Pods that have not ended,
+// WorkloadEntries, and WorkloadGroups, whose machines may be disconnected for a while. It ignores a WorkloadEntry that
+// this mesh registered for the stream of a machine, because any client with the certificate's key can open such a
+// stream. The WorkloadGroup is what allows the machine.
 type accounts map[account]int
 
-// registered is the annotation of WorkloadEntries that are written for a stream.
+// registered is the annotation of WorkloadEntries that the mesh writes for a stream.
 const registered = names.AnnotationRegistrationGroup
 
 type account struct{ namespace, name string }
 
-// replace takes in the change of an object. Either may be nil.
+// replace applies the change of an object. Either object may be nil.
 func (a accounts) replace(was, is *kinds.Object) {
 	if of, ok := accountOf(was); ok {
 		if a[of]--; a[of] == 0 {
@@ -32,7 +33,7 @@ func (a accounts) replace(was, is *kinds.Object) {
 	}
 }
 
-// accountOf returns the service account of what may run, and reports whether an object is such.
+// accountOf returns the service account that an object runs as, and false if the object does not run anything.
 func accountOf(o *kinds.Object) (account, bool) {
 	if o == nil {
 		return account{}, false
@@ -58,7 +59,7 @@ func accountOf(o *kinds.Object) (account, bool) {
 	return account{o.Namespace, cmp.Or(name, "default")}, true
 }
 
-// HasAccount reports whether anything may run as a service account, whether or not it counts.
+// HasAccount reports whether any object, accepted or not, can run as the service account.
 func (w *World) HasAccount(namespace, name string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -94,7 +94,10 @@ func TestWorkloads(t *testing.T) {
 		if pod, known := all.Pod("own", "a", "web-0"); known {
 			t.Errorf("%s, at first: %v", c.what, pod)
 		}
-		pod := &kinds.Object{Key: kinds.Key{Kind: kinds.Pod, Namespace: "a", Name: "web-0"}, UID: "1", Spec: &kube.PodFacts{ServiceAccount: "web", NodeName: "n1"}}
+		pod := &kinds.Object{
+			Key: kinds.Key{Kind: kinds.Pod, Namespace: "a", Name: "web-0"}, UID: "1",
+			Spec: &kube.PodFacts{ServiceAccount: "web", NodeName: "n1"},
+		}
 		w.apply(pod)
 		for name, want := range map[string]identity.Pod{"web-0": {UID: "1", ServiceAccount: "web", Node: "n1"}, "web-1": {}} {
 			if got, known := all.Pod("own", "a", name); known != c.known || known && got != want {

@@ -23,36 +23,39 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry/kube"
 )
 
-// The analysis of references begins a while after a change, when objects that belong together have come. Where objects
-// change all the time, the pause after each run is many times as long as the run took, up to a bound.
+// Analysis begins a while after a change, so that objects that belong together arrive first. Under constant change, the
+// pause after each run is analysisPause times the duration of the run, but at most maxAnalysisPause.
 const (
 	analysisRest     = time.Second
 	analysisPause    = 500
 	maxAnalysisPause = 30 * time.Second
 )
 
-// Analyst looks for references between objects that lead nowhere, in a goroutine of its own.
+// Analyst finds references between objects that lead nowhere. It runs in a goroutine of its own.
 type Analyst struct {
 	world    *World
-	Rest     time.Duration // how long objects that belong together may take to come, 1 s
-	looked   chan struct{} // of one: the objects have been analysed
-	changed  chan struct{} // of one: the objects have changed since the last run
+	Rest     time.Duration // wait for objects that belong together; default 1 s
+	analyzed chan struct{} // capacity 1; receives after each analysis
+	changed  chan struct{} // capacity 1; receives when objects have changed since the last run
 	Findings config.Findings
 	last     []diag.Diagnostic // what analysis.Run returned, sorted
-	runs     atomic.Int64      // how often the objects were looked at
+	runs     atomic.Int64      // number of analyses
 
 	// The fields below are owned by the goroutine that calls Committed.
-	began  bool                            // whether there was a commit
-	places map[kinds.Key]registry.Locality // of Nodes
+	began  bool                            // true after the first commit
+	places map[kinds.Key]registry.Locality // locality of each Node
 }
 
-// NewAnalyst makes an Analyst that has not looked yet.
+// NewAnalyst returns an Analyst that has not run.
 func NewAnalyst(w *World) *Analyst {
-	return &Analyst{world: w, Rest: analysisRest, looked: make(chan struct{}, 1), changed: make(chan struct{}, 1), places: map[kinds.Key]registry.Locality{}}
+	return &Analyst{
+		world: w, Rest: analysisRest, analyzed: make(chan struct{}, 1), changed: make(chan struct{}, 1),
+		places: map[kinds.Key]registry.Locality{},
+	}
 }
 
-// Committed takes the changes of a commit, and returns at once. One goroutine calls it. The objects are analysed after
-// the first commit in any case.
+// Committed takes the changes of a commit and schedules an analysis if they can affect one. It does not block. Only one
+// goroutine may call it. The first commit always schedules an analysis.
 func (a *Analyst) Committed(batch []kinds.Change) {
 	wakes := !a.began
 	a.began = true
@@ -61,11 +64,13 @@ func (a *Analyst) Committed(batch []kinds.Change) {
 			continue
 		}
 		switch c.Kind {
-		case kinds.Node: // its status changes all the time, and endpoints have the labels of its place
+		// The status of a Node changes all the time. Only its locality matters, which endpoints inherit.
+		case kinds.Node:
 			if !a.moved(c) {
 				continue
 			}
-		case kinds.EndpointSlice, kinds.Secret: // in a cluster they change all the time, and hardly matter
+		// They change all the time in a cluster, and findings rarely depend on them.
+		case kinds.EndpointSlice, kinds.Secret:
 			if !a.world.o.whole() {
 				continue
 			}
@@ -77,7 +82,7 @@ func (a *Analyst) Committed(batch []kinds.Change) {
 	}
 }
 
-// moved remembers the place of a Node, and reports whether it has changed.
+// moved records the locality of a Node and reports whether it changed.
 func (a *Analyst) moved(c kinds.Change) bool {
 	now := kube.LocalityOfNode(c.Object)
 	if a.places[c.Key] == now {
@@ -89,13 +94,13 @@ func (a *Analyst) moved(c kinds.Change) bool {
 	return true
 }
 
-// Wake has the objects analysed, and returns at once.
+// Wake schedules an analysis. It does not block.
 func (a *Analyst) Wake() { signal(a.changed) }
 
-// Looked returns a channel that has a message after each analysis. It has one reader.
-func (a *Analyst) Looked() <-chan struct{} { return a.looked }
+// Analyzed returns a channel that receives after each analysis. Only one goroutine may read it.
+func (a *Analyst) Analyzed() <-chan struct{} { return a.analyzed }
 
-// signal sends a message on a channel of one, unless there is one.
+// signal sends on a channel with capacity 1, unless a message is already waiting.
 func signal(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -103,7 +108,7 @@ func signal(c chan<- struct{}) {
 	}
 }
 
-// Run looks at the objects after each change, once for all that come in the meantime.
+// Run analyses the objects after each change until ctx ends. Changes that arrive together are analysed once.
 func (a *Analyst) Run(ctx context.Context) error {
 	var earliest time.Time // of the next run
 	for {
@@ -118,19 +123,19 @@ func (a *Analyst) Run(ctx context.Context) error {
 		case <-time.After(max(a.Rest, time.Until(earliest))):
 		}
 		select {
-		case <-a.changed: // what follows sees that change too
+		case <-a.changed: // the analysis below sees that change too
 		default:
 		}
 		began := time.Now()
-		a.look()
-		signal(a.looked)
+		a.analyze()
+		signal(a.analyzed)
 		ended := time.Now()
 		earliest = ended.Add(min(analysisPause*ended.Sub(began), maxAnalysisPause))
 	}
 }
 
-// look brings the findings up to date.
-func (a *Analyst) look() {
+// analyze updates the findings.
+func (a *Analyst) analyze() {
 	a.runs.Add(1)
 	list := a.world.references()
 	slices.SortFunc(list, config.ByPosition)
@@ -141,15 +146,15 @@ func (a *Analyst) look() {
 	a.Findings.Set(a.world.Located(list), config.ByPosition, a.world.logger)
 }
 
-// Analyze returns what is wrong between the accepted objects, with positions.
+// Analyze returns the findings about references between accepted objects, with positions in files.
 func (w *World) Analyze() []diag.Diagnostic { return w.Located(w.references()) }
 
-// Unsuppressed returns the findings without those that the annotations of accepted objects suppress.
+// Unsuppressed removes the findings that annotations of accepted objects suppress.
 func (w *World) Unsuppressed(found []diag.Diagnostic) []diag.Diagnostic {
 	return analysis.Unsuppressed(found, w.Objects())
 }
 
-// references returns what is wrong between the accepted objects.
+// references returns the findings about references between accepted objects.
 func (w *World) references() []diag.Diagnostic {
 	objects := w.Objects()
 	last := w.Snapshot()
@@ -157,14 +162,15 @@ func (w *World) references() []diag.Diagnostic {
 		return nil
 	}
 	found := analysis.Run(objects, analysis.Options{
-		Domain: w.o.Domain, Mesh: last.Mesh, Whole: w.o.whole(), Still: w.parts.Still, RepeatedText: last.RepeatedText, HostClusters: last.HostClusters, MeshConfig: w.o.meshKeys(),
+		Domain: w.o.Domain, Mesh: last.Mesh, Whole: w.o.whole(), Still: w.parts.Still, RepeatedText: last.RepeatedText,
+		HostClusters: last.HostClusters, MeshConfig: w.o.meshKeys(),
 		Advice: w.o.Advice, HTTP3: w.o.HTTP3, Concerns: w.o.Concerns, World: analysed{last},
 	})
 	return append(analysis.Unsuppressed(w.absentCredentials(objects), objects), w.aboutSources(found)...)
 }
 
-// aboutSources leaves out what is found about derived objects, which users cannot correct: their stages find what is
-// wrong with their origins.
+// aboutSources removes the findings about derived objects, which users cannot correct. The stages report what is wrong
+// with the objects that they are derived from.
 func (w *World) aboutSources(found []diag.Diagnostic) []diag.Diagnostic {
 	if len(found) == 0 {
 		return nil
@@ -197,23 +203,29 @@ func (a analysed) Endpoints(host string) iter.Seq[analysis.Labels] {
 // Pod reads a Pod.
 func (analysed) Pod(o *kinds.Object) analysis.Pod {
 	f := o.Spec.(*kube.PodFacts)
-	return analysis.Pod{Ended: f.Ended, Addresses: f.Addresses, HostNetwork: f.HostNetwork, Ready: f.Ready, Ports: f.Ports, Named: true, Proxy: analysis.HasProxy(o.Labels), ProxyImage: f.ProxyImage}
+	return analysis.Pod{
+		Ended: f.Ended, Addresses: f.Addresses, HostNetwork: f.HostNetwork, Ready: f.Ready, Ports: f.Ports, Named: true,
+		Proxy: analysis.HasProxy(o.Labels), ProxyImage: f.ProxyImage,
+	}
 }
 
 // Slice reads an EndpointSlice.
 func (analysed) Slice(o *kinds.Object) analysis.Slice {
 	s := o.Spec.(*kube.SliceFacts)
-	return analysis.Slice{Service: o.Labels[discoveryv1.LabelServiceName], Ports: s.Ports, Endpoints: len(s.Endpoints), Endpoint: func(i int) analysis.Endpoint {
+	endpoint := func(i int) analysis.Endpoint {
 		e := &s.Endpoints[i]
 		out := analysis.Endpoint{Addresses: e.Addresses}
 		if e.HasPod {
 			out.Pod = kinds.Key{Kind: kinds.Pod, Namespace: cmp.Or(e.PodNamespace, o.Namespace), Name: e.Pod, Cluster: o.Cluster}
 		}
 		return out
-	}}
+	}
+	return analysis.Slice{
+		Service: o.Labels[discoveryv1.LabelServiceName], Ports: s.Ports, Endpoints: len(s.Endpoints), Endpoint: endpoint,
+	}
 }
 
-// Located returns findings about objects of files with the positions of their fields. It reads each file once.
+// Located adds the position of the field to each finding about an object of a file. It reads each file once.
 func (w *World) Located(list []diag.Diagnostic) []diag.Diagnostic {
 	files := map[string]*validation.Positions{}
 	out := make([]diag.Diagnostic, 0, len(list))
@@ -233,7 +245,7 @@ func (w *World) Located(list []diag.Diagnostic) []diag.Diagnostic {
 	return out
 }
 
-// positions reads a file. Without the file it knows no position.
+// positions parses a file for the positions of fields. It knows no position if the file cannot be read.
 func (o Options) positions(file string) *validation.Positions {
 	if data, known := o.Texts.Of(file); known {
 		return validation.NewPositionsIn(data, cmp.Or(o.Texts.Namespace, metav1.NamespaceDefault))

@@ -29,7 +29,10 @@ func BenchmarkOneHTTPRoute(b *testing.B) {
 			CommonRouteSpec: gatewayv1.CommonRouteSpec{ParentRefs: []gatewayv1.ParentReference{{Name: "edge"}}},
 			Hostnames:       []gatewayv1.Hostname{gatewayv1.Hostname(fmt.Sprintf("h%d.example.com", i))},
 			Rules: []gatewayv1.HTTPRouteRule{{
-				Filters: []gatewayv1.HTTPRouteFilter{{Type: gatewayv1.HTTPRouteFilterRequestHeaderModifier, RequestHeaderModifier: &gatewayv1.HTTPHeaderFilter{Set: []gatewayv1.HTTPHeader{{Name: "x", Value: fmt.Sprint(header)}}}}},
+				Filters: []gatewayv1.HTTPRouteFilter{{
+					Type:                  gatewayv1.HTTPRouteFilterRequestHeaderModifier,
+					RequestHeaderModifier: &gatewayv1.HTTPHeaderFilter{Set: []gatewayv1.HTTPHeader{{Name: "x", Value: fmt.Sprint(header)}}},
+				}},
 				BackendRefs: []gatewayv1.HTTPBackendRef{{BackendRef: gatewayv1.BackendRef{
 					BackendObjectReference: gatewayv1.BackendObjectReference{Name: "web", Port: &port},
 				}}},
@@ -39,7 +42,10 @@ func BenchmarkOneHTTPRoute(b *testing.B) {
 	}
 	var all []kinds.Change
 	for _, o := range []*kinds.Object{
-		{Key: kinds.Key{Kind: kinds.Service, Namespace: "a", Name: "web"}, Spec: &corev1.Service{Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}},
+		{
+			Key:  kinds.Key{Kind: kinds.Service, Namespace: "a", Name: "web"},
+			Spec: &corev1.Service{Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}},
+		},
 		{Key: kinds.Key{Kind: kinds.KubeGateway, Namespace: "a", Name: "edge"}, Spec: &gatewayv1.Gateway{Spec: gatewayv1.GatewaySpec{
 			GatewayClassName: "istio", Listeners: []gatewayv1.Listener{{Name: "http", Port: 80, Protocol: gatewayv1.HTTPProtocolType}},
 		}}},

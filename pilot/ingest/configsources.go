@@ -23,31 +23,31 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/config/mcp"
 )
 
-// Where MeshConfig's configSources may be, beside mcp.Scheme.
+// Schemes of the addresses in MeshConfig's configSources. The third one is mcp.Scheme.
 const (
 	filesScheme      = "fs://"
-	KubernetesScheme = "k8s://" // the own cluster
+	KubernetesScheme = "k8s://" // the server's own cluster
 )
 
-// workloadToken is where a pod has the token of its ServiceAccount that is meant for control planes.
+// workloadToken is the path of the pod's ServiceAccount token for control planes.
 const workloadToken = "/var/run/secrets/tokens/istio-token"
 
-// configSources are the sources of configuration that the mesh configuration names; where it names none, the own
-// cluster's, unless a directory is given. They are made once the mesh configuration is known, and stay as they are: a
-// list that changes takes effect when the server starts again.
+// configSources are the sources of configuration that the mesh configuration names. If it names none, the source is the
+// server's own cluster, unless a directory is given. They are made once, when the mesh configuration is known. A
+// changed list takes effect at the next start of the server.
 type configSources struct {
 	to    *Sources
 	known chan struct{} // closed when list and err are final
 
 	list []Runner
-	own  *crd.Source // of the own cluster's configuration; nil: it is not read
+	own  *crd.Source // reads configuration from the server's own cluster; nil if no source does
 	err  error
 
 	inForce []*meshv1alpha1.ConfigSource
-	used    map[string]string // the last text of each ConfigMap and file that was used
+	used    map[string]string // last text in use, by ConfigMap or file
 
 	mu      sync.Mutex
-	changed bool // the mesh configuration names other sources than inForce
+	changed bool // the mesh configuration no longer names the sources in inForce
 }
 
 // MeshSources returns the addresses of the configSources that the mesh configuration file names.
@@ -57,7 +57,7 @@ func (o Options) MeshSources() []string {
 	}
 	text, err := safe.ReadBounded(o.MeshConfig, o.Limits.MeshConfig)
 	if err != nil {
-		return nil // its source reports that
+		return nil // the source of the mesh configuration reports the error
 	}
 	c, _ := mesh.Salvage(mesh.Default(), o.MeshConfig, text)
 	if c == nil {
@@ -66,7 +66,7 @@ func (o Options) MeshSources() []string {
 	return lists.Map(c.GetConfigSources(), func(s *meshv1alpha1.ConfigSource) string { return s.GetAddress() })
 }
 
-// meshErrors returns what is wrong with the mesh configuration file, which may be why it names no configSources.
+// meshErrors returns the errors in the mesh configuration file. They may be the reason why it names no configSources.
 func (o Options) meshErrors() (list []error) {
 	if o.MeshConfig == "" {
 		return nil
@@ -85,15 +85,15 @@ func (o Options) meshErrors() (list []error) {
 	return list
 }
 
-// begin makes the sources that the mesh configuration names. It is called when each source that may have the mesh
-// configuration has brought what it has.
+// begin makes the sources that the mesh configuration names. It is called when every source that may hold the mesh
+// configuration has delivered its objects.
 func (c *configSources) begin() {
 	c.inForce = c.named()
 	c.err = c.make()
 	close(c.known)
 }
 
-// named returns the sources that the mesh configuration names now: that of the sources which begin awaits.
+// named returns the sources that the mesh configuration names now, as read from the sources that begin awaits.
 func (c *configSources) named() []*meshv1alpha1.ConfigSource {
 	r := readMesh(c.to.o, c.to.ofFirst, c.used)
 	if r.unusable != "" {
@@ -102,7 +102,7 @@ func (c *configSources) named() []*meshv1alpha1.ConfigSource {
 	return r.config.GetConfigSources()
 }
 
-// compare notes whether the mesh configuration names other sources after some changes than those that were made.
+// compare records whether the changes make the mesh configuration name other sources than the ones in force.
 func (c *configSources) compare(changes []kinds.Change) {
 	if !slices.ContainsFunc(changes, func(ch kinds.Change) bool { return c.to.o.isMesh(ch.Key) }) {
 		return
@@ -114,7 +114,7 @@ func (c *configSources) compare(changes []kinds.Change) {
 
 func (c *configSources) make() error {
 	if c.to.o.Cluster != nil {
-		return nil // all that is looked at was read
+		return nil // the listing has all objects
 	}
 	if len(c.inForce) == 0 && c.to.o.ConfigDir == "" && c.to.o.Texts == nil {
 		return c.add("the configuration", &meshv1alpha1.ConfigSource{Address: KubernetesScheme})
@@ -161,11 +161,12 @@ func (c *configSources) add(what string, from *meshv1alpha1.ConfigSource) error 
 	return nil
 }
 
-// addServer makes the source that another control plane is.
+// addServer adds another control plane as a source.
 func (c *configSources) addServer(what, name, address string, from *meshv1alpha1.ConfigSource, h config.Handler) error {
 	s := c.to
 	m, err := mcp.New(mcp.Options{
-		Address: address, TLS: from.GetTlsSettings(), Token: workloadToken, Kinds: configKinds(), Handler: h, Logger: s.o.Logger.With("scope", "mcp"),
+		Address: address, TLS: from.GetTlsSettings(), Token: workloadToken, Kinds: configKinds(), Handler: h,
+		Logger:  s.o.Logger.With("scope", "mcp"),
 		Metrics: s.metrics, Limits: s.o.Limits,
 		Node: mcp.Node{Name: s.instance, Namespace: s.o.Namespace, Domain: s.o.Domain, Revision: s.o.Revision, Version: s.o.Version},
 	})
@@ -189,8 +190,8 @@ func (c *configSources) Run(ctx context.Context) error {
 	return runAll(ctx, c.to.o.Logger, c.list)
 }
 
-// current reports whether what was read of a kind of the own cluster is all that there is now. What is not read of that
-// cluster is.
+// current reports whether the objects of a kind from the server's own cluster are up to date. A kind that no source
+// reads from that cluster is up to date.
 func (c *configSources) current(k *kinds.Kind) bool {
 	select {
 	case <-c.known:
@@ -200,7 +201,7 @@ func (c *configSources) current(k *kinds.Kind) bool {
 	}
 }
 
-// Findings returns the findings of the sources, and one if the mesh configuration names others by now.
+// Findings returns the findings of the sources, and a warning if the mesh configuration names different sources now.
 func (c *configSources) Findings() []diag.Diagnostic {
 	select {
 	case <-c.known:
@@ -211,8 +212,9 @@ func (c *configSources) Findings() []diag.Diagnostic {
 	c.mu.Lock()
 	if c.changed {
 		list = append(list, diag.Diagnostic{
-			Severity: diag.Warning, Code: "ConfigSource", Object: "MeshConfig", Field: "configSources", Message: "the list has changed: the one before stays in force",
-			Fix: "start the server again",
+			Severity: diag.Warning, Code: "ConfigSource", Object: "MeshConfig", Field: "configSources",
+			Message: "the list has changed, but the sources of the last start stay in force",
+			Fix:     "restart the server",
 		})
 	}
 	c.mu.Unlock()

@@ -18,30 +18,34 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
-// credentialStore turns the Secrets and ConfigMaps that Gateways and DestinationRules name into credentials. What
-// cannot be used of one keeps the last that could. The goroutine that commits owns it.
+// credentialStore turns the Secrets and ConfigMaps that Gateways and DestinationRules name into credentials. If a part
+// of a new version is unusable, the last good version of that part stays in force. The goroutine that commits owns the
+// store.
 type credentialStore struct {
 	now        func() time.Time
 	references map[kinds.Key][]credentials.Reference // by the object that names them
-	names      map[string]int                        // how often a Secret or ConfigMap of that name is named
-	changed    bool                                  // references have changed
+	names      map[string]int                        // number of references to Secrets and ConfigMaps, by name
+	changed    bool                                  // references have changed since frozen
 	held       map[string]map[kinds.Key]*heldCredential
-	errors     int // versions of objects with a part that could not be used
+	errors     int // number of object versions with an unusable part
 }
 
-// heldCredential is a Secret or a ConfigMap, and what is in force of it while it is named.
+// heldCredential is a Secret or a ConfigMap, and the credential in force while an object names it.
 type heldCredential struct {
-	source   *kinds.Object // nil: it is gone
+	source   *kinds.Object // nil if the object was deleted
 	parsed   *kinds.Object // the source that was parsed last
 	inForce  *kinds.Object // the credential, nil if there is none
 	problems []diag.Diagnostic
 }
 
 func newCredentialStore(now func() time.Time) *credentialStore {
-	return &credentialStore{now: now, references: map[kinds.Key][]credentials.Reference{}, names: map[string]int{}, held: map[string]map[kinds.Key]*heldCredential{}}
+	return &credentialStore{
+		now: now, references: map[kinds.Key][]credentials.Reference{}, names: map[string]int{},
+		held: map[string]map[kinds.Key]*heldCredential{},
+	}
 }
 
-// apply takes changes, returns those of credentials that follow, and reports whether findings may have changed.
+// apply applies changes. It returns the changes of credentials, and reports whether findings may have changed.
 func (s *credentialStore) apply(batch []kinds.Change) (out []kinds.Change, looked bool) {
 	dirty := map[string]bool{}
 	for _, c := range batch {
@@ -75,7 +79,10 @@ func (s *credentialStore) apply(batch []kinds.Change) (out []kinds.Change, looke
 }
 
 func compareKeys(a, b kinds.Key) int {
-	return cmp.Or(cmp.Compare(a.Kind.Name, b.Kind.Name), cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	return cmp.Or(
+		cmp.Compare(a.Kind.Name, b.Kind.Name), cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Namespace, b.Namespace),
+		cmp.Compare(a.Name, b.Name),
+	)
 }
 
 func credentialKey(k kinds.Key) kinds.Key {
@@ -87,7 +94,7 @@ func credentialKey(k kinds.Key) kinds.Key {
 	return k
 }
 
-// refer takes in what an object names now, and adds the names that began or ceased to be named.
+// refer records the names that an object refers to. It adds names to dirty whose first reference came or last one went.
 func (s *credentialStore) refer(c kinds.Change, dirty map[string]bool) {
 	var now []credentials.Reference
 	if c.Object != nil {
@@ -128,8 +135,8 @@ func (s *credentialStore) hold(c kinds.Change) {
 	s.held[c.Name][c.Key].source = c.Object
 }
 
-// update parses a Secret or a ConfigMap if it is named and has changed, and forgets what it held if it is not. It
-// reports whether it has parsed one with a part that cannot be used.
+// update parses a Secret or a ConfigMap if an object names it and it has changed. If no object names it, update drops
+// the credential. It reports whether the new version has an unusable part.
 func (h *heldCredential) update(named bool, now time.Time) (bad bool) {
 	if h.source == nil || !named {
 		*h = heldCredential{source: h.source}
@@ -164,10 +171,12 @@ func (h *heldCredential) update(named bool, now time.Time) (bad bool) {
 	return p.BadCertificate != nil || p.BadRoots != nil
 }
 
-// badCredentials returns the findings about an object. inForce is the credential that is served of it.
+// badCredentials returns the findings about a Secret or a ConfigMap. inForce is the credential that proxies are sent.
 func badCredentials(o *kinds.Object, p credentials.Parsed, inForce credentials.Credential) (list []diag.Diagnostic) {
 	add := func(severity diag.Severity, bad *credentials.Problem, instead string) {
-		d := diag.Diagnostic{Severity: severity, Code: "BadCredential", Object: o.String(), Field: bad.Field(), Message: bad.Message + instead, Fix: bad.Fix}
+		d := diag.Diagnostic{
+			Severity: severity, Code: "BadCredential", Object: o.String(), Field: bad.Field(), Message: bad.Message + instead, Fix: bad.Fix,
+		}
 		list = append(list, d.At(o.Position))
 	}
 	const stays, none = ": the last good one stays in force", ": proxies are sent none"
@@ -182,14 +191,15 @@ func badCredentials(o *kinds.Object, p credentials.Parsed, inForce credentials.C
 	}
 	if len(list) == 0 && p.Credential == (credentials.Credential{}) {
 		list = append(list, diag.Diagnostic{
-			Severity: diag.Warning, Code: "BadCredential", Object: o.String(), Field: "data", Message: "it has none of the keys that TLS needs" + none,
-			Fix: "add tls.crt and tls.key, or cert and key, and for CA certificates ca.crt or cacert",
+			Severity: diag.Warning, Code: "BadCredential", Object: o.String(), Field: "data",
+			Message: "it has none of the keys that TLS needs" + none,
+			Fix:     "add tls.crt and tls.key, or cert and key, and for CA certificates ca.crt or cacert",
 		}.At(o.Position))
 	}
 	return list
 }
 
-// findings returns what is wrong with Secrets and ConfigMaps that are named, sorted.
+// findings returns the findings about Secrets and ConfigMaps that objects name, sorted.
 func (s *credentialStore) findings() []diag.Diagnostic {
 	var list []diag.Diagnostic
 	for _, name := range slices.Sorted(maps.Keys(s.held)) {
@@ -200,7 +210,7 @@ func (s *credentialStore) findings() []diag.Diagnostic {
 	return list
 }
 
-// servedUntil is something that proxies may be sent and that expires, and the object that it is of.
+// servedUntil is a part of a credential that proxies may be sent and that expires, and the object it comes from.
 type servedUntil struct {
 	source       *kinds.Object
 	expires      time.Time
@@ -208,7 +218,7 @@ type servedUntil struct {
 	fix          string
 }
 
-// served returns what is in force and expires, sorted.
+// served returns the parts of credentials that are in force and expire, sorted.
 func (s *credentialStore) served() (list []servedUntil) {
 	for _, name := range slices.Sorted(maps.Keys(s.held)) {
 		for _, key := range slices.SortedFunc(maps.Keys(s.held[name]), compareKeys) {
@@ -221,9 +231,14 @@ func (s *credentialStore) served() (list []servedUntil) {
 				list = append(list, servedUntil{h.source, c.Expires, "the certificate that proxies are sent", "clients refuse it", "renew it"})
 			}
 			if r := held.Roots; r != nil {
-				list = append(list, servedUntil{h.source, r.Expires, "the last of the CA certificates that proxies are sent", "they refuse every certificate", "renew them"})
+				list = append(list, servedUntil{
+					h.source, r.Expires, "the last of the CA certificates that proxies are sent", "they refuse every certificate", "renew them",
+				})
 				if !r.Renewal.IsZero() {
-					list = append(list, servedUntil{h.source, r.Renewal, "a list of revoked certificates that proxies are sent", "they refuse every certificate of its issuer", "replace it with a new one"})
+					list = append(list, servedUntil{
+						h.source, r.Renewal, "a list of revoked certificates that proxies are sent", "they refuse every certificate of its issuer",
+						"replace it with a new one",
+					})
 				}
 			}
 		}
@@ -231,7 +246,7 @@ func (s *credentialStore) served() (list []servedUntil) {
 	return list
 }
 
-// expiredCertificates returns a finding for all that proxies are still sent and that has expired since.
+// expiredCertificates returns a finding for each part that expired while it is in force.
 func expiredCertificates(served []servedUntil, now time.Time) (list []diag.Diagnostic) {
 	for _, c := range served {
 		if now.After(c.expires) {
@@ -244,28 +259,31 @@ func expiredCertificates(served []servedUntil, now time.Time) (list []diag.Diagn
 	return list
 }
 
-// unservedCredentials returns a finding for each field that names no Secret and no ConfigMap, or for a certificate one
-// that has CA certificates.
+// unservedCredentials returns a finding for each field that names neither a Secret nor a ConfigMap, and for each
+// certificate field whose name can only provide CA certificates.
 func (w *World) unservedCredentials() (list []diag.Diagnostic) {
 	byObject := w.References().byObject
 	for _, key := range slices.SortedFunc(maps.Keys(byObject), compareKeys) {
 		if w.originOf(key) != nil {
-			continue // the stage that made it says what is wrong
+			continue // the stage that derived the object reports it
 		}
 		for _, r := range byObject[key] {
-			if len(r.Names()) > 0 && !r.Misnamed() || len(list) > 0 && list[len(list)-1].Object == key.String() && list[len(list)-1].Field == r.Field {
+			if len(r.Names()) > 0 && !r.Misnamed() ||
+				len(list) > 0 && list[len(list)-1].Object == key.String() && list[len(list)-1].Field == r.Field {
 				continue
 			}
 			d := diag.Diagnostic{
 				Severity: diag.Warning, Code: "UnsupportedField", Object: key.String(), Field: r.Field,
 				Message: "it names no Secret and no ConfigMap: certificates come from nothing else, and connections that need them are refused",
-				Fix:     "name a Secret: NAME, kubernetes://NAME, kubernetes-gateway://NAMESPACE/NAME, or for CA certificates configmap://NAMESPACE/NAME",
+				Fix: "name a Secret: NAME, kubernetes://NAME, kubernetes-gateway://NAMESPACE/NAME, " +
+					"or for CA certificates configmap://NAMESPACE/NAME",
 			}
 			if r.Resource == names.NoCredential {
 				d.Fix += "; if the object has no such field, correct the error in its TLS settings that another finding names"
 			}
 			if r.Misnamed() {
-				d.Message = "by a name that ends in -cacert, or of a ConfigMap, CA certificates are served alone: connections that need a certificate are refused"
+				d.Message = "a name that ends in -cacert, or of a ConfigMap, provides CA certificates only: " +
+					"connections that need a certificate are refused"
 				d.Fix = "give the Secret another name"
 			}
 			if o := w.Object(key); o != nil {
@@ -277,16 +295,16 @@ func (w *World) unservedCredentials() (list []diag.Diagnostic) {
 	return w.Located(list)
 }
 
-// References is which Secrets and ConfigMaps objects name. It is frozen.
+// References are the Secrets and ConfigMaps that objects name. It is immutable.
 type References struct {
 	byObject map[kinds.Key][]credentials.Reference
 	names    map[string]bool
 }
 
-// Has reports whether an object names a Secret or a ConfigMap of that name.
+// Has reports whether an object names a Secret or a ConfigMap with that name.
 func (n *References) Has(name string) bool { return n.names[name] }
 
-// frozen returns what objects name now: last, if that has not changed.
+// frozen returns an immutable copy of the references. It returns last if they have not changed.
 func (s *credentialStore) frozen(last *References) *References {
 	if !s.changed {
 		return last
@@ -299,7 +317,7 @@ func (s *credentialStore) frozen(last *References) *References {
 	return n
 }
 
-// References returns which Secrets and ConfigMaps objects name; the same pointer, if that has not changed.
+// References returns the Secrets and ConfigMaps that objects name. The pointer changes only if they change.
 func (w *World) References() *References {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -307,7 +325,7 @@ func (w *World) References() *References {
 }
 
 // missingIn returns a finding for each field that names a Secret or ConfigMap for the proxies of a namespace of a
-// cluster, where every object that it may mean is missing.
+// cluster, if every object that the name can mean is missing.
 func (w *World) missingIn(cluster, namespace string, missing map[kinds.Key]bool) []diag.Diagnostic {
 	var list []diag.Diagnostic
 	for _, key := range slices.SortedFunc(maps.Keys(w.References().byObject), compareKeys) {
@@ -316,8 +334,10 @@ func (w *World) missingIn(cluster, namespace string, missing map[kinds.Key]bool)
 	return w.Located(list)
 }
 
-// missingCredentials is missingIn for what one object names.
-func (w *World) missingCredentials(key kinds.Key, cluster, namespace string, severity diag.Severity, missing func(kinds.Key) bool) (list []diag.Diagnostic) {
+// missingCredentials returns the findings of missingIn for one object.
+func (w *World) missingCredentials(
+	key kinds.Key, cluster, namespace string, severity diag.Severity, missing func(kinds.Key) bool,
+) (list []diag.Diagnostic) {
 	o := w.Object(key)
 	for _, r := range w.References().byObject[key] {
 		s, ok := names.ParseSecret(r.Resource, namespace)
@@ -332,8 +352,11 @@ func (w *World) missingCredentials(key kinds.Key, cluster, namespace string, sev
 		}
 		d := diag.Diagnostic{
 			Severity: severity, Code: "IST0101", Object: key.String(), Field: r.Field,
-			Message: fmt.Sprintf("%s does not exist: connections that need it are refused", kinds.Key{Kind: kind, Cluster: cluster, Namespace: s.Namespace, Name: s.Name}),
-			Fix:     "create it, or name another one",
+			Message: fmt.Sprintf(
+				"%s does not exist: connections that need it are refused",
+				kinds.Key{Kind: kind, Cluster: cluster, Namespace: s.Namespace, Name: s.Name},
+			),
+			Fix: "create it, or name another one",
 		}
 		if origin := w.originOf(key); origin != nil {
 			d.Message = fmt.Sprintf("%s, which is made of it: %s: %s", key, d.Field, d.Message)
@@ -349,9 +372,9 @@ func (w *World) missingCredentials(key kinds.Key, cluster, namespace string, sev
 	return list
 }
 
-// absentCredentials is missingIn where the objects are the whole mesh: for the namespaces of the Pods that a Gateway
-// selects, or else its own. What a DestinationRule names is missing if it is in no namespace of a gateway's Pods. Where
-// there is no Service they are a part of a mesh, and all findings are warnings.
+// absentCredentials returns the findings of missingIn if the objects are the whole mesh. It checks the namespaces of
+// the Pods that a Gateway selects, or else the Gateway's own. A name in a DestinationRule is missing if no namespace of
+// a gateway's Pods has it. Without any Service the objects are only a part of a mesh, and all findings are warnings.
 func (w *World) absentCredentials(objects []*kinds.Object) (list []diag.Diagnostic) {
 	if !w.o.whole() && w.o.Cluster == nil {
 		return nil
@@ -374,7 +397,7 @@ func (w *World) AbsentCredentials() []kinds.Key {
 	}
 	w.credentialsWithout(objects, func(k kinds.Key) bool {
 		absent[k] = absent[k] || !there[k]
-		return true // so that every name is asked for
+		return true // makes the caller try every name
 	})
 	return slices.SortedFunc(func(yield func(kinds.Key) bool) {
 		for k, is := range absent {
@@ -385,7 +408,8 @@ func (w *World) AbsentCredentials() []kinds.Key {
 	}, compareKeys)
 }
 
-// credentialsWithout returns findings for the credentials that objects name, where each that may be meant is absent.
+// credentialsWithout returns a finding for each credential name of an object if every object that it can mean is
+// absent.
 func (w *World) credentialsWithout(objects []*kinds.Object, absent func(kinds.Key) bool) (list []diag.Diagnostic) {
 	named := w.References().byObject
 	if len(named) == 0 {
@@ -401,7 +425,7 @@ func (w *World) credentialsWithout(objects []*kinds.Object, absent func(kinds.Ke
 			severity = diag.Error
 		}
 	}
-	ofGateways := map[string]bool{} // namespaces of Pods
+	ofGateways := map[string]bool{} // namespaces of gateway Pods
 	var rules []*kinds.Object
 	for _, key := range slices.SortedFunc(maps.Keys(named), compareKeys) {
 		o := w.Object(key)
@@ -431,8 +455,9 @@ func (w *World) credentialsWithout(objects []*kinds.Object, absent func(kinds.Ke
 	return list
 }
 
-// absentOfRule returns the findings about what a DestinationRule names. Those whom it selects by labels are of its own
-// namespace. Otherwise gateways call by it; which ones is not known, so what is missing for some is no finding.
+// absentOfRule returns the findings about the credentials of a DestinationRule. A rule with a workload selector applies
+// in its own namespace. Any gateway may use another rule, so a credential that is missing for only some gateways is no
+// finding.
 func (w *World) absentOfRule(o *kinds.Object, ofGateways []string, severity diag.Severity, absent func(kinds.Key) bool) []diag.Diagnostic {
 	if len(ofGateways) == 0 || o.Spec.(*networkingv1.DestinationRule).WorkloadSelector != nil {
 		ofGateways = []string{o.Namespace}

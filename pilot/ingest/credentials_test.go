@@ -31,7 +31,9 @@ func pair(t *testing.T) (certificate, key string) {
 	must.Succeed(t, err)
 	raw, err := x509.MarshalPKCS8PrivateKey(private)
 	must.Succeed(t, err)
-	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw}))
+	return string(
+		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+	), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw}))
 }
 
 // TestCredentials: what a Secret holds is there while something names it. What is broken keeps what was, and is a
@@ -46,7 +48,9 @@ func TestCredentials(t *testing.T) {
 		k := kinds.Key{Kind: kinds.Gateway, Namespace: "b", Name: "gw"}
 		g := &networkingv1.Gateway{}
 		for _, n := range names {
-			g.Servers = append(g.Servers, &networkingv1alpha3.Server{Tls: &networkingv1alpha3.ServerTLSSettings{Mode: networkingv1alpha3.ServerTLSSettings_MUTUAL, CredentialName: n}})
+			g.Servers = append(g.Servers, &networkingv1alpha3.Server{
+				Tls: &networkingv1alpha3.ServerTLSSettings{Mode: networkingv1alpha3.ServerTLSSettings_MUTUAL, CredentialName: n},
+			})
 		}
 		return kinds.Change{Key: k, Object: &kinds.Object{Key: k, Spec: g}}
 	}
@@ -96,7 +100,10 @@ func TestCredentials(t *testing.T) {
 	step("written again", 0, "", secret("x", map[string]string{"tls.crt": certificate, "tls.key": key, "more": "data"}))
 	step("another key", 1, "", secret("x", map[string]string{"tls.crt": certificate, "tls.key": other}))
 	step("garbage", 2, "", secret("x", map[string]string{"tls.crt": "garbage", "tls.key": key, "ca.crt": "garbage"}))
-	is := step("roots", 0, "SecretCredential a/x certificate roots", secret("x", map[string]string{"tls.crt": certificate, "tls.key": key, "ca.crt": certificate}))
+	is := step(
+		"roots", 0, "SecretCredential a/x certificate roots",
+		secret("x", map[string]string{"tls.crt": certificate, "tls.key": key, "ca.crt": certificate}),
+	)
 	if was[0].Object.Spec.(*credentials.Credential).Certificate != is[0].Object.Spec.(*credentials.Credential).Certificate {
 		t.Error("the certificate is the same, and a new pointer")
 	}
@@ -105,7 +112,10 @@ func TestCredentials(t *testing.T) {
 	step("both", 0, "SecretCredential a/x certificate roots, SecretCredential a/x-cacert roots", gateway("x", "y"))
 	step("gone", 0, "SecretCredential a/x gone", kinds.Change{Key: kinds.Key{Kind: kinds.Secret, Namespace: "a", Name: "x"}})
 	step("broken from the beginning", 1, "SecretCredential a/x", secret("x", map[string]string{"tls.crt": "garbage", "tls.key": key}))
-	step("no Gateway", 0, "SecretCredential a/x gone, SecretCredential a/x-cacert gone, SecretCredential a/y gone", kinds.Change{Key: gateway().Key})
+	step(
+		"no Gateway", 0, "SecretCredential a/x gone, SecretCredential a/x-cacert gone, SecretCredential a/y gone",
+		kinds.Change{Key: gateway().Key},
+	)
 	if s.errors != 3 {
 		t.Errorf("%d errors", s.errors)
 	}
@@ -136,13 +146,15 @@ func TestUnservedCredentials(t *testing.T) {
 		w.apply(gateway(name), rule(name))
 		var got []string
 		for _, d := range w.Findings() {
-			if strings.Contains(d.Message, "names no Secret") || strings.Contains(d.Message, "CA certificates are served alone") {
+			if strings.Contains(d.Message, "names no Secret") || strings.Contains(d.Message, "provides CA certificates only") {
 				got = append(got, d.Object+" "+d.Field+" "+d.File)
 			}
 		}
 		var all []string
 		if want {
-			all = []string{"DestinationRule b/rule spec.trafficPolicy.tls.credentialName r.yaml", "Gateway b/gw spec.servers[0].tls.credentialNames[1] g.yaml"}
+			all = []string{
+				"DestinationRule b/rule spec.trafficPolicy.tls.credentialName r.yaml", "Gateway b/gw spec.servers[0].tls.credentialNames[1] g.yaml",
+			}
 		}
 		if !slices.Equal(got, all) {
 			t.Errorf("%s: %v, want %v", name, got, all)
@@ -181,7 +193,9 @@ func TestMissingCredentialsOfRules(t *testing.T) {
 	const field = "spec.trafficPolicy.tls.credentialName "
 	w.apply(&kinds.Object{Key: key(kinds.DestinationRule, "b", "rule"), Spec: rule})
 	found(field + "Secret b/x")
-	w.apply(&kinds.Object{Key: key(kinds.Gateway, "b", "gw"), Spec: &networkingv1.Gateway{Selector: map[string]string{"app": "gw"}, Servers: []*networkingv1alpha3.Server{
+	w.apply(&kinds.Object{Key: key(
+		kinds.Gateway, "b", "gw",
+	), Spec: &networkingv1.Gateway{Selector: map[string]string{"app": "gw"}, Servers: []*networkingv1alpha3.Server{
 		{Tls: &networkingv1alpha3.ServerTLSSettings{Mode: networkingv1alpha3.ServerTLSSettings_SIMPLE, CredentialName: "y"}},
 	}}}, pod("c"), pod("d"), secret("b"))
 	found(field + "Secret c/x")
@@ -235,16 +249,21 @@ func TestExpiry(t *testing.T) {
 	}
 	one, first := authority(500)
 	_, second := authority(2000)
-	list, err := x509.CreateRevocationList(rand.Reader, &x509.RevocationList{Number: big.NewInt(1), ThisUpdate: time.Unix(0, 0), NextUpdate: time.Unix(1500, 0)}, one, private)
+	list, err := x509.CreateRevocationList(
+		rand.Reader, &x509.RevocationList{Number: big.NewInt(1), ThisUpdate: time.Unix(0, 0), NextUpdate: time.Unix(1500, 0)}, one, private,
+	)
 	must.Succeed(t, err)
 	certificate, key := pair(t)
 	s := newCredentialStore(func() time.Time { return time.Unix(0, 0) })
 	g := kinds.Key{Kind: kinds.Gateway, Namespace: "a", Name: "gw"}
 	k := kinds.Key{Kind: kinds.Secret, Namespace: "a", Name: "x"}
 	s.apply([]kinds.Change{
-		{Key: g, Object: &kinds.Object{Key: g, Spec: &networkingv1.Gateway{Servers: []*networkingv1alpha3.Server{{Tls: &networkingv1alpha3.ServerTLSSettings{Mode: networkingv1alpha3.ServerTLSSettings_MUTUAL, CredentialName: "x"}}}}}},
+		{Key: g, Object: &kinds.Object{Key: g, Spec: &networkingv1.Gateway{Servers: []*networkingv1alpha3.Server{
+			{Tls: &networkingv1alpha3.ServerTLSSettings{Mode: networkingv1alpha3.ServerTLSSettings_MUTUAL, CredentialName: "x"}},
+		}}}},
 		{Key: k, Object: &kinds.Object{Key: k, Spec: &corev1.Secret{StringData: map[string]string{
-			"tls.crt": certificate, "tls.key": key, "ca.crt": first + second, "ca.crl": string(pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: list})),
+			"tls.crt": certificate, "tls.key": key, "ca.crt": first + second,
+			"ca.crl": string(pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: list})),
 		}}}},
 	})
 	for _, c := range []struct {

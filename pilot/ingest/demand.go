@@ -10,24 +10,24 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
-// SecretDemand decides which Secrets and ConfigMaps of clusters are read for what they hold for TLS: those that a proxy
-// may have and has subscribed to, and that a Gateway or a DestinationRule names; and those that stages look up. It is
+// SecretDemand decides which Secrets and ConfigMaps of each cluster the sources read for TLS: the ones that a proxy has
+// subscribed to and may have, if a Gateway or a DestinationRule names them, and the ones that stages look up. It is
 // safe for concurrent use.
 type SecretDemand struct {
 	world   *World
 	sources *Sources
 
 	mu         sync.Mutex
-	demand     []kinds.Key // of proxies
-	references *References // of objects, when wanted was last found; nil: it has to be found
-	stages     []kinds.Key // that stages looked up then
-	wanted     []kinds.Key // of all clusters
+	demand     []kinds.Key // wanted by proxies
+	references *References // references at the last update; nil if demand has changed since
+	stages     []kinds.Key // looked up by stages, at the last update
+	wanted     []kinds.Key // by all clusters
 }
 
-// NewSecretDemand returns a SecretDemand that wants nothing yet.
+// NewSecretDemand returns a SecretDemand that wants no objects.
 func NewSecretDemand(w *World, s *Sources) *SecretDemand { return &SecretDemand{world: w, sources: s} }
 
-// Set replaces what proxies want, by the IDs of their clusters. It does not wait.
+// Set replaces the objects that proxies want. The keys hold cluster IDs. Set does not wait for the objects.
 func (d *SecretDemand) Set(keys []kinds.Key) {
 	keys = slices.Clone(keys)
 	for i := range keys {
@@ -43,10 +43,10 @@ func (d *SecretDemand) Set(keys []kinds.Key) {
 	d.update()
 }
 
-// Committed takes a commit: objects may name other Secrets than before.
+// Committed updates the wanted objects after a commit, which may have changed the names in objects.
 func (d *SecretDemand) Committed([]kinds.Change) { d.update() }
 
-// update has the sources read what is wanted.
+// update passes the wanted objects to the sources if they have changed.
 func (d *SecretDemand) update() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -65,7 +65,7 @@ func (d *SecretDemand) update() {
 	}
 }
 
-// Findings returns which objects name a Secret or a ConfigMap that a cluster does not have, in a namespace where a
+// Findings returns a finding for each object that names a Secret or a ConfigMap that a cluster does not have, if a
 // proxy of that cluster wants it.
 func (d *SecretDemand) Findings() (list []diag.Diagnostic) {
 	missing := d.sources.missingSecrets()

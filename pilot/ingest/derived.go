@@ -11,26 +11,31 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/derive"
 )
 
-// outputs is what the parts of all stages make together.
+// outputs is the merged output of all stages.
 type outputs struct {
-	derived  map[kinds.Key]*claim         // what counts
-	hidden   map[kinds.Key][]*claim       // what does not, for there is another object of the key
-	statuses map[kinds.Key]*derive.Status // by their objects
-	changed  map[kinds.Key]bool           // objects whose status has changed since somebody took them; nil: nobody has
-	shared   map[*derive.Part]struct{}    // the parts that share secrets
-	reshared bool                         // shared has changed
+	derived  map[kinds.Key]*claim         // derived objects in force
+	hidden   map[kinds.Key][]*claim       // derived objects that another object with the same key hides
+	statuses map[kinds.Key]*derive.Status // by object
+	// changedStatuses has the objects whose status changed since the last takeStatuses. It is nil before the first
+	// call.
+	changedStatuses map[kinds.Key]bool
+	shared          map[*derive.Part]struct{} // parts that share secrets
+	sharedChanged   bool                      // shared has changed since the last sharedSecrets
 }
 
 func newOutputs() outputs {
-	return outputs{derived: map[kinds.Key]*claim{}, hidden: map[kinds.Key][]*claim{}, statuses: map[kinds.Key]*derive.Status{}, shared: map[*derive.Part]struct{}{}}
+	return outputs{
+		derived: map[kinds.Key]*claim{}, hidden: map[kinds.Key][]*claim{}, statuses: map[kinds.Key]*derive.Status{},
+		shared: map[*derive.Part]struct{}{},
+	}
 }
 
-// claim is a derived object, and the part of a stage that has it.
+// claim is a derived object, and the part of a stage that made it.
 type claim struct {
 	derive.Derived
 	stage    *stageRun
 	part     any
-	reported bool // that it does not count
+	reported bool // a finding says that the object is hidden
 }
 
 // of reports whether a part of a stage has the claim.
@@ -38,7 +43,7 @@ func (c *claim) of(stage *stageRun, part any) bool { return c.stage == stage && 
 
 func (o *outputs) claimed(key kinds.Key) bool { return o.derived[key] != nil || o.hidden[key] != nil }
 
-// note adds a key to claimed, with the derived object that counts before it changes.
+// note adds a key to claimed, with the derived object in force before a change.
 func (o *outputs) note(key kinds.Key, claimed map[kinds.Key]*kinds.Object) {
 	if _, noted := claimed[key]; noted {
 		return
@@ -49,7 +54,7 @@ func (o *outputs) note(key kinds.Key, claimed map[kinds.Key]*kinds.Object) {
 	}
 }
 
-// drop removes what a part has no longer, and notes the keys that have to be settled.
+// drop removes the objects that a part no longer has, and adds their keys to claimed.
 func (o *outputs) drop(stage *stageRun, part any, was, now *derive.Part, claimed map[kinds.Key]*kinds.Object) {
 	if was == nil {
 		return
@@ -68,11 +73,11 @@ func (o *outputs) drop(stage *stageRun, part any, was, now *derive.Part, claimed
 	}
 	if len(was.Shared) > 0 {
 		delete(o.shared, was)
-		o.reshared = o.reshared || now == nil || !slices.Equal(was.Shared, now.Shared)
+		o.sharedChanged = o.sharedChanged || now == nil || !slices.Equal(was.Shared, now.Shared)
 	}
 }
 
-// add adds what a part has, after drop.
+// add adds the objects of a part. Call it after drop.
 func (o *outputs) add(stage *stageRun, part any, was, now *derive.Part, claimed map[kinds.Key]*kinds.Object) {
 	had := objectsOf(was)
 	for _, d := range now.Objects {
@@ -83,7 +88,7 @@ func (o *outputs) add(stage *stageRun, part any, was, now *derive.Part, claimed 
 		o.note(key, claimed)
 		if c := o.claimOf(stage, part, key); c == nil {
 			o.hidden[key] = append(o.hidden[key], &claim{Derived: d, stage: stage, part: part})
-		} else if c.Origin = d.Origin; c.Object != d.Object && !config.Equal(c.Object, d.Object) { // else it keeps its pointer
+		} else if c.Origin = d.Origin; c.Object != d.Object && !config.Equal(c.Object, d.Object) { // an equal object keeps its pointer
 			c.Object = d.Object
 		}
 	}
@@ -92,17 +97,17 @@ func (o *outputs) add(stage *stageRun, part any, was, now *derive.Part, claimed 
 	}
 	if len(now.Shared) > 0 {
 		o.shared[now] = struct{}{}
-		o.reshared = o.reshared || was == nil || !slices.Equal(was.Shared, now.Shared)
+		o.sharedChanged = o.sharedChanged || was == nil || !slices.Equal(was.Shared, now.Shared)
 	}
 }
 
-// setStatus sets what the status of an object should be; nil for none.
+// setStatus sets the wanted status of an object. A nil status removes it.
 func (o *outputs) setStatus(of kinds.Key, s *derive.Status) {
 	if o.statuses[of] = s; s == nil {
 		delete(o.statuses, of)
 	}
-	if o.changed != nil {
-		o.changed[of] = true
+	if o.changedStatuses != nil {
+		o.changedStatuses[of] = true
 	}
 }
 
@@ -146,8 +151,8 @@ func (o *outputs) hide(key kinds.Key, list []*claim) {
 	}
 }
 
-// settle finds which derived object of a key counts: none, if a source has one, or else that of the first stage. It
-// returns it, or nil, and findings for those that have ceased to count.
+// settle selects the derived object in force for a key: none if a source has an object with that key, else the one of
+// the first stage. It returns that object, or nil, and a finding for each object that became hidden.
 func (o *outputs) settle(key kinds.Key, source bool) (counts *kinds.Object, found []diag.Diagnostic) {
 	all := o.hidden[key]
 	if c := o.derived[key]; c != nil {
@@ -190,10 +195,10 @@ func (c *claim) hiddenObject() diag.Diagnostic {
 	}
 }
 
-// sharedSecrets returns the secrets that proxies may be sent because derived objects name them, if these have changed
-// since the last call.
+// sharedSecrets returns the secrets that proxies may be sent because derived objects name them. It reports false if
+// they have not changed since the last call.
 func (o *outputs) sharedSecrets() (list []kinds.SharedSecret, changed bool) {
-	if changed, o.reshared = o.reshared, false; !changed {
+	if changed, o.sharedChanged = o.sharedChanged, false; !changed {
 		return nil, false
 	}
 	for p := range o.shared {
@@ -202,11 +207,10 @@ func (o *outputs) sharedSecrets() (list []kinds.SharedSecret, changed bool) {
 	return list, true
 }
 
-// takeStatuses returns the statuses that have changed since the last call; all of them in the first
-// call.
+// takeStatuses returns the statuses that have changed since the last call. The first call returns all of them.
 func (o *outputs) takeStatuses() map[kinds.Key]*derive.Status {
-	last := o.changed
-	o.changed = map[kinds.Key]bool{}
+	last := o.changedStatuses
+	o.changedStatuses = map[kinds.Key]bool{}
 	if last == nil {
 		return maps.Clone(o.statuses)
 	}

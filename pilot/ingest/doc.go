@@ -1,4 +1,4 @@
-// Package ingest turns what the sources bring into snapshots.
+// Package ingest turns the objects that the sources deliver into snapshots.
 //
 // Changes go one way through it:
 //
@@ -6,37 +6,38 @@
 //
 // The parts are these:
 //
-//   - Sources are the places that changes come from, in their order of precedence: mesh files, a directory, the own
-//     cluster, remote clusters, other control planes. The options name them, and the mesh configuration does.
-//   - merged is the objects of a World by key, of all sources: if several have one, the object of the first is in
+//   - Sources are the origins of objects, in order of precedence: mesh files, a directory, the server's own cluster,
+//     remote clusters, other control planes. The options and the mesh configuration name them.
+//   - merged holds the objects of all sources by key. If several sources have an object, the first source's is in
 //     force.
-//   - Throttle gathers changes into commits, by namespace. Endpoints do not wait.
-//   - World commits a batch. It leaves out objects of other revisions and of namespaces that are not selected, puts the
-//     mesh configuration and the networks in force, and feeds the stages, the credentials, the registries and the
-//     Builder.
-//   - The stages derive objects from objects. What a stage is, and each stage, is in pilot/derive. stage.go runs them
-//     with what has changed; derived.go has what they have made.
-//   - The credentials are what of Secrets and ConfigMaps is served, and the last good of each: credentials.go.
-//   - SecretDemand decides which Secrets and ConfigMaps of a cluster are read: what proxies want and objects name, and
-//     what stages look up.
-//   - Analyst finds references between objects that lead nowhere, beside all that.
+//   - Throttle gathers changes into commits, by namespace. Changes of endpoints are committed at once.
+//   - World commits a batch. It hides objects of other revisions and of namespaces that are not selected, puts the mesh
+//     configuration and the networks in force, and passes the changes to the stages, the credentials, the registries
+//     and the Builder.
+//   - The stages derive objects from objects. Package pilot/derive defines them. stage.go runs them with the changed
+//     objects, and derived.go merges their output.
+//   - The credentials are the usable contents of Secrets and ConfigMaps, or the last good ones: credentials.go.
+//   - SecretDemand decides which Secrets and ConfigMaps of a cluster are read: the ones that proxies want and objects
+//     name, and the ones that stages look up.
+//   - Analyst finds references between objects that lead nowhere, in a goroutine of its own.
 //
 // # From a source to the Throttle
 //
-// Each source calls a config.Handler with its changes, which is Sources.take. The World merges them, and Sources call
-// the sink with the changes of objects in force. A server's sink is Throttle.Take. Until a change is committed, it is
-// in merged.pending.
+// Each source calls a config.Handler with its changes, which is Sources.take. The World merges them, and Sources passes
+// the changes of objects in force to the sink. A server's sink is Throttle.Take. Until a change is committed, it is in
+// merged.pending.
 //
-// The sources that the mesh configuration may come from are the first: mesh files, the directory, ConfigMaps of the own
-// cluster. When each of them was heard, configSources.begin makes the sources that the mesh configuration names. The
-// sink is called for the first time when all sources were heard. So the first commit has everything.
+// The sources that may hold the mesh configuration are first: mesh files, the directory, ConfigMaps of the server's own
+// cluster. When each of them has made its first call, configSources.begin makes the sources that the mesh configuration
+// names. The sink is first called when all sources have made their first call. So the first commit has everything.
 //
-// Answers of I/O come as changes, through a table of pilot/facts. Only the roots that proxies trust are asked for, by
-// Parts.Roots: a change says that they may be others. Nothing here knows Envoy or xDS.
+// Results of I/O arrive as changes, through a table of pilot/facts. The exception is the roots that proxies trust: the
+// World calls Parts.Roots after a change of kinds.Roots. This package does not depend on Envoy or xDS.
 //
-// State: a World's objects, under its lock, and what only the committing goroutine touches. Goroutines: the Throttle's
-// one, which alone calls commit once it is made, and one for each source in Sources.Run. Analyst.Run and the Runs of
-// sources are started by the caller. What others read of a World (snapshot, objects, findings) is published whole.
+// State: the objects of a World, guarded by its lock, and fields that only the committing goroutine touches.
+// Goroutines: one of the Throttle, which alone calls Commit after the first load, and one for each source in
+// Sources.Run. The caller starts Analyst.Run and the Runs of sources. Results that other goroutines read (snapshot,
+// objects, findings) are published whole.
 //
 // # Guarantees
 //

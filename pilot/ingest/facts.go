@@ -12,18 +12,18 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 )
 
-// factPatience bounds how long the first snapshot waits for facts, so that a server that starts does not deny what was
-// allowed before. Later ones do not wait: answers come as changes.
-const factPatience = 6 * time.Second
+// factTimeout bounds how long the first snapshot waits for facts, so that a server that starts does not deny requests
+// that were allowed before. Later snapshots do not wait: answers arrive as changes.
+const factTimeout = 6 * time.Second
 
-// isFact reports whether objects of a kind are facts that translations read.
+// isFact reports whether a kind is one of the facts that translations read.
 func (w *World) isFact(k *kinds.Kind) bool { return w.parts.Facts[k] != nil }
 
-// applyFacts applies answers, and has the providers ask for what objects need.
+// applyFacts applies answers, and passes the current needs of objects to the providers.
 func (w *World) applyFacts(answers []kinds.Change) {
 	w.builder.ApplyFacts(answers)
 	w.builder.ApplyServicePorts()
-	latest := time.Now().Add(factPatience)
+	latest := time.Now().Add(factTimeout)
 	var asked []*kinds.Kind
 	for kind, p := range w.parts.Facts {
 		if needs := w.builder.Wanted(kind); !slices.EqualFunc(needs, w.wanted[kind], facts.Need.Equal) {
@@ -40,7 +40,7 @@ func (w *World) applyFacts(answers []kinds.Change) {
 	}
 }
 
-// failingFacts returns the findings about facts that cannot be had at present, one for each field that needs one.
+// failingFacts returns a finding for each field that needs a fact whose look-up fails.
 func (w *World) failingFacts() (list []diag.Diagnostic) {
 	last := w.Snapshot()
 	if last == nil {
@@ -74,8 +74,10 @@ func (w *World) failingFacts() (list []diag.Diagnostic) {
 		if missing {
 			applies = want.Without
 		}
-		found(want, "FactFailing", fmt.Sprintf("%s cannot be had since %s: %s; %s", want.Key.Kind.Name, f.Since.UTC().Format(time.RFC3339), f.Why, applies),
-			"see that this server can have it; it is tried again")
+		found(want, "FactFailing", fmt.Sprintf(
+			"%s is unavailable since %s: %s; %s", want.Key.Kind.Name, f.Since.UTC().Format(time.RFC3339), f.Why, applies,
+		),
+			"check that this server can reach its source; it retries by itself")
 	}
 	slices.SortFunc(list, func(a, b diag.Diagnostic) int {
 		return cmp.Or(cmp.Compare(a.Object, b.Object), cmp.Compare(a.Field, b.Field))

@@ -73,7 +73,8 @@ func TestFactsFollowObjects(t *testing.T) {
 	finding := func(want string) {
 		t.Helper()
 		list := w.Findings()
-		if len(list) != 1 || list[0].Object != "RequestAuthentication a/p" || list[0].Field != "spec.jwtRules[0].jwksUri" || list[0].File != "p.yaml" || !strings.Contains(list[0].Message, want) {
+		if len(list) != 1 || list[0].Object != "RequestAuthentication a/p" || list[0].Field != "spec.jwtRules[0].jwksUri" ||
+			list[0].File != "p.yaml" || !strings.Contains(list[0].Message, want) {
 			t.Errorf("%v, want one finding: %s", list, want)
 		}
 	}

@@ -11,13 +11,14 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
-// filter decides which objects count: those that are meant for this revision, in namespaces that the mesh
-// configuration's discoverySelectors select. It is the same for all sources.
+// filter decides which objects are accepted: objects for this revision, in namespaces that the discoverySelectors of
+// the mesh configuration select. The same filter applies to all sources.
 type filter struct {
-	revision string // "default" where none is set
-	root     string // the root namespace: what holds for the whole mesh is never hidden, for hiding it would open what it closes
+	revision string // "default" if unset
+	// root is the root namespace. Its objects are never hidden by selectors, because they may restrict the whole mesh.
+	root string
 
-	selectors  []labels.Selector // from the mesh configuration; an empty list selects every namespace
+	selectors  []labels.Selector // of the mesh configuration; empty if all namespaces are selected
 	namespaces map[clusterNamespace]labels.Set
 }
 
@@ -33,7 +34,7 @@ func newFilter(revision, root string) *filter {
 	return &filter{revision: revision, root: root, namespaces: map[clusterNamespace]labels.Set{}}
 }
 
-// selectNamespaces puts the selectors of a mesh configuration in force, and reports whether any of them is different.
+// selectNamespaces puts the selectors of a mesh configuration in force, and reports whether they have changed.
 func (f *filter) selectNamespaces(selectors []labels.Selector) (changed bool) {
 	if slices.EqualFunc(f.selectors, selectors, func(a, b labels.Selector) bool { return a.String() == b.String() }) {
 		return false
@@ -42,7 +43,7 @@ func (f *filter) selectNamespaces(selectors []labels.Selector) (changed bool) {
 	return true
 }
 
-// apply takes in changes of Namespaces and returns those that are selected now and were not, or the reverse.
+// apply applies changes of Namespaces and returns the namespaces that became selected or unselected.
 func (f *filter) apply(batch []kinds.Change) map[clusterNamespace]bool {
 	var turned map[clusterNamespace]bool
 	for _, c := range batch {
@@ -63,7 +64,8 @@ func (f *filter) apply(batch []kinds.Change) map[clusterNamespace]bool {
 	return turned
 }
 
-// selected reports whether a namespace takes part. One that no source has yet has its name for a label.
+// selected reports whether the selectors select a namespace. A namespace that no source has yet is labelled with its
+// name.
 func (f *filter) selected(p clusterNamespace) bool {
 	if len(f.selectors) == 0 || p.namespace == "" || p.namespace == f.root {
 		return true
@@ -79,13 +81,13 @@ func (f *filter) selected(p clusterNamespace) bool {
 	return slices.ContainsFunc(f.selectors, func(s labels.Selector) bool { return s.Matches(set) })
 }
 
-// shows reports whether an object counts.
-func (f *filter) shows(o *kinds.Object) bool {
-	return (!o.Kind.Istio || f.meant(o.Labels)) && f.selected(clusterNamespaceOf(o.Key))
+// accepts reports whether an object is for this revision and in a selected namespace.
+func (f *filter) accepts(o *kinds.Object) bool {
+	return (!o.Kind.Istio || f.forRevision(o.Labels)) && f.selected(clusterNamespaceOf(o.Key))
 }
 
-// meant reports whether an object of Istio's with those labels is meant for this revision.
-func (f *filter) meant(labels map[string]string) bool {
+// forRevision reports whether an Istio object with those labels is for this revision.
+func (f *filter) forRevision(labels map[string]string) bool {
 	rev := labels[names.LabelRevision]
 	return rev == "" || rev == f.revision
 }

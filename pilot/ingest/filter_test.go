@@ -18,15 +18,16 @@ func TestShows(t *testing.T) {
 		namespace, revision string
 		want                bool
 	}{
-		{"in", "", true}, {"in", "canary", true}, {"in", "other", false}, {"out", "", false}, {"out", "canary", false}, {"istio-system", "", true},
+		{"in", "", true}, {"in", "canary", true}, {"in", "other", false}, {"out", "", false}, {"out", "canary", false},
+		{"istio-system", "", true},
 	} {
 		labels := map[string]string{}
 		if c.revision != "" {
 			labels[names.LabelRevision] = c.revision
 		}
 		o := &kinds.Object{Key: kinds.Key{Kind: kinds.VirtualService, Namespace: c.namespace, Name: "x"}, Labels: labels}
-		if f.shows(o) != c.want || w.Shows(c.namespace, labels) != c.want {
-			t.Errorf("%v: %v and %v", c, f.shows(o), w.Shows(c.namespace, labels))
+		if f.accepts(o) != c.want || w.Accepts(c.namespace, labels) != c.want {
+			t.Errorf("%v: %v and %v", c, f.accepts(o), w.Accepts(c.namespace, labels))
 		}
 	}
 }

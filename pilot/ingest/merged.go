@@ -12,20 +12,20 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 )
 
-// merged is the objects of all sources of a World, in order of precedence.
+// merged holds the objects of all sources of a World by key, in order of precedence.
 //
 // If several sources have an object of a key, the object of the first source is in force. When that source deletes it,
 // the object of the next source takes its place. A change of another object changes nothing. If an equal object of
 // another source takes its place, the old pointer stays and nothing changes. A key that several sources have is a
 // finding.
 //
-// An object costs one map entry. Besides, there is an entry for a change that is not committed yet, and a list for a
-// key that several sources have. The lock of the World guards it all; objects is changed by the goroutine that commits,
-// which may read it without the lock.
+// An object costs one map entry. An uncommitted change costs another, and a key that several sources have costs a list.
+// The lock of the World guards all maps. Only the committing goroutine changes objects, and it may read objects without
+// the lock.
 type merged struct {
 	objects map[kinds.Key]candidate   // in force, as of the last commit
-	pending map[kinds.Key]candidate   // what differs from objects since; without an object, it is gone
-	shared  map[kinds.Key][]candidate // all objects of a key that several sources have, the one in force first
+	pending map[kinds.Key]candidate   // changes since; object is nil if it was deleted
+	shared  map[kinds.Key][]candidate // all candidates of a key that several sources have, first source first
 }
 
 // candidate is an object and the source that has it.
@@ -38,7 +38,7 @@ func newMerged() merged {
 	return merged{objects: map[kinds.Key]candidate{}, pending: map[kinds.Key]candidate{}, shared: map[kinds.Key][]candidate{}}
 }
 
-// latest returns the object in force of a key, as of the last change of a source.
+// latest returns the candidate in force for a key, including uncommitted changes.
 func (m *merged) latest(k kinds.Key) candidate {
 	if c, ok := m.pending[k]; ok {
 		return c
@@ -46,7 +46,7 @@ func (m *merged) latest(k kinds.Key) candidate {
 	return m.objects[k]
 }
 
-// load takes room for the first commit. What sources have brought until then is what it brings.
+// load takes the pending objects as the first commit. n is the expected number of objects.
 func (m *merged) load(n int) {
 	m.objects = m.pending
 	maps.DeleteFunc(m.objects, func(_ kinds.Key, c candidate) bool { return c.object == nil })
@@ -56,7 +56,7 @@ func (m *merged) load(n int) {
 	m.pending = map[kinds.Key]candidate{}
 }
 
-// commit puts a change of the objects in force. A newer one may be pending.
+// commit commits a change of the objects in force. A newer change may be pending.
 func (m *merged) commit(c kinds.Change) {
 	next := candidate{c.Object, m.objects[c.Key].source}
 	if p, ok := m.pending[c.Key]; ok && p.object == c.Object {
@@ -68,12 +68,12 @@ func (m *merged) commit(c kinds.Change) {
 	}
 }
 
-// merge takes the changes of a source and returns the changes of objects in force, in the order of changes. The slice
-// is new, because the source may have given its own to others too.
+// merge applies the changes of a source and returns the changes of objects in force, in the same order. The result is a
+// new slice, because the source may share its own with other callers.
 func (w *World) merge(source int, changes []kinds.Change) []kinds.Change {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.pending) < len(changes)/2 { // room at once, for the first load of a source
+	if len(w.pending) < len(changes)/2 { // allocate once for the first load of a source
 		pending := make(map[kinds.Key]candidate, len(w.pending)+len(changes))
 		maps.Copy(pending, w.pending)
 		w.pending = pending
@@ -85,8 +85,9 @@ func (w *World) merge(source int, changes []kinds.Change) []kinds.Change {
 		switch {
 		case after == before || after.object == nil && before.object == nil:
 			continue
-		// Within one source, changes are real: it compares. Between two sources only this can.
-		case after.object == before.object, after.object != nil && before.object != nil && after.source != before.source && config.Equal(before.object, after.object):
+		// A source reports only real changes. Between two sources only this comparison can tell.
+		case after.object == before.object, after.object != nil && before.object != nil && after.source != before.source &&
+			config.Equal(before.object, after.object):
 			after.object = before.object
 		default:
 			out = append(out, kinds.Change{Key: c.Key, Object: after.object})
@@ -96,7 +97,7 @@ func (w *World) merge(source int, changes []kinds.Change) []kinds.Change {
 	return out
 }
 
-// resolve notes what a source has for a key and returns what is in force then.
+// resolve records the object that a source has for a key, and returns the candidate in force.
 func (m *merged) resolve(source int, c kinds.Change, before candidate) candidate {
 	list := m.shared[c.Key]
 	if list == nil {
@@ -123,12 +124,12 @@ func (m *merged) resolve(source int, c kinds.Change, before candidate) candidate
 		delete(m.shared, c.Key)
 	}
 	if list[0].source == before.source && before.source != source {
-		return before // nothing happened to the object in force, whose pointer may be an older equal one
+		return before // the object in force is unchanged; its pointer may be an older, equal one
 	}
 	return list[0]
 }
 
-// loaded returns every object that sources have brought before the first commit, in the order of changes.
+// loaded returns every object that sources have delivered before the first commit, in the order of changes.
 func (w *World) loaded() []kinds.Change {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -142,8 +143,8 @@ func (w *World) loaded() []kinds.Change {
 	return out
 }
 
-// ofFirst returns the object in force of a key, as of the last change of a source, if one of the first n sources has
-// it, or nil.
+// ofFirst returns the object in force for a key, including uncommitted changes, if one of the first n sources has it.
+// It returns nil otherwise.
 func (w *World) ofFirst(n int, k kinds.Key) *kinds.Object {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -153,8 +154,8 @@ func (w *World) ofFirst(n int, k kinds.Key) *kinds.Object {
 	return nil
 }
 
-// duplicates returns one warning for each key that several of the named sources have, in the order of objects. Objects
-// of the source except are ignored.
+// duplicates returns a warning for each key that several of the named sources have, sorted by object. It ignores
+// objects of the source except.
 func (w *World) duplicates(sources []string, except string) []diag.Diagnostic {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -178,7 +179,10 @@ func (w *World) duplicates(sources []string, except string) []diag.Diagnostic {
 				d = d.At(c.object.Position)
 			}
 		}
-		d.Message = fmt.Sprintf("several sources have this object: that of %s counts, not that of %s", where(candidates[0]), strings.Join(hidden, ", nor that of "))
+		d.Message = fmt.Sprintf(
+			"several sources have this object: the one from %s is in force, not the one from %s", where(candidates[0]),
+			strings.Join(hidden, ", nor the one from "),
+		)
 		list = append(list, d)
 	}
 	slices.SortFunc(list, func(a, b diag.Diagnostic) int { return cmp.Compare(a.Object, b.Object) })

@@ -108,7 +108,7 @@ func TestPrecedenceOfSources(t *testing.T) {
 	}
 	want := diag.Diagnostic{
 		Severity: diag.Warning, Code: "DuplicateObject", Object: "ConfigMap a/x", Fix: "keep it in one of them",
-		Message: "several sources have this object: that of directory (/etc/a:b.yaml:3:1) counts, not that of kubernetes",
+		Message: "several sources have this object: the one from directory (/etc/a:b.yaml:3:1) is in force, not the one from kubernetes",
 	}
 	if f := s.duplicates(""); !slices.Equal(f, []diag.Diagnostic{want}) {
 		t.Fatalf("findings %v", f)
@@ -193,7 +193,9 @@ func TestOfFirst(t *testing.T) {
 	if s.ofFirst(x.Key) != x || s.ofFirst(y.Key) != nil || s.ofFirst(object("z", "", "").Key) != nil {
 		t.Errorf("%v, %v", s.ofFirst(x.Key), s.ofFirst(y.Key))
 	}
-	for except, want := range map[string]string{"": "ConfigMap a/x ConfigMap a/y", "later": "", "latest": "ConfigMap a/x", "files": "ConfigMap a/y"} {
+	for except, want := range map[string]string{
+		"": "ConfigMap a/x ConfigMap a/y", "later": "", "latest": "ConfigMap a/x", "files": "ConfigMap a/y",
+	} {
 		var got []string
 		for _, d := range s.duplicates(except) {
 			got = append(got, d.Object)

@@ -16,7 +16,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 )
 
-// defaultMesh is the mesh configuration where nobody gave one: the root namespace is the server's.
+// defaultMesh is the mesh configuration if none is given. Its root namespace is the server's namespace.
 func defaultMesh(o Options) *mesh.Config {
 	c := mesh.Default()
 	c.RootNamespace = o.Namespace
@@ -24,8 +24,8 @@ func defaultMesh(o Options) *mesh.Config {
 	return c
 }
 
-// sampleTraces sets the percentage that the server's environment has in a mesh configuration without one. No other
-// goroutine may use the mesh configuration yet.
+// sampleTraces sets the sampling percentage of the server's environment in a mesh configuration without one. The caller
+// must own the mesh configuration.
 func sampleTraces(o Options, c *mesh.Config) {
 	if o.TraceSampling == 0 || c.GetDefaultConfig().GetTracing().GetSampling() != 0 {
 		return
@@ -51,7 +51,7 @@ func (o Options) meshKey() kinds.Key {
 	return kinds.Key{Kind: kinds.ConfigMap, Namespace: o.Namespace, Name: meshName(o)}
 }
 
-// meshKeys returns the ConfigMaps that hold the mesh configuration, the one that takes precedence last.
+// meshKeys returns the ConfigMaps that hold the mesh configuration, in increasing order of precedence.
 func (o Options) meshKeys() []kinds.Key {
 	if o.SharedMesh == "" {
 		return []kinds.Key{o.meshKey()}
@@ -59,23 +59,25 @@ func (o Options) meshKeys() []kinds.Key {
 	return []kinds.Key{{Kind: kinds.ConfigMap, Namespace: o.Namespace, Name: o.SharedMesh}, o.meshKey()}
 }
 
-// isMesh reports whether the mesh configuration is made of that ConfigMap or file.
+// isMesh reports whether that ConfigMap or file is a part of the mesh configuration.
 func (o Options) isMesh(k kinds.Key) bool {
 	return slices.Contains(o.meshKeys(), k) || k == meshFileKey(o.Namespace, "mesh") || k == meshFileKey(o.Namespace, "meshNetworks")
 }
 
-// meshLayer is the text of one ConfigMap or file.
+// meshLayer is the text of one ConfigMap or file with a part of the mesh configuration.
 type meshLayer struct {
 	data   string
-	object string // the ConfigMap's name; another for a file
-	file   string // for findings: the file; of a ConfigMap in one with its line and column, of another its name and key
-	// missing is a ConfigMap that --sharedMeshConfig names and that does not exist. keyless is a ConfigMap without the key
-	// mesh, and forNetworks one that has the key meshNetworks instead. binary is the key if it is in binaryData.
+	object string // ConfigMap, or the stand-in of a file
+	// file locates the text in findings: the file, with line and column for a ConfigMap in a file, or the ConfigMap and
+	// key.
+	file string
+	// missing is true if --sharedMeshConfig names a ConfigMap that does not exist. keyless is true if the ConfigMap has
+	// no key mesh, and forNetworks if it has the key meshNetworks instead. binary is the key if it is in binaryData.
 	missing, keyless, forNetworks bool
 	binary                        string
 }
 
-// lacks says why a ConfigMap has no text, with a fix, or returns empty strings if it has one.
+// lacks returns why a ConfigMap has no text, and the fix. Both are empty if it has one.
 func (l meshLayer) lacks() (why, fix string) {
 	switch {
 	case l.missing:
@@ -88,8 +90,8 @@ func (l meshLayer) lacks() (why, fix string) {
 	return "", ""
 }
 
-// layers returns the texts of a key of the mesh's ConfigMaps, the shared one first: what comes later lies over it. A
-// file takes the place of the key in the mesh's own.
+// layers returns the texts of a key of the mesh's ConfigMaps in increasing order of precedence, the shared one first. A
+// file replaces the key in the mesh's own ConfigMap.
 func layers(o Options, object func(kinds.Key) *kinds.Object, key string) []meshLayer {
 	names := []string{meshName(o)}
 	if o.SharedMesh != "" && o.SharedMesh != names[0] {
@@ -124,7 +126,7 @@ func layers(o Options, object func(kinds.Key) *kinds.Object, key string) []meshL
 	return out
 }
 
-// placed returns findings about the texts with their real positions where these stand in a ConfigMap of a file.
+// placed replaces the positions in findings by positions in files, for texts in a ConfigMap that is in a file.
 func (o Options) placed(list []diag.Diagnostic, texts []meshLayer, key string) []diag.Diagnostic {
 	for i := range list {
 		d := &list[i]
@@ -151,17 +153,17 @@ func (o Options) placed(list []diag.Diagnostic, texts []meshLayer, key string) [
 	return list
 }
 
-// meshReading is the mesh configuration that the ConfigMaps and files make up.
+// meshReading is the result of readMesh.
 type meshReading struct {
 	config   *mesh.Config // nil if unusable is not empty
 	findings []diag.Diagnostic
-	from     string // the name of the text that was read last, over the others
-	unusable string // why a text cannot be used that has no last good content, or empty
+	from     string // name of the text with the highest precedence
+	unusable string // why a text without last good content is unusable, or empty
 }
 
-// readMesh reads the mesh configuration. used has the last text of each ConfigMap and file that was used, and replaces
-// a text with an error or one that is missing. If there is none, the text is used without the fields that have errors,
-// if that opens nothing.
+// readMesh merges the texts of the mesh configuration. used has the last text in use of each ConfigMap and file. It
+// replaces a missing text or a text with errors. If there is none, the text is used without the fields that have
+// errors, unless that removes a restriction.
 func readMesh(o Options, object func(kinds.Key) *kinds.Object, used map[string]string) meshReading {
 	r := meshReading{config: defaultMesh(o), from: "defaults"}
 	for _, l := range layers(o, object, "mesh") {
@@ -213,18 +215,18 @@ func readMesh(o Options, object func(kinds.Key) *kinds.Object, used map[string]s
 	return r
 }
 
-// notReady says what follows from a text that cannot be used and has no last good content.
+// notReady says what happens if a text is unusable and has no last good content.
 const notReady = "a server that starts is not ready until that is mended, and one that runs keeps the mesh configuration that it has"
 
-// networksReading is the networks that the ConfigMaps and files make up.
+// networksReading is the result of readNetworks.
 type networksReading struct {
 	networks *mesh.Networks // nil if none are configured, or if unusable is not empty
 	findings []diag.Diagnostic
-	from     string // the name of the text that is in force
-	unusable string // the name of a text that cannot be used, or empty
+	from     string // name of the text in force
+	unusable string // name of an unusable text, or empty
 }
 
-// readNetworks reads the networks. The last text is in force: networks are not merged.
+// readNetworks parses the networks. Only the last text is used, because networks are not merged.
 func readNetworks(texts []meshLayer) networksReading {
 	r := networksReading{from: "none"}
 	for _, l := range texts {
@@ -241,13 +243,13 @@ func readNetworks(texts []meshLayer) networksReading {
 	return r
 }
 
-// applyMesh puts the mesh configuration in force and reports whether the registries depend on what is different.
+// applyMesh puts the mesh configuration in force and reports whether the registries must be rebuilt.
 func (w *World) applyMesh() (rebuild bool) {
 	object := func(k kinds.Key) *kinds.Object { return w.objects[k].object }
 	r := readMesh(w.o, object, w.usedMesh)
 	c, found := r.config, r.findings
 	if r.unusable != "" {
-		c = w.mesh // the sources keep a server from starting so
+		c = w.mesh // only while running: Sources does not let a server start without a usable mesh configuration
 	}
 	w.mu.Lock()
 	changed := w.filter.selectNamespaces(c.NamespaceSelectors())
@@ -255,22 +257,22 @@ func (w *World) applyMesh() (rebuild bool) {
 	texts := layers(w.o, object, "mesh")
 	found = w.o.placed(found, texts, "mesh")
 	w.reselect = w.reselect || changed
-	w.found("mesh", found)
+	w.setFindings("mesh", found)
 	if !c.Equal(w.mesh) {
 		rebuild = c.GetTrustDomain() != w.mesh.GetTrustDomain()
 		w.mesh = c
 		w.logger.Info("mesh configuration in force", "from", r.from)
 	}
 
-	w.found("unsupported", w.o.placed(located(w.parts.Catalog.UnsupportedMesh(c), texts), texts, "mesh"))
+	w.setFindings("unsupported", w.o.placed(located(w.parts.Catalog.UnsupportedMesh(c), texts), texts, "mesh"))
 
 	texts = layers(w.o, object, "meshNetworks")
 	read := readNetworks(texts)
 	n := read.networks
 	if read.unusable != "" {
-		n = w.networks // the last good ones
+		n = w.networks // last good ones
 	}
-	w.found("meshNetworks", w.o.placed(read.findings, texts, "meshNetworks"))
+	w.setFindings("meshNetworks", w.o.placed(read.findings, texts, "meshNetworks"))
 	if same := n == w.networks || n != nil && w.networks != nil && n.Equal(w.networks); !same {
 		w.networks, rebuild = n, true
 		w.logger.Info("mesh networks in force", "from", read.from)
@@ -278,7 +280,8 @@ func (w *World) applyMesh() (rebuild bool) {
 	return rebuild
 }
 
-// located returns findings about fields with the last text that sets the field, and the position in it, sorted by it.
+// located adds to each finding about a field the last text that sets it and its position there, and sorts them by
+// position.
 func located(list []diag.Diagnostic, texts []meshLayer) []diag.Diagnostic {
 	for i := range list {
 		for _, l := range slices.Backward(texts) {
@@ -294,8 +297,8 @@ func located(list []diag.Diagnostic, texts []meshLayer) []diag.Diagnostic {
 	return list
 }
 
-// found sets the findings of one sort, and logs those that are new.
-func (w *World) found(key string, list []diag.Diagnostic) {
+// setFindings replaces the findings of one group, and logs the new ones.
+func (w *World) setFindings(key string, list []diag.Diagnostic) {
 	w.mu.Lock()
 	before := w.findings[key]
 	w.findings[key] = list

@@ -20,30 +20,29 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 )
 
-// meshFiles is the source of the mesh configuration that --meshConfig and --networksConfig name. It hands on a
-// ConfigMap for each, so that there is one way in.
+// meshFiles is the source of the files that --meshConfig and --networksConfig name. It delivers each file as a
+// ConfigMap, so that the mesh configuration has one input.
 type meshFiles struct {
 	logger    *slog.Logger
-	paths     map[string]string // by key of the ConfigMap that they stand for: mesh, meshNetworks
+	paths     map[string]string // by key in the mesh's ConfigMap: mesh, meshNetworks
 	namespace string
 	limit     int64
-	watch     watchfile.Options // its Paths are set by run
+	watch     watchfile.Options // run sets its Paths
 	handler   config.Handler
 
-	data map[string]string // owned by the goroutine of run
+	data map[string]string // owned by the Run goroutine
 
 	mu    sync.Mutex       // guards wrong
-	wrong map[string]error // results of the last reading, by path
+	wrong map[string]error // errors of the last read, nil for none, by path
 }
 
-// meshFileKey is what the file goes by that stands for a key of the mesh's ConfigMap. No object of a cluster can have
-// that name.
+// meshFileKey is the key of the ConfigMap that stands for a file. Its name is not valid for an object of a cluster.
 func meshFileKey(namespace, key string) kinds.Key {
 	flag := map[string]string{"mesh": "--meshConfig", "meshNetworks": "--networksConfig"}[key]
 	return kinds.Key{Kind: kinds.ConfigMap, Namespace: namespace, Name: flag}
 }
 
-// present reports whether there is a file to read. Without one, the ConfigMap is in force.
+// present reports whether at least one of the files exists. Without a file, the ConfigMap is in force.
 func (m *meshFiles) present() bool {
 	for _, path := range m.paths {
 		if path != "" && !absent(path) {
@@ -53,14 +52,14 @@ func (m *meshFiles) present() bool {
 	return false
 }
 
-// absent reports whether there is no file of that name. A link that leads to nothing is not absent.
+// absent reports whether a path does not exist. A dangling link exists.
 func absent(path string) bool {
 	_, err := os.Lstat(path)
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// Run hands on what the files hold, and then their changes, until ctx ends. A file that cannot be read keeps its last
-// content; at the first reading there is none, which is an error.
+// Run delivers the contents of the files, and then their changes, until ctx ends. If a file becomes unreadable, its
+// last content stays in force. Run fails if a file is unreadable at the first read.
 func (m *meshFiles) Run(ctx context.Context) error {
 	m.watch.Paths = slices.Collect(maps.Values(m.paths))
 	w := watchfile.New(m.watch)
@@ -78,7 +77,7 @@ func (m *meshFiles) Run(ctx context.Context) error {
 	return nil
 }
 
-// read takes in both files and returns those that are different.
+// read reads both files and returns the ones that have changed.
 func (m *meshFiles) read() []kinds.Change {
 	var changes []kinds.Change
 	for key, path := range m.paths {
@@ -111,7 +110,7 @@ func (m *meshFiles) readOne(key, path string) bool {
 	return !had || old != m.data[key]
 }
 
-// note keeps the result of a reading, and logs an error that is new.
+// note records the result of a read, and logs an error if it is new.
 func (m *meshFiles) note(path string, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -122,7 +121,7 @@ func (m *meshFiles) note(path string, err error) {
 	}
 }
 
-// Findings returns which files cannot be read.
+// Findings returns a finding for each unreadable file.
 func (m *meshFiles) Findings() (list []diag.Diagnostic) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

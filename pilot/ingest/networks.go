@@ -9,8 +9,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// nameTimeout bounds how long the first snapshot waits for the addresses of gateways that are known by name. Later
-// ones do not: addresses come as changes.
+// nameTimeout bounds how long the first snapshot waits for the addresses of gateways with host names. Later snapshots
+// do not wait: addresses arrive as changes.
 const nameTimeout = 3 * time.Second
 
 // gatewayServices returns the gateways that the mesh's networks name as services of a cluster, by host.
@@ -22,8 +22,8 @@ func gatewayServices(n *mesh.Networks, cluster string) map[string][]registry.Gat
 	return out
 }
 
-// gateways returns the addresses by which networks are entered, sorted: those that the mesh's networks name, and those
-// of services.
+// gateways returns the addresses of the gateways between networks, sorted: the gateways of the mesh's networks and of
+// services.
 func (w *World) gateways() []registry.Gateway {
 	all := w.services.Gateways()
 	for _, g := range w.networks.Gateways() {
@@ -47,7 +47,7 @@ func (w *World) gateways() []registry.Gateway {
 			out = append(out, g)
 			continue
 		}
-		addresses, _ := w.hosts.Get(g.Address) // without addresses nobody is sent there
+		addresses, _ := w.hosts.Get(g.Address) // a gateway without addresses is left out
 		for _, a := range addresses {
 			g.Address = a
 			out = append(out, g)

@@ -98,7 +98,10 @@ func TestNetworksFollow(t *testing.T) {
 	web := serviceIn("a")
 	web.Spec.(*corev1.Service).Spec.Selector = map[string]string{"app": "web"}
 	ip := corev1.LoadBalancerIngress{IP: "192.0.2.1"}
-	s.apply(web, podAt("10.1.0.1"), gatewayService("named", nil, ip), gatewayService("labelled", map[string]string{names.LabelNetwork: "away"}, corev1.LoadBalancerIngress{IP: "192.0.2.2"}))
+	s.apply(
+		web, podAt("10.1.0.1"), gatewayService("named", nil, ip),
+		gatewayService("labelled", map[string]string{names.LabelNetwork: "away"}, corev1.LoadBalancerIngress{IP: "192.0.2.2"}),
+	)
 	s.enters(`away at 192.0.2.2:15443 of "c1"`)
 	s.networkOf("")
 
@@ -136,7 +139,9 @@ func TestNamesOfGateways(t *testing.T) {
 	s := newTestWorld(t, Options{ClusterID: "c1"})
 	s.hosts = facts.NewTable[[]string](kinds.HostAddresses, b)
 	label := map[string]string{names.LabelNetwork: "away"}
-	s.apply(gatewayService("gw", label, corev1.LoadBalancerIngress{Hostname: "gw.example.com"}, corev1.LoadBalancerIngress{Hostname: "unknown.example.com"}))
+	s.apply(gatewayService(
+		"gw", label, corev1.LoadBalancerIngress{Hostname: "gw.example.com"}, corev1.LoadBalancerIngress{Hostname: "unknown.example.com"},
+	))
 	s.enters(`away at 192.0.2.1:15443 of "c1"`, `away at 192.0.2.2:15443 of "c1"`)
 	if want := []string{"gw.example.com", "unknown.example.com"}; !slices.Equal(b.wanted, want) {
 		t.Errorf("asked for %v, want %v", b.wanted, want)
@@ -201,7 +206,10 @@ func TestGatewayFindings(t *testing.T) {
 	found("GatewayPending " + gw + "status.loadBalancer")
 	s.apply(gatewayService("gw", away, corev1.LoadBalancerIngress{IP: "192.0.2.2"}))
 	found()
-	s.apply(gatewayService("gw", map[string]string{names.LabelNetwork: "away", "networking.istio.io/gatewayPort": "443"}, corev1.LoadBalancerIngress{IP: "192.0.2.2"}))
+	s.apply(gatewayService(
+		"gw", map[string]string{names.LabelNetwork: "away", "networking.istio.io/gatewayPort": "443"},
+		corev1.LoadBalancerIngress{IP: "192.0.2.2"},
+	))
 	found("GatewayWithoutPort " + gw + "spec.ports")
 
 	s.apply(gatewayService("gw", away, name))

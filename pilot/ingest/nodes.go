@@ -18,7 +18,7 @@ func newAccountsByNode() *accountsByNode {
 	return &accountsByNode{map[kinds.Key]nodeAccount{}, map[nodeAccount]int{}}
 }
 
-// apply takes in the change of an object. Those of other kinds than Pod do not count.
+// apply applies the change of a Pod and ignores other kinds.
 func (t *accountsByNode) apply(c kinds.Change) {
 	if c.Kind != kinds.Pod {
 		return
@@ -41,10 +41,11 @@ func (t *accountsByNode) apply(c kinds.Change) {
 	t.count[now]++
 }
 
-// RunsOn reports whether a pod of a service account runs on a node of a cluster, by the cluster's name in keys. It
-// reports false unless Options.CountNodeAccounts is set.
+// RunsOn reports whether a pod of the service account runs on the node. cluster is the cluster's name in keys. The
+// result is false unless Options.CountNodeAccounts is set.
 func (w *World) RunsOn(cluster, node, namespace, account string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.nodeAccounts != nil && w.filter.selected(clusterNamespace{cluster, namespace}) && w.nodeAccounts.count[nodeAccount{cluster, node, namespace, account}] > 0
+	return w.nodeAccounts != nil && w.filter.selected(clusterNamespace{cluster, namespace}) &&
+		w.nodeAccounts.count[nodeAccount{cluster, node, namespace, account}] > 0
 }

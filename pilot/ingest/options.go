@@ -13,55 +13,59 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/config/file"
 )
 
-// NotAPod is part of an Instance that is no pod: no name of a pod can have it.
+// NotAPod is a part of each Instance that is not a pod. No pod name can contain it.
 const NotAPod = "_"
 
-// Options are where changes come from, and who the server is that reads them.
+// Options name the sources of objects, and describe this server.
 type Options struct {
 	Logger  *slog.Logger
 	Version string // of the build
 
-	// Sources. Files and a cluster may both be given: then files hold the configuration and the cluster has the
+	// Sources. If both files and a cluster are given, the files hold the configuration and the cluster has the
 	// services.
-	ConfigDir     string       // a directory of YAML, or empty
-	Texts         *file.Texts  // in the place of ConfigDir: files that were read before
-	MeshConfig    string       // a file; where there is none, the ConfigMap named istio in the root namespace
-	MeshNetworks  string       // a file with networks, in the form of the ConfigMap's key meshNetworks
-	TraceSampling float64      // percent of requests that proxies trace by default; 0 is Istio's default
-	HTTP3         bool         // gateways take HTTP/3 on UDP ports of their Services
-	SharedMesh    string       // name of a ConfigMap in the root namespace whose mesh configuration lies under the server's own, or empty
-	Cluster       *crd.Listing // in the place of Client: what was read once of an API server
-	Client        *rest.Config // of the API server of the own cluster; nil: there is none
+	ConfigDir     string      // directory of YAML files, or empty
+	Texts         *file.Texts // files in memory, used instead of ConfigDir
+	MeshConfig    string      // file; without one, the ConfigMap istio in the root namespace
+	MeshNetworks  string      // file with networks, in the format of the ConfigMap's key meshNetworks
+	TraceSampling float64     // percentage of requests that proxies trace by default; 0 for Istio's default
+	HTTP3         bool        // gateways serve HTTP/3 on UDP ports of their Services
+	// SharedMesh names a ConfigMap in the root namespace with a mesh configuration. The server's own takes precedence
+	// over it. Empty for none.
+	SharedMesh string
+	Cluster    *crd.Listing // objects listed once from an API server, used instead of Client
+	Client     *rest.Config // API server of the server's own cluster; nil if there is no cluster
 
-	NoServices bool // leave the cluster's services out: only its configuration counts
+	NoServices bool // read only the cluster's configuration, not its services
 
-	RemoteClient  crd.ClientOptions // of remote clusters: what their kubeconfigs leave open
-	RemoteTimeout time.Duration     // how long the first snapshot waits for remote clusters; 0 is 30 s
+	RemoteClient  crd.ClientOptions // defaults for the kubeconfigs of remote clusters
+	RemoteTimeout time.Duration     // how long the first snapshot waits for remote clusters; 0 for 30 s
 
-	Poll    time.Duration // how often the directory is looked through, beside its events
-	NoWatch bool          // look through the directory only, without file events
+	Poll    time.Duration // interval at which the directory is scanned, in addition to file events
+	NoWatch bool          // scan the directory without file events
 
-	// Who this is.
-	Namespace string // the root namespace
-	Domain    string // cluster.local
+	// This server.
+	Namespace string // root namespace
+	Domain    string // such as cluster.local
 	ClusterID string
-	// ClusterAliases are names that proxies have for clusters, with the IDs that those have here.
+	// ClusterAliases maps cluster names that proxies use to cluster IDs.
 	ClusterAliases map[string]string
 	PodName        string
-	Process        string // what to call this process where it has no PodName; no two that run at a time may share it
-	Revision       string // objects that a label istio.io/rev keeps for another revision do not count; empty is "default"
+	Process        string // unique name of this process if PodName is empty
+	Revision       string // revision of this server, compared with the label istio.io/rev of objects; empty for "default"
 
-	Advice   bool                     // look also for what is allowed and seldom meant
-	Concerns func(*kinds.Object) bool // whether findings about the references of an object are wanted; nil: about all
+	Advice bool // also report allowed but unusual configuration
+	// Concerns limits findings about references to the objects for which it returns true. Nil for all objects.
+	Concerns func(*kinds.Object) bool
 
-	Once bool // whether the sources are read only once, so that it is an error to have to wait for a mesh configuration
+	// Once is true if the sources are read only once. Then it is an error if the mesh configuration is unusable.
+	Once bool
 
-	CountNodeAccounts bool // keep count of the service accounts on each node, for World.RunsOn
+	CountNodeAccounts bool // count the service accounts on each node, for World.RunsOn
 
 	Limits limits.Limits
 }
 
-// whole reports whether the sources hold the whole mesh: no cluster adds to it, and no file is left out.
+// whole reports whether the sources hold the whole mesh: no cluster adds objects, and no file is left out.
 func (o Options) whole() bool { return o.Client == nil && o.Cluster == nil && o.Texts == nil }
 
 // Instance returns the name of this replica.

@@ -13,8 +13,8 @@ import (
 )
 
 // PerServer holds one value for the API server of each cluster: the server's own, and each remote cluster that a Secret
-// names. The value of a remote cluster is made when it is first asked for, and again when its kubeconfig has changed.
-// The value of a cluster that no Secret names any more is dropped by the next call of Get. Safe for concurrent use.
+// names. The value of a remote cluster is made on demand, and again when its kubeconfig has changed. Get drops the
+// values of clusters that no Secret names any more. It is safe for concurrent use.
 type PerServer[T any] struct {
 	own     T
 	cluster string // ID of the server's own cluster
@@ -23,10 +23,10 @@ type PerServer[T any] struct {
 	make    func(*rest.Config) (T, error)
 
 	mu   sync.Mutex
-	made map[string]ofServer[T] // by the cluster's ID
+	made map[string]ofServer[T] // by cluster ID
 }
 
-// kubeconfigs are those of the remote clusters; see Sources.
+// kubeconfigs provides the kubeconfigs of remote clusters; see Sources.
 type kubeconfigs interface {
 	Kubeconfig(cluster string) []byte
 	HasSynced() bool
@@ -40,11 +40,13 @@ type ofServer[T any] struct {
 // NewPerServer makes the value of the server's own cluster.
 func NewPerServer[T any](s *Sources, make func(*rest.Config) (T, error)) (*PerServer[T], error) {
 	own, err := make(s.o.Client)
-	return &PerServer[T]{own: own, cluster: s.o.ClusterID, remote: s, client: s.o.RemoteClient, make: make, made: map[string]ofServer[T]{}}, err
+	return &PerServer[T]{
+		own: own, cluster: s.o.ClusterID, remote: s, client: s.o.RemoteClient, make: make, made: map[string]ofServer[T]{},
+	}, err
 }
 
-// Get returns the value of a cluster by its ID, and reports whether the cluster is known. The error is that the
-// clusters have not been read yet, or that the cluster's kubeconfig is not usable; a finding says why.
+// Get returns the value for a cluster ID, and reports whether the cluster is known. It fails if the clusters have not
+// been read yet, or if the cluster's kubeconfig is unusable, which is also a finding.
 func (p *PerServer[T]) Get(cluster string) (v T, known bool, err error) {
 	if cluster == p.cluster {
 		return p.own, true, nil

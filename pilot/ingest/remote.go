@@ -11,7 +11,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/config/crd"
 )
 
-// remote is the source of a remote cluster. Beside the services it reads the Secrets and ConfigMaps that proxies of
+// remote is the source of a remote cluster. Besides services it reads the Secrets and ConfigMaps that the proxies of
 // that cluster want.
 type remote struct {
 	*crd.Source
@@ -26,16 +26,16 @@ func (r *remote) Run(ctx context.Context) error {
 	return r.Source.Run(ctx)
 }
 
-// remotes are the sources of remote clusters that run, and what is wanted of each. Of one cluster there are two while
-// its kubeconfig changes. Safe for concurrent use.
+// remotes are the running sources of remote clusters, and the objects wanted from each. A cluster has two sources while
+// its kubeconfig changes. It is safe for concurrent use.
 type remotes struct {
 	mu      sync.Mutex
 	running map[*remote]struct{}
 	wanted  map[string][]kinds.Key // by cluster
 }
 
-// add notes a source that begins to run. Its first load holds what is wanted. So no wanted object is missing between
-// the source before it and this one.
+// add adds a source that begins to run. Its first load includes the wanted objects, so that none is missing when it
+// replaces another source.
 func (s *remotes) add(r *remote) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -49,7 +49,7 @@ func (s *remotes) remove(r *remote) {
 	delete(s.running, r)
 }
 
-// want replaces what is wanted of each cluster.
+// want replaces the objects that are wanted from each cluster.
 func (s *remotes) want(byCluster map[string][]kinds.Key) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,7 +62,7 @@ func (s *remotes) want(byCluster map[string][]kinds.Key) {
 	}
 }
 
-// missing returns what is wanted of clusters and not there, in no order.
+// missing returns the wanted objects that their clusters do not have, in no order.
 func (s *remotes) missing() (list []kinds.Key) {
 	s.mu.Lock()
 	running := maps.Clone(s.running)

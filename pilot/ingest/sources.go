@@ -23,45 +23,45 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/config/multicluster"
 )
 
-// Sources are the places that changes come from, in order of precedence. A World merges what they bring.
+// Sources are the origins of objects, in order of precedence. A World merges their objects.
 //
-// The sink is first called when every source has made its first call, and gets all objects. So nothing is served from
-// half of the sources. It is called from the goroutines of the sources, one at a time, while the other sources wait. It
-// must not call add, nor the handlers of sources. The getters may be called from anywhere.
+// The sink is first called when every source has made its first call, and then gets all objects. So no snapshot is made
+// from an incomplete load. Goroutines of the sources call the sink, one at a time, while the other sources wait. The
+// sink must not call add, or the handlers of sources. The getters are safe for concurrent use.
 type Sources struct {
 	o        Options
 	world    *World
 	sink     config.Handler
 	instance string
 	metrics  prometheus.Registerer
-	turn     sync.Mutex    // held from a call of a source to the return of the sink: one at a time, in order
-	whole    chan struct{} // closed when the sink has returned from its first call
+	turn     sync.Mutex    // held from the call of a source until the sink returns, to keep the order
+	whole    chan struct{} // closed when the first call of the sink has returned
 
 	list     []Runner
-	dynamic  *configSources           // of configuration; nil only in tests
-	services *crd.Source              // of the services of the own cluster; nil if there is no API server
-	secrets  *crd.Source              // of the wanted Secrets and ConfigMaps of the own cluster; nil if there is no API server
-	remote   *multicluster.Controller // of the services of remote clusters; nil if there is no API server
-	remotes  remotes                  // the sources that read remote clusters
+	dynamic  *configSources           // sources of configuration; nil only in tests
+	services *crd.Source              // services of the server's own cluster; nil without an API server
+	secrets  *crd.Source              // wanted Secrets and ConfigMaps of the server's own cluster; nil without an API server
+	remote   *multicluster.Controller // services of remote clusters; nil without an API server
+	remotes  remotes                  // sources that read remote clusters
 
 	mu      sync.Mutex // guards the fields below
 	sources []source
-	first   int               // how many of the sources, those in front, are awaited before the others
-	heard   func()            // called once, after the sources in front have made their first calls; then nil
-	started bool              // the sink was called, or is being called, for the first time
-	readers []*crd.Source     // all sources that read the API server of the own cluster
+	first   int               // number of leading sources that are awaited before the others
+	heard   func()            // called once, after the first calls of the leading sources; then nil
+	started bool              // the first call of the sink has begun
+	readers []*crd.Source     // all sources that read the API server of the server's own cluster
 	held    string            // what the first call of the sink waits for besides sources, or empty
 	wrong   []diag.Diagnostic // findings about the mesh configuration while held is set
-	refused chan struct{}     // has one message at most: held was set
+	refused chan struct{}     // capacity 1; receives when held is set
 }
 
-// source is one of Sources, by its index.
+// source is the state of one of the sources.
 type source struct {
 	name    string
-	awaited bool // its first call is
+	awaited bool // its first call is awaited
 }
 
-// Runner runs one of the places that changes come from.
+// Runner is a source with its name.
 type Runner struct {
 	Name string
 	config.Source
@@ -72,12 +72,15 @@ func newSources(o Options, w *World, sink config.Handler) *Sources {
 	return &Sources{o: o, world: w, sink: sink, whole: make(chan struct{}), refused: make(chan struct{}, 1)}
 }
 
-// NewSources makes the sources that the options name; nothing runs yet. The World merges what they bring, and sink gets
-// the changes that it is to commit: first the whole, and then changes. instance is the name by which other control
-// planes know this one.
+// NewSources makes the sources that the options name. It does not run them. The World merges their objects, and sink
+// gets the changes to commit, beginning with all objects. instance is the name by which other control planes know this
+// one.
 func NewSources(o Options, w *World, instance string, metrics prometheus.Registerer, sink config.Handler) (*Sources, error) {
 	if o.ConfigDir == "" && o.Texts == nil && o.Cluster == nil && o.Client == nil && len(o.MeshSources()) == 0 {
-		err := errors.New("no source of configuration: give --configDir a directory of YAML, --kubeconfig a cluster, or --meshConfig a file that names configSources")
+		err := errors.New(
+			"no source of configuration: give --configDir a directory of YAML, --kubeconfig a cluster, " +
+				"or --meshConfig a file that names configSources",
+		)
 		return nil, errors.Join(append([]error{err}, o.meshErrors()...)...)
 	}
 	s := newSources(o, w, sink)
@@ -87,7 +90,7 @@ func NewSources(o Options, w *World, instance string, metrics prometheus.Registe
 		s.list = append(s.list, Runner{"mesh configuration", refusal{s}})
 	}
 
-	// Those that are added first take precedence. The mesh configuration may be in any of the first ones.
+	// Sources that are added first take precedence. Any of the first ones may hold the mesh configuration.
 	files := &meshFiles{
 		logger: o.Logger.With("scope", "model"), paths: map[string]string{"mesh": o.MeshConfig, "meshNetworks": o.MeshNetworks},
 		namespace: o.Namespace, limit: o.Limits.MeshConfig,
@@ -114,7 +117,9 @@ func NewSources(o Options, w *World, instance string, metrics prometheus.Registe
 		s.addListing()
 	}
 	if o.Client != nil {
-		_, err := s.cluster("mesh configuration", crd.Options{Kinds: []*kinds.Kind{kinds.ConfigMap}, Only: o.meshMaps(), Handler: s.add("API server")})
+		_, err := s.cluster(
+			"mesh configuration", crd.Options{Kinds: []*kinds.Kind{kinds.ConfigMap}, Only: o.meshMaps(), Handler: s.add("API server")},
+		)
 		if err != nil {
 			return nil, err
 		}
@@ -129,15 +134,15 @@ func NewSources(o Options, w *World, instance string, metrics prometheus.Registe
 	return s, nil
 }
 
-// All returns the sources. Each has to run.
+// All returns the sources. The caller must run each of them.
 func (s *Sources) All() []Runner { return s.list }
 
-// Add adds a source behind those that are there. start gets the handler of its changes.
+// Add adds a source with the lowest precedence. start gets the handler for its changes.
 func (s *Sources) Add(name string, start func(config.Handler) config.Source) {
 	s.list = append(s.list, Runner{name, start(s.add(name))})
 }
 
-// Run runs all sources until ctx ends or one of them fails, which is the error, and waits for their end.
+// Run runs all sources until ctx ends or one of them fails, waits for the others, and returns the error.
 func (s *Sources) Run(ctx context.Context) error { return runAll(ctx, s.o.Logger, s.list) }
 
 func runAll(ctx context.Context, logger *slog.Logger, list []Runner) error {
@@ -175,37 +180,38 @@ func (s *Sources) directory(dir string, h config.Handler) (*file.Source, error) 
 	})
 }
 
-// without leaves the changes of one object out.
+// without returns a handler that drops the changes of one object.
 func without(hidden kinds.Key, h config.Handler) config.Handler {
 	return func(changes []kinds.Change) {
 		h(slices.DeleteFunc(changes, func(c kinds.Change) bool { return c.Key == hidden }))
 	}
 }
 
-// serviceKinds are those that services and endpoints are made of.
+// serviceKinds are the kinds that services and endpoints are made of.
 func serviceKinds() []*kinds.Kind {
 	return []*kinds.Kind{kinds.Namespace, kinds.Node, kinds.Pod, kinds.Service, kinds.EndpointSlice}
 }
 
-// remoteKinds are what other clusters contribute to the mesh.
+// remoteKinds are the kinds that are read from remote clusters.
 func remoteKinds() []*kinds.Kind { return append(serviceKinds(), kinds.WorkloadEntry) }
 
-// configKinds are those of configuration.
+// configKinds are the kinds of configuration.
 func configKinds() []*kinds.Kind {
 	return slices.DeleteFunc(kinds.All(), func(k *kinds.Kind) bool {
-		return k == kinds.Secret || k == kinds.ConfigMap || slices.Contains(serviceKinds(), k) // Secrets and ConfigMaps are read one by one: wantSecrets
+		// Secrets and ConfigMaps are read one by one; see wantSecrets.
+		return k == kinds.Secret || k == kinds.ConfigMap || slices.Contains(serviceKinds(), k)
 	})
 }
 
 // listing is the name of the source that addListing adds.
 const listing = "API server"
 
-// addListing adds what was read once of an API server: all kinds at once.
+// addListing adds the objects that were listed once from an API server, of all kinds.
 func (s *Sources) addListing() {
 	s.list = append(s.list, Runner{listing, listed{s.o.Cluster, s.add(listing)}})
 }
 
-// listed is the source of what was read once of an API server.
+// listed is the source of objects that were listed once from an API server.
 type listed struct {
 	*crd.Listing
 	handler config.Handler
@@ -217,9 +223,9 @@ func (l listed) Run(ctx context.Context) error {
 	return nil
 }
 
-// ListedKinds returns the kinds that are read of a cluster at once, and of which only some objects: of ConfigMaps the
-// mesh configuration, and that of injection, which says the image of proxies. Secrets are read one by one:
-// World.AbsentCredentials.
+// ListedKinds returns the kinds that are listed from a cluster, and restrictions for some of them. ConfigMaps are
+// restricted to the mesh configuration and the injection configuration, which has the image of proxies. Secrets are
+// read one by one; see World.AbsentCredentials.
 func (o Options) ListedKinds() ([]*kinds.Kind, map[*kinds.Kind]crd.Restriction) {
 	only := o.meshMaps()
 	maps := only[kinds.ConfigMap]
@@ -228,7 +234,7 @@ func (o Options) ListedKinds() ([]*kinds.Kind, map[*kinds.Kind]crd.Restriction) 
 	return slices.Concat([]*kinds.Kind{kinds.ConfigMap}, serviceKinds(), configKinds()), only
 }
 
-// injectorMaps returns the names of the ConfigMaps by which proxies are injected.
+// injectorMaps returns the names of the ConfigMaps that configure injection.
 func (o Options) injectorMaps() []string {
 	names := []string{analysis.InjectorMap}
 	if o.Revision != "" && o.Revision != "default" {
@@ -237,13 +243,13 @@ func (o Options) injectorMaps() []string {
 	return names
 }
 
-// vital reports whether a server must not start without a ConfigMap of a file, because it holds, or may hold if its
-// name is not known, the mesh configuration or the injection templates.
+// vital reports whether a server must not start without a ConfigMap of a file, because the ConfigMap holds the mesh
+// configuration or the injection templates. A ConfigMap of unknown name may hold them.
 func (o Options) vital(k kinds.Key) bool {
 	return k.Name == "" || o.isMesh(k) || k.Namespace == o.Namespace && slices.Contains(o.injectorMaps(), k.Name)
 }
 
-// meshMaps restricts ConfigMaps to those that make up the mesh configuration.
+// meshMaps restricts ConfigMaps to the ones with the mesh configuration.
 func (o Options) meshMaps() map[*kinds.Kind]crd.Restriction {
 	names := []string{meshName(o)}
 	if o.SharedMesh != "" {
@@ -252,7 +258,7 @@ func (o Options) meshMaps() map[*kinds.Kind]crd.Restriction {
 	return map[*kinds.Kind]crd.Restriction{kinds.ConfigMap: {Namespace: o.Namespace, Names: names}}
 }
 
-// reader makes a source that reads the own API server.
+// reader makes a source that reads the API server of the server's own cluster.
 func (s *Sources) reader(o crd.Options) (*crd.Source, error) {
 	o.Client, o.Logger, o.Metrics, o.Limits = s.o.Client, s.o.Logger.With("scope", "kube"), s.metrics, s.o.Limits
 	k, err := crd.New(o)
@@ -265,8 +271,8 @@ func (s *Sources) reader(o crd.Options) (*crd.Source, error) {
 	return k, nil
 }
 
-// Unread names the kinds of the own API server that have not been read yet, sorted. Every one of them keeps HasSynced
-// false.
+// Unread returns the kinds that have not been read yet from the API server of the server's own cluster, sorted.
+// HasSynced is false while there are any.
 func (s *Sources) Unread() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -278,7 +284,7 @@ func (s *Sources) Unread() []string {
 	return slices.Compact(names)
 }
 
-// cluster makes a source of the own API server, which runs with the others.
+// cluster makes a source of the API server of the server's own cluster, and adds it to the sources to run.
 func (s *Sources) cluster(name string, o crd.Options) (*crd.Source, error) {
 	k, err := s.reader(o)
 	if err == nil {
@@ -287,8 +293,8 @@ func (s *Sources) cluster(name string, o crd.Options) (*crd.Source, error) {
 	return k, err
 }
 
-// addCluster adds the services of the own cluster, and the remote clusters that its Secrets name. Its configuration is
-// one of the configSources.
+// addCluster adds the services of the server's own cluster, and the remote clusters that its Secrets name. The
+// cluster's configuration is one of the configSources.
 func (s *Sources) addCluster() (err error) {
 	read := serviceKinds()
 	if s.o.NoServices {
@@ -311,7 +317,8 @@ func (s *Sources) addCluster() (err error) {
 				return nil, err
 			}
 			source, err := crd.New(crd.Options{
-				Client: client, Cluster: cluster, Kinds: remoteKinds(), Handler: h, Logger: logger.With("cluster", cluster), Metrics: s.metrics, Limits: s.o.Limits,
+				Client: client, Cluster: cluster, Kinds: remoteKinds(), Handler: h, Logger: logger.With("cluster", cluster), Metrics: s.metrics,
+				Limits: s.o.Limits,
 			})
 			if err != nil {
 				return nil, err
@@ -326,8 +333,7 @@ func (s *Sources) addCluster() (err error) {
 	return err
 }
 
-// wantSecrets replaces the Secrets and ConfigMaps of each cluster that are read for what they hold for TLS. It does not
-// wait.
+// wantSecrets replaces the Secrets and ConfigMaps of each cluster that are read for TLS. It does not wait.
 func (s *Sources) wantSecrets(keys []kinds.Key) {
 	if s.secrets == nil {
 		return
@@ -340,7 +346,7 @@ func (s *Sources) wantSecrets(keys []kinds.Key) {
 	s.remotes.want(byCluster)
 }
 
-// missingSecrets returns the Secrets and ConfigMaps that are wanted and that their cluster does not have.
+// missingSecrets returns the wanted Secrets and ConfigMaps that their clusters do not have.
 func (s *Sources) missingSecrets() map[kinds.Key]bool {
 	all := map[kinds.Key]bool{}
 	if s.secrets == nil {
@@ -352,8 +358,8 @@ func (s *Sources) missingSecrets() map[kinds.Key]bool {
 	return all
 }
 
-// add puts another source behind all that are there and returns its handler. Before the first call of the sink the
-// source is awaited like the others. Later it is not: what it brings first are changes like any.
+// add adds a source with the lowest precedence and returns its handler. Until the first call of the sink, the sink
+// waits for the source. Later, the first objects of the source are ordinary changes.
 func (s *Sources) add(name string) config.Handler {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -362,15 +368,15 @@ func (s *Sources) add(name string) config.Handler {
 	return func(changes []kinds.Change) { s.take(i, changes) }
 }
 
-// whenHeard has fn called once, when every source that is there by now has made its first call. fn may add sources.
+// whenHeard calls fn once, when every source added so far has made its first call. fn may add sources.
 func (s *Sources) whenHeard(fn func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.first, s.heard = len(s.sources), fn
 }
 
-// take merges the changes of source i and calls the sink with the changes of objects in force. While a source is
-// awaited it does not call the sink. The first call brings all objects.
+// take merges the changes of source i and calls the sink with the changes of objects in force. It does not call the
+// sink while a source is awaited. The first call has all objects.
 func (s *Sources) take(i int, changes []kinds.Change) {
 	s.turn.Lock()
 	defer s.turn.Unlock()
@@ -398,8 +404,8 @@ func (s *Sources) hand(changes []kinds.Change) {
 	s.sink(changes)
 }
 
-// start calls what whenHeard has named, and notes that the sink is called from now on. It returns false if a source is
-// awaited.
+// start calls the function of whenHeard, and returns true if the sink may be called from now on. It returns false if a
+// source is awaited.
 func (s *Sources) start() bool {
 	s.mu.Lock()
 	heard := s.heard
@@ -414,11 +420,11 @@ func (s *Sources) start() bool {
 	return s.started
 }
 
-// ofFirst returns the object in force of a key, if one of those sources has it that whenHeard awaits; else nil.
+// ofFirst returns the object in force for a key if one of the sources that whenHeard awaits has it, or nil.
 func (s *Sources) ofFirst(k kinds.Key) *kinds.Object { return s.world.ofFirst(s.first, k) }
 
 // Awaited names what the first call of the sink waits for: the sources whose first call is awaited, in order of
-// precedence, those of whenHeard before others, or a mesh configuration that can be used.
+// precedence and the sources of whenHeard before others, or a usable mesh configuration.
 func (s *Sources) Awaited() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -437,7 +443,7 @@ func (s *Sources) Awaited() []string {
 	return names
 }
 
-// usable reports whether the mesh configuration can be used, at a start.
+// usable reports whether the mesh configuration is usable for a start.
 func (s *Sources) usable() bool {
 	read := readMesh(s.o, s.ofFirst, map[string]string{})
 	texts := layers(s.o, s.ofFirst, "meshNetworks")
@@ -467,7 +473,7 @@ func (s *Sources) usable() bool {
 	return held == ""
 }
 
-// refusal ends with an error where a server would wait until the mesh configuration can be used.
+// refusal is a source that fails when a server would wait for a usable mesh configuration.
 type refusal struct{ s *Sources }
 
 func (r refusal) Run(ctx context.Context) error {
@@ -477,13 +483,13 @@ func (r refusal) Run(ctx context.Context) error {
 	case <-r.s.refused:
 		r.s.mu.Lock()
 		defer r.s.mu.Unlock()
-		return fmt.Errorf("a server that starts is not ready, for it waits for %s", r.s.held)
+		return fmt.Errorf("a server with this configuration does not become ready: it waits for %s", r.s.held)
 	}
 }
 
 func (refusal) Findings() []diag.Diagnostic { return nil }
 
-// HasSynced reports whether the sink has got, and handled, what every source had that is awaited.
+// HasSynced reports whether the first call of the sink, with the objects of every awaited source, has returned.
 func (s *Sources) HasSynced() bool {
 	select {
 	case <-s.whole:
@@ -493,7 +499,7 @@ func (s *Sources) HasSynced() bool {
 	}
 }
 
-// Wait blocks until HasSynced, or until ctx ends: then the error names what is awaited.
+// Wait blocks until HasSynced, or until ctx ends. Then the error names what is awaited.
 func (s *Sources) Wait(ctx context.Context) error {
 	select {
 	case <-s.whole:
@@ -506,7 +512,7 @@ func (s *Sources) Wait(ctx context.Context) error {
 	}
 }
 
-// duplicates returns one warning for each key that several sources have, but for what the source except has besides.
+// duplicates returns a warning for each key that several sources have. It ignores objects of the source except.
 func (s *Sources) duplicates(except string) []diag.Diagnostic {
 	s.mu.Lock()
 	names := lists.Map(s.sources, func(source source) string { return source.name })
@@ -519,7 +525,7 @@ func (s *Sources) Findings() []diag.Diagnostic {
 	except := ""
 	if s.o.Cluster != nil {
 		except = listing // files are meant to replace what the cluster has
-	}
+	} // files are meant to replace the cluster's objects
 	list := s.duplicates(except)
 	for _, source := range s.list {
 		list = append(list, source.Findings()...)
@@ -529,7 +535,7 @@ func (s *Sources) Findings() []diag.Diagnostic {
 	return append(list, s.wrong...)
 }
 
-// Clusters lists the clusters that are read, the own first, and how they stand.
+// Clusters returns the clusters that are read, the server's own first, and their state.
 func (s *Sources) Clusters() []multicluster.Cluster {
 	if s.remote == nil {
 		return []multicluster.Cluster{}
@@ -541,13 +547,14 @@ func (s *Sources) Clusters() []multicluster.Cluster {
 	return append([]multicluster.Cluster{own}, s.remote.Clusters()...)
 }
 
-// HasRemote reports whether a Secret names another cluster than the server's own.
+// HasRemote reports whether a Secret names a remote cluster.
 func (s *Sources) HasRemote() bool { return s.remote != nil && len(s.remote.Clusters()) > 0 }
 
 // Lacks reports whether a Secret names the cluster and the cluster has not been read yet.
 func (s *Sources) Lacks(cluster string) bool { return s.remote != nil && s.remote.Lacks(cluster) }
 
-// Kubeconfig returns that of a remote cluster; nil if no Secret names the cluster. It is not to be modified.
+// Kubeconfig returns the kubeconfig of a remote cluster, or nil if no Secret names the cluster. The caller must not
+// modify it.
 func (s *Sources) Kubeconfig(cluster string) []byte {
 	if s.remote == nil {
 		return nil
@@ -555,8 +562,8 @@ func (s *Sources) Kubeconfig(cluster string) []byte {
 	return s.remote.Kubeconfig(cluster)
 }
 
-// Current reports whether what was read of a kind of a cluster, by its ID, is all that there is now. What files hold
-// is, and what other control planes have last sent.
+// Current reports whether the objects of a kind from a cluster, given by ID, are up to date. Objects of files and of
+// other control planes always are.
 func (s *Sources) Current(cluster string, k *kinds.Kind) bool {
 	switch {
 	case s.services == nil:

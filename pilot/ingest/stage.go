@@ -18,34 +18,35 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/derive"
 )
 
-// stages runs the stages of a World, each with what has changed for it. The goroutine that commits owns it. What World
-// has others read is changed while guard is held.
+// stages runs each stage of a World with the objects that have changed for it. The goroutine that commits owns it. It
+// holds guard while it changes state that World publishes to other goroutines.
 type stages struct {
 	logger *slog.Logger
 	list   []*stageRun
 	world  *World
-	mesh   *mesh.Config // by which the last run was
+	mesh   *mesh.Config // mesh configuration of the last run
 	guard  sync.Locker
 	outputs
 
-	touched map[kinds.Key]*kinds.Object // keys of derived objects that this commit may change, with what counted before
-	secrets []kinds.Key                 // Secrets and ConfigMaps that stages watch, sorted; not changed in place
+	// touched has the keys of derived objects that this commit may change, with the object in force before.
+	touched map[kinds.Key]*kinds.Object
+	secrets []kinds.Key // Secrets and ConfigMaps that stages watch, sorted; replaced, never modified
 }
 
-// stageRun is a stage, and what it has made so far.
+// stageRun is a stage with its output and its inputs.
 type stageRun struct {
 	derive.Stage
-	number     int
-	parts      map[any]*derive.Part
-	failed     string             // how it failed in its last run; empty: it did not
-	watched    map[kinds.Key]bool // what it looked up
-	watches    bool               // Secrets or ConfigMaps among watched have changed
-	selections []selection        // what it asked in its last run
-	pending    map[kinds.Key]bool // what it does not know yet
-	due        bool               // it runs even without that
+	number             int
+	parts              map[any]*derive.Part
+	failed             string             // error of the last run, or empty
+	watched            map[kinds.Key]bool // keys that the stage looked up
+	credentialsChanged bool               // Secrets or ConfigMaps in watched have changed
+	selections         []selection        // selections of the last run
+	pending            map[kinds.Key]bool // keys that have changed since the last run
+	due                bool               // the stage runs even if pending is empty
 }
 
-// selection is a question that a stage asked of all objects of a kind and a namespace, and which keys answered it.
+// selection is a query of a stage for objects of a kind and a namespace by labels, and the keys in its result.
 type selection struct {
 	kind      *kinds.Kind
 	namespace string
@@ -53,7 +54,7 @@ type selection struct {
 	found     map[kinds.Key]bool
 }
 
-// concerns reports whether a change may change the answer.
+// concerns reports whether a change may change the result.
 func (s selection) concerns(c kinds.Change) bool {
 	return s.found[c.Key] || c.Object != nil && s.matches(c.Object)
 }
@@ -65,15 +66,18 @@ func (s selection) matches(o *kinds.Object) bool {
 func newStages(w *World) *stages {
 	s := &stages{logger: w.logger, world: w, guard: &w.mu, outputs: newOutputs()}
 	for i, stage := range w.parts.Stages {
-		s.list = append(s.list, &stageRun{Stage: stage, number: i, parts: map[any]*derive.Part{}, watched: map[kinds.Key]bool{}, pending: map[kinds.Key]bool{}})
+		s.list = append(
+			s.list,
+			&stageRun{Stage: stage, number: i, parts: map[any]*derive.Part{}, watched: map[kinds.Key]bool{}, pending: map[kinds.Key]bool{}},
+		)
 	}
 	return s
 }
 
 func (s *stageRun) reads(k *kinds.Kind) bool { return slices.Contains(s.Kinds, k) }
 
-// apply takes the mesh configuration and the changes that the filter let through, and returns these with the changes of
-// derived objects. It reports whether a stage ran, or another derived object counts.
+// apply takes the mesh configuration and the changes that passed the filter, and returns them with the changes of
+// derived objects. It reports whether a stage ran or a derived object changed.
 func (s *stages) apply(batch []kinds.Change, m *mesh.Config) (out []kinds.Change, ran bool) {
 	s.touched = map[kinds.Key]*kinds.Object{}
 	var found []diag.Diagnostic
@@ -99,7 +103,7 @@ func (s *stages) apply(batch []kinds.Change, m *mesh.Config) (out []kinds.Change
 	if !ran && len(s.touched) == 0 {
 		return batch, false
 	}
-	// Where a source's object goes, or comes, and a derived one has its key, one of the two changes counts.
+	// If a source's object replaces a derived one, or the reverse, only one of the two changes remains.
 	out = slices.DeleteFunc(slices.Clone(batch), func(c kinds.Change) bool { return s.derived[c.Key] != nil })
 	for key, before := range s.touched {
 		switch now := s.derived[key]; {
@@ -113,13 +117,13 @@ func (s *stages) apply(batch []kinds.Change, m *mesh.Config) (out []kinds.Change
 	return out, true
 }
 
-// run runs a stage. One that panics has made nothing, and begins anew at once, without what it kept. If it panics
-// again, a finding says so, and it begins anew only when something has changed that it is given or has asked for.
+// run runs a stage. A stage that panics has no output and runs again at once, without its kept state. If it panics
+// again, a finding reports it, and the stage runs again only when one of its inputs changes.
 func (s *stages) run(stage *stageRun, m *mesh.Config) {
 	in := derive.Input{Mesh: m, Anew: stage.failed != "", Lookup: lookup{stage, s.world}}
 	stage.selections, stage.due = nil, false
 	if in.Anew {
-		stage.watches = true
+		stage.credentialsChanged = true
 		clear(stage.watched)
 		in.Changed = s.all(stage)
 	} else {
@@ -145,21 +149,21 @@ func (s *stages) run(stage *stageRun, m *mesh.Config) {
 	}
 	for _, key := range d.Unwatched {
 		delete(stage.watched, key)
-		stage.watches = stage.watches || isCredential(key)
+		stage.credentialsChanged = stage.credentialsChanged || isCredential(key)
 	}
 	parts := d.Parts
-	if in.Anew { // what is not made again is gone
+	if in.Anew { // parts that the stage did not make again are gone
 		parts = maps.Clone(stage.parts)
 		for key := range parts {
 			parts[key] = nil
 		}
 		maps.Copy(parts, d.Parts)
 	}
-	s.take(stage, parts)
+	s.replaceParts(stage, parts)
 }
 
-// take puts parts of a stage in the place of those that it made before.
-func (s *stages) take(stage *stageRun, parts map[any]*derive.Part) {
+// replaceParts replaces parts of a stage.
+func (s *stages) replaceParts(stage *stageRun, parts map[any]*derive.Part) {
 	var found []diag.Diagnostic
 	s.guard.Lock()
 	stage.failed = ""
@@ -182,8 +186,8 @@ func (s *stages) take(stage *stageRun, parts map[any]*derive.Part) {
 	logFindings(s.logger, s.world.Located(bounded(found)))
 }
 
-// input returns what a stage is given of a key: the object of a source, or else the one that an earlier stage made, or
-// nil.
+// input returns the object that a stage sees for a key: the object of a source, or else the derived object of an
+// earlier stage, or nil.
 func (s *stages) input(stage *stageRun, key kinds.Key) *kinds.Object {
 	if o := s.world.fromSource(key); o != nil || !stage.reads(key.Kind) {
 		return o
@@ -194,7 +198,7 @@ func (s *stages) input(stage *stageRun, key kinds.Key) *kinds.Object {
 	return nil
 }
 
-// all returns all that a stage is given.
+// all returns all objects that a stage reads.
 func (s *stages) all(stage *stageRun) (list []kinds.Change) {
 	for _, kind := range stage.Kinds {
 		for _, o := range s.world.allFromSources(kind) {
@@ -215,8 +219,9 @@ func (s *stages) noted(key kinds.Key) map[kinds.Key]*kinds.Object {
 	return claimed
 }
 
-// settleAll finds which objects of keys count: those of sources, or else those of the first stages that make one. It is
-// given what of stages has counted so far. Later stages get to know of it. It returns which objects are hidden.
+// settleAll selects the object in force for each key: the one of a source, or else the derived object of the first
+// stage. claimed has the derived objects that were in force before. Later stages see the changes. It returns findings
+// for the objects that became hidden.
 func (s *stages) settleAll(claimed map[kinds.Key]*kinds.Object) (found []diag.Diagnostic) {
 	for key, was := range claimed {
 		s.guard.Lock()
@@ -244,7 +249,7 @@ type lookup struct {
 func (l lookup) Get(key kinds.Key) *kinds.Object {
 	if !l.watched[key] {
 		l.watched[key] = true
-		l.watches = l.watches || isCredential(key)
+		l.credentialsChanged = l.credentialsChanged || isCredential(key)
 	}
 	return l.world.fromSource(key)
 }
@@ -264,14 +269,14 @@ func isCredential(k kinds.Key) bool {
 	return k.Cluster == "" && (k.Kind == kinds.Secret || k.Kind == kinds.ConfigMap)
 }
 
-// credentials returns the Secrets and ConfigMaps that stages watch, sorted. The caller does not change them.
+// credentials returns the Secrets and ConfigMaps that stages watch, sorted. The caller must not modify the result.
 func (s *stages) credentials() []kinds.Key {
-	if !slices.ContainsFunc(s.list, func(stage *stageRun) bool { return stage.watches }) {
+	if !slices.ContainsFunc(s.list, func(stage *stageRun) bool { return stage.credentialsChanged }) {
 		return s.secrets
 	}
 	var list []kinds.Key
 	for _, stage := range s.list {
-		stage.watches = false
+		stage.credentialsChanged = false
 		for key := range stage.watched {
 			if isCredential(key) {
 				list = append(list, key)
@@ -283,11 +288,11 @@ func (s *stages) credentials() []kinds.Key {
 	return s.secrets
 }
 
-// mostFindings bounds the findings of one code and one severity: one mistake that is made everywhere would fill pages.
+// mostFindings bounds the findings of one code and severity, because one repeated mistake would fill pages.
 const mostFindings = 250
 
-// bounded sorts findings by compareFindings, and returns at most mostFindings of each code and severity. One more says
-// how many are left out. It changes the list.
+// bounded sorts findings with compareFindings and keeps at most mostFindings of each code and severity. One more
+// finding gives the number of dropped ones. It modifies the list.
 func bounded(list []diag.Diagnostic) []diag.Diagnostic {
 	slices.SortFunc(list, compareFindings)
 	type group struct {
@@ -309,7 +314,7 @@ func bounded(list []diag.Diagnostic) []diag.Diagnostic {
 	return out
 }
 
-// findings returns what stages have found, bounded. The caller holds guard, or is the goroutine that commits.
+// findings returns the findings of the stages, bounded. The caller must hold guard or be the committing goroutine.
 func (s *stages) findings() (list []diag.Diagnostic) {
 	for _, stage := range s.list {
 		for _, p := range stage.parts {
@@ -317,15 +322,16 @@ func (s *stages) findings() (list []diag.Diagnostic) {
 		}
 		if stage.failed != "" {
 			list = append(list, diag.Diagnostic{
-				Severity: diag.Error, Code: "Internal", Message: "what " + stage.Name + " derives is as it was before a fault of the server: " + stage.failed,
-				Fix: "report it, with the object that changed last",
+				Severity: diag.Error, Code: "Internal",
+				Message: "stage " + stage.Name + " failed, and the objects that it derived before stay in force: " + stage.failed,
+				Fix:     "report it, with the object that changed last",
 			})
 		}
 	}
 	return bounded(append(list, s.hiddenFindings()...))
 }
 
-// newFindings returns what a part has found that the one before it had not.
+// newFindings returns the findings of a part that its predecessor did not have.
 func newFindings(before, now *derive.Part) []diag.Diagnostic {
 	if before == nil || len(now.Findings) == 0 {
 		return now.Findings
@@ -335,10 +341,13 @@ func newFindings(before, now *derive.Part) []diag.Diagnostic {
 }
 
 func compareFindings(a, b diag.Diagnostic) int {
-	return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Object, b.Object), cmp.Compare(a.Field, b.Field), cmp.Compare(a.Code, b.Code), cmp.Compare(a.Message, b.Message))
+	return cmp.Or(
+		cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Object, b.Object), cmp.Compare(a.Field, b.Field),
+		cmp.Compare(a.Code, b.Code), cmp.Compare(a.Message, b.Message),
+	)
 }
 
-// logFindings logs findings that are new.
+// logFindings logs each finding.
 func logFindings(logger *slog.Logger, list []diag.Diagnostic) {
 	for _, d := range list {
 		level := slog.LevelWarn
@@ -349,7 +358,7 @@ func logFindings(logger *slog.Logger, list []diag.Diagnostic) {
 	}
 }
 
-// sortedStatuses returns statuses in the order of their objects.
+// sortedStatuses returns statuses sorted by object.
 func sortedStatuses(of map[kinds.Key]*derive.Status) []*derive.Status {
 	return slices.SortedFunc(maps.Values(of), func(a, b *derive.Status) int { return compareKeys(a.Of, b.Of) })
 }

@@ -189,7 +189,9 @@ func TestStages(t *testing.T) {
 func TestStagesHistories(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		draw := func() *kinds.Object {
-			name, host := rapid.SampledFrom([]string{"x", "y"}).Draw(t, "name"), rapid.SampledFrom([]string{"one.example", "two.example"}).Draw(t, "host")
+			name, host := rapid.SampledFrom([]string{"x", "y"}).Draw(t, "name"), rapid.SampledFrom(
+				[]string{"one.example", "two.example"},
+			).Draw(t, "host")
 			return rapid.SampledFrom([]*kinds.Object{
 				httpRoute(name, gatewayv1.Hostname(host)), httpRoute(name), virtual(name, host),
 				{Key: kinds.Key{Kind: kinds.DestinationRule, Namespace: "a", Name: name}, Spec: &networkingv1.DestinationRule{Host: "own." + host}},
@@ -209,7 +211,10 @@ func TestStagesHistories(t *testing.T) {
 
 // commitRandomly makes up to so many commits, each of up to so many changes of objects that draw returns, which come or
 // go. After each commit it calls check, with a World that was given all that is present at once.
-func commitRandomly(t *rapid.T, commits, changes int, empty func() *World, draw func() *kinds.Object, check func(w, once *World, present map[kinds.Key]*kinds.Object)) {
+func commitRandomly(
+	t *rapid.T, commits, changes int, empty func() *World, draw func() *kinds.Object,
+	check func(w, once *World, present map[kinds.Key]*kinds.Object),
+) {
 	w, present := empty(), map[kinds.Key]*kinds.Object{}
 	commit := func(w *World, of map[kinds.Key]*kinds.Object) {
 		list := make([]kinds.Change, 0, len(of))
@@ -248,10 +253,15 @@ func TestLookups(t *testing.T) {
 		runs++
 		found := in.Get(service) != nil
 		pods := in.Select(kinds.Pod, "a", map[string]string{"app": "web"})
-		d.Statuses = []*derive.Status{{Of: service, Value: map[string]any{"found": found, "pods": len(pods), "mode": in.Mesh.GetIngressControllerMode().String()}}}
+		d.Statuses = []*derive.Status{
+			{Of: service, Value: map[string]any{"found": found, "pods": len(pods), "mode": in.Mesh.GetIngressControllerMode().String()}},
+		}
 		return d
 	})
-	s := testWorld{t, New(Options{Logger: slog.New(slog.DiscardHandler), Namespace: "istio-system", Domain: "cluster.local"}, Parts{Catalog: supported{catalog.Features()}, Stages: []derive.Stage{stage}})}
+	s := testWorld{t, New(
+		Options{Logger: slog.New(slog.DiscardHandler), Namespace: "istio-system", Domain: "cluster.local"},
+		Parts{Catalog: supported{catalog.Features()}, Stages: []derive.Stage{stage}},
+	)}
 	check := func(what string, ran int, found bool, pods int, mode string) {
 		t.Helper()
 		want := map[string]any{"found": found, "pods": pods, "mode": mode}
@@ -260,7 +270,9 @@ func TestLookups(t *testing.T) {
 		}
 	}
 	pod := func(namespace, name, app string) *kinds.Object {
-		return &kinds.Object{Key: kinds.Key{Kind: kinds.Pod, Namespace: namespace, Name: name}, Labels: map[string]string{"app": app}, Spec: &corev1.Pod{}}
+		return &kinds.Object{
+			Key: kinds.Key{Kind: kinds.Pod, Namespace: namespace, Name: name}, Labels: map[string]string{"app": app}, Spec: &corev1.Pod{},
+		}
 	}
 	remove := func(o *kinds.Object) { s.Commit([]kinds.Change{{Key: o.Key}}, time.Time{}) }
 	s.apply(httpRoute("web"))
@@ -339,7 +351,8 @@ func TestFindingsOfStagesAreBounded(t *testing.T) {
 		list = append(list, diag.Diagnostic{Severity: diag.Warning, Code: "A", Object: fmt.Sprintf("o%04d", i)})
 	}
 	got := bounded(list)
-	if last := got[len(got)-1]; len(got) != mostFindings+3 || !strings.HasPrefix(last.Message, "7 more findings") || last.Severity != diag.Warning || !analysis.LeftOut(got) {
+	if last := got[len(got)-1]; len(got) != mostFindings+3 || !strings.HasPrefix(last.Message, "7 more findings") ||
+		last.Severity != diag.Warning || !analysis.LeftOut(got) {
 		t.Errorf("%d findings, the last: %v", len(got), last)
 	}
 	for _, one := range list[:2] {
@@ -361,7 +374,10 @@ spec:
   tls: [{hosts: [web.example.com], secretName: web}]
   rules: [{host: web.example.com, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: web, port: {number: 80}}}}]}}]
 `
-	o := Options{Logger: slog.New(slog.DiscardHandler), Namespace: "istio-system", Domain: "cluster.local", ConfigDir: "somewhere", Limits: limits.Default()}
+	o := Options{
+		Logger: slog.New(slog.DiscardHandler), Namespace: "istio-system", Domain: "cluster.local", ConfigDir: "somewhere",
+		Limits: limits.Default(),
+	}
 	s := testWorld{t, New(o, Parts{Catalog: catalog.Features(), Stages: catalog.Stages("cluster.local", "istio-system", limits.Default())})}
 	for _, d := range validation.Decode(limits.Default(), "x.yaml", []byte(text)).Documents {
 		s.apply(d.Object)
@@ -374,7 +390,10 @@ spec:
 		got = append(got, d.Code+" "+d.Object+" "+d.Field)
 	}
 	slices.Sort(got)
-	want := []string{"IST0101 Ingress a/web ", "Ingress Ingress a/web spec.rules[0].http.paths[0].backend.service.name", "IngressService MeshConfig ingressService"}
+	want := []string{
+		"IST0101 Ingress a/web ", "Ingress Ingress a/web spec.rules[0].http.paths[0].backend.service.name",
+		"IngressService MeshConfig ingressService",
+	}
 	if !slices.Equal(got, want) {
 		t.Errorf("findings %q, want %q", got, want)
 	}
@@ -391,7 +410,10 @@ func TestStageSecrets(t *testing.T) {
 		}
 		return d
 	})
-	w := New(Options{Logger: slog.New(slog.DiscardHandler), Namespace: "istio-system", Domain: "cluster.local"}, Parts{Catalog: supported{catalog.Features()}, Stages: []derive.Stage{stage}})
+	w := New(
+		Options{Logger: slog.New(slog.DiscardHandler), Namespace: "istio-system", Domain: "cluster.local"},
+		Parts{Catalog: supported{catalog.Features()}, Stages: []derive.Stage{stage}},
+	)
 	demand := NewSecretDemand(w, &Sources{})
 	check := func(want ...string) {
 		t.Helper()

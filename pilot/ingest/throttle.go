@@ -15,28 +15,28 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/safe"
 )
 
-// ThrottleOptions are those of a Throttle. Zero durations stand for the defaults.
+// ThrottleOptions configure a Throttle. Zero durations mean the defaults.
 type ThrottleOptions struct {
-	// Commit takes a batch, whose first change came in at received. Called from one goroutine; changes that come
-	// meanwhile wait for it to return.
+	// Commit commits a batch. received is the arrival time of its first change. One goroutine calls Commit; changes
+	// that arrive meanwhile wait until it returns.
 	Commit func(batch []kinds.Change, received time.Time)
 
 	Logger  *slog.Logger
 	Metrics prometheus.Registerer
-	After   time.Duration // between two pushes for one namespace: PILOT_DEBOUNCE_AFTER, 100 ms
-	Max     time.Duration // the longest that a change waits: PILOT_DEBOUNCE_MAX, 10 s
-	Quiet   time.Duration // how long a change waits for neighbours after the last of them, 10 ms
-	Gather  time.Duration // how long it waits for neighbours altogether, 50 ms
+	After   time.Duration // least time between two pushes for one namespace: PILOT_DEBOUNCE_AFTER, 100 ms
+	Max     time.Duration // longest time that a change waits: PILOT_DEBOUNCE_MAX, 10 s
+	Quiet   time.Duration // pause in changes that ends a batch, 10 ms
+	Gather  time.Duration // longest time that a batch waits for such a pause, 50 ms
 }
 
-// Throttle gathers changes from all sources into commits. It limits the rate of each namespace, and does not wait for a
-// pause in changes: the first change of a namespace waits for its neighbours only, so that applying a directory is one
-// commit, and those that follow come at intervals. Endpoints do not wait at all.
+// Throttle gathers changes from all sources into commits and limits the rate of commits for each namespace. The first
+// change of a namespace only waits briefly for further ones, so that applying a directory is one commit. Later commits
+// for that namespace are spaced. Changes of endpoints do not wait.
 //
-// Changes that were added together are committed together. Of the changes of one object the last counts, and none
-// overtakes a later one.
+// Changes that are added together are committed together. If an object changes several times in a batch, the last
+// change is committed. Changes of one object are committed in order.
 //
-// The first load is no change: Take commits it at once. What was added before waits for it.
+// Take commits the first load at once. Changes that were added before wait for it.
 type Throttle struct {
 	o     ThrottleOptions
 	wake  chan struct{}
@@ -47,9 +47,9 @@ type Throttle struct {
 	inbound  map[string]prometheus.Counter
 
 	mu      sync.Mutex
-	gather  gather
-	first   chan struct{} // closed when the first load is committed; nil before
-	started bool          // run runs
+	queue   changeQueue
+	first   chan struct{} // closed when the first load is committed; nil before Take
+	started bool          // the goroutine of run has started
 	closed  bool
 }
 
@@ -64,11 +64,11 @@ func NewThrottle(o ThrottleOptions) *Throttle {
 		wake:  make(chan struct{}, 1),
 		stop:  make(chan struct{}),
 		ended: make(chan struct{}),
-		gather: gather{
-			after:  cmp.Or(o.After, 100*time.Millisecond),
-			max:    cmp.Or(o.Max, 10*time.Second),
-			quiet:  cmp.Or(o.Quiet, 10*time.Millisecond),
-			gather: cmp.Or(o.Gather, 50*time.Millisecond),
+		queue: changeQueue{
+			after:        cmp.Or(o.After, 100*time.Millisecond),
+			max:          cmp.Or(o.Max, 10*time.Second),
+			quiet:        cmp.Or(o.Quiet, 10*time.Millisecond),
+			longestQuiet: cmp.Or(o.Gather, 50*time.Millisecond),
 		},
 		inbound: map[string]prometheus.Counter{},
 	}
@@ -76,7 +76,9 @@ func NewThrottle(o ThrottleOptions) *Throttle {
 		Name: "pilot_debounce_time", Help: "Seconds that the first change of a commit waited.", Buckets: seconds(),
 		NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 100, NativeHistogramMinResetDuration: time.Hour,
 	})
-	inbound := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "pilot_inbound_updates", Help: "Changes that came in, by type."}, []string{"type"})
+	inbound := prometheus.NewCounterVec(
+		prometheus.CounterOpts{Name: "pilot_inbound_updates", Help: "Changes that came in, by type."}, []string{"type"},
+	)
 	o.Metrics.MustRegister(debounce, inbound)
 	t.debounce = debounce
 	for _, typ := range []string{"config", "eds", "svc", "svcdelete"} {
@@ -86,7 +88,7 @@ func NewThrottle(o ThrottleOptions) *Throttle {
 }
 
 // Take is the handler of the sources. Its first call commits the first load in the caller's goroutine, and starts the
-// goroutine that Close ends. Later calls are those of Add.
+// goroutine that Close ends. Later calls call Add.
 func (t *Throttle) Take(changes []kinds.Change) {
 	t.mu.Lock()
 	started, closed := t.started, t.closed
@@ -111,7 +113,7 @@ func (t *Throttle) Take(changes []kinds.Change) {
 	}
 }
 
-// Add takes changes that belong together. It never waits for a commit. The slice is the caller's again when it returns.
+// Add queues changes that belong together. It never waits for a commit. The caller may reuse the slice afterwards.
 func (t *Throttle) Add(changes []kinds.Change) {
 	if len(changes) == 0 {
 		return
@@ -120,7 +122,7 @@ func (t *Throttle) Add(changes []kinds.Change) {
 		t.inbound[inboundType(&changes[i])].Inc()
 	}
 	t.mu.Lock()
-	t.gather.add(time.Now(), changes)
+	t.queue.add(time.Now(), changes)
 	t.mu.Unlock()
 	select {
 	case t.wake <- struct{}{}:
@@ -128,7 +130,7 @@ func (t *Throttle) Add(changes []kinds.Change) {
 	}
 }
 
-// Close ends the Throttle when the commit under way has returned. Changes that wait are dropped.
+// Close stops the Throttle after the current commit. Queued changes are dropped.
 func (t *Throttle) Close() {
 	t.mu.Lock()
 	t.closed = true
@@ -151,7 +153,7 @@ func (t *Throttle) run() {
 	for {
 		t.mu.Lock()
 		now := time.Now()
-		batch, received, wake := t.gather.step(now)
+		batch, received, wake := t.queue.step(now)
 		t.mu.Unlock()
 		if len(batch) > 0 {
 			t.debounce.Observe(now.Sub(received).Seconds())
@@ -182,34 +184,34 @@ func inboundType(c *kinds.Change) string {
 	return "config"
 }
 
-// immediate reports the kinds that say where endpoints are.
+// immediate reports whether objects of a kind determine endpoints.
 func immediate(k *kinds.Kind) bool {
 	return k == kinds.EndpointSlice || k == kinds.Pod || k == kinds.WorkloadEntry || k == kinds.Node
 }
 
-// gather is the Throttle without its clock and goroutine.
-type gather struct {
-	after, max, quiet, gather time.Duration
+// changeQueue is the state of a Throttle without its clock and goroutine.
+type changeQueue struct {
+	after, max, quiet, longestQuiet time.Duration
 
-	now    group                // to be committed at once
-	groups []*group             // of config, oldest first; no two share a namespace
-	pushed map[string]time.Time // by namespace: when its last push began
+	now    group                // endpoint changes, to be committed at once
+	groups []*group             // other changes, oldest first; no two groups share a namespace
+	pushed map[string]time.Time // start of the last push, by namespace
 }
 
-// group is what will be committed together.
+// group is a set of changes that are committed together.
 type group struct {
 	changes    []kinds.Change
-	index      map[kinds.Key]int // into changes
+	index      map[kinds.Key]int // position in changes
 	namespaces map[string]struct{}
 	first      time.Time
 	last       time.Time
 }
 
-func (g *gather) add(now time.Time, changes []kinds.Change) {
+func (q *changeQueue) add(now time.Time, changes []kinds.Change) {
 	if !slices.ContainsFunc(changes, func(c kinds.Change) bool { return !immediate(c.Kind) }) {
-		g.now.put(now, changes)
-		for _, other := range g.groups {
-			other.drop(changes) // what is newer goes first
+		q.now.put(now, changes)
+		for _, other := range q.groups {
+			other.drop(changes) // endpoint changes are newer and are committed first
 		}
 		return
 	}
@@ -217,10 +219,10 @@ func (g *gather) add(now time.Time, changes []kinds.Change) {
 	for _, c := range changes {
 		target.namespaces[namespaceOf(c.Key)] = struct{}{}
 	}
-	// Whatever shares a namespace with the new changes goes with them, before them.
-	rest := g.groups[:0]
+	// Groups that share a namespace with the new changes are merged with them, in order.
+	rest := q.groups[:0]
 	var merged *group
-	for _, other := range g.groups {
+	for _, other := range q.groups {
 		switch {
 		case !other.shares(target):
 			rest = append(rest, other)
@@ -231,19 +233,19 @@ func (g *gather) add(now time.Time, changes []kinds.Change) {
 			merged.join(other)
 		}
 	}
-	clear(g.groups[len(rest):])
-	g.groups = rest
+	clear(q.groups[len(rest):])
+	q.groups = rest
 	if merged == nil {
 		merged = target
-		g.groups = append(g.groups, merged)
+		q.groups = append(q.groups, merged)
 	}
 	maps.Copy(merged.namespaces, target.namespaces)
 	merged.put(now, changes)
 }
 
-// step returns what is to be committed now, and when to ask again if nothing is added before; the zero time stands for
-// never.
-func (g *gather) step(now time.Time) (batch []kinds.Change, received, wake time.Time) {
+// step returns the changes to commit now, and the time of the next call unless changes are added before. A zero time
+// means never.
+func (q *changeQueue) step(now time.Time) (batch []kinds.Change, received, wake time.Time) {
 	take := func(t *group) {
 		if len(t.changes) == 0 {
 			return
@@ -253,16 +255,16 @@ func (g *gather) step(now time.Time) (batch []kinds.Change, received, wake time.
 			received = t.first
 		}
 	}
-	take(&g.now)
-	g.now = group{}
-	for ns, at := range g.pushed {
-		if now.Sub(at) >= g.after {
-			delete(g.pushed, ns)
+	take(&q.now)
+	q.now = group{}
+	for ns, at := range q.pushed {
+		if now.Sub(at) >= q.after {
+			delete(q.pushed, ns)
 		}
 	}
-	rest := g.groups[:0]
-	for _, t := range g.groups {
-		if due := g.due(t); now.Before(due) {
+	rest := q.groups[:0]
+	for _, t := range q.groups {
+		if due := q.due(t); now.Before(due) {
 			rest = append(rest, t)
 			if wake.IsZero() || due.Before(wake) {
 				wake = due
@@ -271,23 +273,23 @@ func (g *gather) step(now time.Time) (batch []kinds.Change, received, wake time.
 		}
 		take(t)
 		for ns := range t.namespaces {
-			lists.Put(&g.pushed, ns, now)
+			lists.Put(&q.pushed, ns, now)
 		}
 	}
-	clear(g.groups[len(rest):])
-	g.groups = rest
+	clear(q.groups[len(rest):])
+	q.groups = rest
 	return batch, received, wake
 }
 
-// due is when a group is to be committed.
-func (g *gather) due(t *group) time.Time {
-	due := earlier(t.last.Add(g.quiet), t.first.Add(g.gather))
+// due returns when a group is to be committed.
+func (q *changeQueue) due(t *group) time.Time {
+	due := earlier(t.last.Add(q.quiet), t.first.Add(q.longestQuiet))
 	for ns := range t.namespaces {
-		if at, ok := g.pushed[ns]; ok && at.Add(g.after).After(due) {
-			due = at.Add(g.after)
+		if at, ok := q.pushed[ns]; ok && at.Add(q.after).After(due) {
+			due = at.Add(q.after)
 		}
 	}
-	return earlier(due, t.first.Add(g.max))
+	return earlier(due, t.first.Add(q.max))
 }
 
 func earlier(a, b time.Time) time.Time {
@@ -297,7 +299,7 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// put adds changes; one of an object that is there already takes its place.
+// put adds changes. A change replaces an earlier one of the same object.
 func (t *group) put(now time.Time, changes []kinds.Change) {
 	if len(t.changes) == 0 {
 		t.first = now
@@ -320,7 +322,7 @@ func (t *group) fill(changes []kinds.Change) {
 	}
 }
 
-// join takes over another group. They share no namespace and thus no object.
+// join adds the changes of another group. The groups share no namespace and thus no object.
 func (t *group) join(o *group) {
 	t.first = earlier(t.first, o.first)
 	if o.last.After(t.last) {
@@ -330,7 +332,7 @@ func (t *group) join(o *group) {
 	t.fill(o.changes)
 }
 
-// drop leaves out the objects that changes name.
+// drop removes the objects that changes name.
 func (t *group) drop(changes []kinds.Change) {
 	dropped := false
 	for _, c := range changes {
@@ -357,8 +359,8 @@ func (t *group) shares(o *group) bool {
 	return false
 }
 
-// namespaceOf is the namespace that a change makes push. A Namespace is its own; other objects of the cluster share
-// one.
+// namespaceOf returns the namespace whose rate limit applies to a change: the name of a Namespace, and "" for other
+// objects without a namespace.
 func namespaceOf(k kinds.Key) string {
 	if k.Kind == kinds.Namespace {
 		return k.Name
@@ -366,7 +368,7 @@ func namespaceOf(k kinds.Key) string {
 	return k.Namespace
 }
 
-// seconds are buckets from a millisecond on, at the bounds that Istio's dashboards use, and finer below.
+// seconds are the histogram buckets: the bounds of Istio's dashboards, and finer ones below.
 func seconds() []float64 {
 	return []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 3, 5, 10, 20, 30}
 }

@@ -56,8 +56,8 @@ func printChanges(list []kinds.Change) string {
 	return b.String()
 }
 
-func defaultGather() gather {
-	return gather{after: 100 * time.Millisecond, max: 10 * time.Second, quiet: 10 * time.Millisecond, gather: 50 * time.Millisecond}
+func defaultGather() changeQueue {
+	return changeQueue{after: 100 * time.Millisecond, max: 10 * time.Second, quiet: 10 * time.Millisecond, longestQuiet: 50 * time.Millisecond}
 }
 
 // TestThrottleRules runs the transcripts in testdata. "> TIME KIND/NS/NAME=VERSION …" adds changes at a time, "> TIME"
@@ -163,7 +163,9 @@ func TestThrottleHistories(t *testing.T) {
 			n := rapid.IntRange(1, 4).Draw(t, "changes")
 			var list []kinds.Change
 			for j := range n {
-				c := testChange(fmt.Sprintf("%s/%s/%d=%d.%d", rapid.SampledFrom(all).Draw(t, "kind"), rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "ns"),
+				c := testChange(fmt.Sprintf("%s/%s/%d=%d.%d", rapid.SampledFrom(all).Draw(t, "kind"), rapid.SampledFrom(
+					[]string{"a", "b", "c"},
+				).Draw(t, "ns"),
 					rapid.IntRange(0, 3).Draw(t, "name"), i, j))
 				list = append(list, c)
 				if old, ok := added[c.Key]; ok {

@@ -12,7 +12,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry/kube"
 )
 
-// Workloads tells what runs in the clusters of the mesh, by the IDs of the clusters. Safe for concurrent use.
+// Workloads answers which pods and service accounts run in the clusters of the mesh, by cluster ID. It is safe for
+// concurrent use.
 type Workloads struct {
 	World   *World
 	Sources interface { // *Sources
@@ -21,7 +22,7 @@ type Workloads struct {
 	}
 }
 
-// inKeys returns the name that a cluster has in keys.
+// inKeys returns the name of a cluster in keys, given its ID.
 func (w Workloads) inKeys(cluster string) string {
 	if cluster == w.World.o.ClusterID {
 		return ""
@@ -29,7 +30,7 @@ func (w Workloads) inKeys(cluster string) string {
 	return cluster
 }
 
-// Pod returns a pod, which is zero if it does not exist. It reports false if the pod is not known.
+// Pod returns a pod, or the zero value if it does not exist. It reports false if the pod is not known.
 func (w Workloads) Pod(cluster, namespace, name string) (identity.Pod, bool) {
 	if w.World.Snapshot() == nil || w.World.o.NoServices {
 		return identity.Pod{}, false
@@ -42,19 +43,19 @@ func (w Workloads) Pod(cluster, namespace, name string) (identity.Pod, bool) {
 	return identity.Pod{UID: o.UID, ServiceAccount: f.ServiceAccount, Node: f.NodeName}, o.UID != ""
 }
 
-// CurrentPods reports whether all pods of a cluster are known as they are now.
+// CurrentPods reports whether the known pods of a cluster are up to date.
 func (w Workloads) CurrentPods(cluster string) bool {
 	return !w.World.o.NoServices && w.Sources.Current(cluster, kinds.Pod)
 }
 
-// RunsOn reports whether a pod of a service account runs on a node. It reports false unless Options.CountNodeAccounts
-// is set.
+// RunsOn reports whether a pod of the service account runs on the node. The result is false unless
+// Options.CountNodeAccounts is set.
 func (w Workloads) RunsOn(cluster, node, namespace, account string) bool {
 	return w.World.RunsOn(w.inKeys(cluster), node, namespace, account)
 }
 
-// HasAccount reports whether anything may run as a service account, in any cluster. It reports true if no Pods are
-// read. The error says which objects are not known as they are now.
+// HasAccount reports whether any object, in any cluster, can run as the service account. The result is true if Pods are
+// not read. It fails if objects are not up to date, and the error names their kind and cluster.
 func (w Workloads) HasAccount(namespace, account string) (bool, error) {
 	o := w.World.o
 	if o.Client == nil || o.NoServices || w.World.HasAccount(namespace, account) {
@@ -72,14 +73,16 @@ func (w Workloads) HasAccount(namespace, account string) (bool, error) {
 
 // ProxyConfigs returns the ProxyConfigs that apply to a pod, as Snapshot.ProxyConfigs does. Before the first Snapshot
 // there are none.
-func (w *World) ProxyConfigs(namespace string, labels map[string]string) (whole []*networkingv1beta1.ProxyConfig, selecting *networkingv1beta1.ProxyConfig) {
+func (w *World) ProxyConfigs(
+	namespace string, labels map[string]string,
+) (whole []*networkingv1beta1.ProxyConfig, selecting *networkingv1beta1.ProxyConfig) {
 	if s := w.Snapshot(); s != nil {
 		return s.ProxyConfigs(namespace, labels)
 	}
 	return nil, nil
 }
 
-// Mesh returns the mesh configuration in force; nil before the first Snapshot.
+// Mesh returns the mesh configuration in force, or nil before the first Snapshot.
 func (w *World) Mesh() *mesh.Config {
 	if s := w.Snapshot(); s != nil {
 		return s.Mesh

@@ -21,33 +21,33 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry/serviceentry"
 )
 
-// Parts are what a World is connected to.
+// Parts are the collaborators of a World.
 type Parts struct {
 	Event func(kind *kinds.Kind, event string) // called for every change; may be nil
-	Hosts facts.Provider                       // addresses of the gateways that are known by name; nil: there are none
+	Hosts facts.Provider                       // resolves host names of gateways; nil if none are resolved
 
-	Facts   map[*kinds.Kind]facts.Provider // of the facts that translations read, by their kind
-	Stages  []derive.Stage                 // what derives objects from objects, in order
+	Facts   map[*kinds.Kind]facts.Provider // providers of the facts that translations read, by kind
+	Stages  []derive.Stage                 // stages that derive objects from objects, in order
 	Catalog Catalog
-	// Roots returns the roots that proxies trust beside those of their certificates, with a mesh configuration: texts
-	// of PEM. A change of kinds.Roots says that they may be others. Nil: proxies are sent none.
+	// Roots returns the roots that proxies trust besides the issuer of their own certificates, as PEM texts, for a mesh
+	// configuration. The World calls it again after a change of kinds.Roots. Nil if proxies are sent no such roots.
 	Roots func(*mesh.Config) []string
-	Still bool // no object changes by itself: the configuration is read once
+	Still bool // true if no object changes after the first load
 }
 
-// Catalog is what translations declare about the objects that they read: see package catalog.
+// Catalog describes how translations use objects: see package catalog.
 type Catalog interface {
-	// Kinds returns the kinds that they read: see snapshot.Options.
+	// Kinds returns the kinds that translations read: see snapshot.Options.
 	Kinds() map[*kinds.Kind]snapshot.Reach
-	// Wants returns the facts that they need with an object.
+	// Wants returns the facts that translations of the object need.
 	Wants(*kinds.Object) []facts.Want
-	// Unsupported and UnsupportedMesh return what of an object, or of a mesh configuration, has no effect.
+	// Unsupported and UnsupportedMesh return a finding for each field without effect.
 	Unsupported(*kinds.Object) []diag.Diagnostic
 	UnsupportedMesh(*mesh.Config) []diag.Diagnostic
 }
 
-// World turns changes into snapshots: through the filter, the registries and the mesh configuration into the Builder.
-// Commit is called by one goroutine at a time; the other methods may be called from anywhere.
+// World turns changes into snapshots. The changes pass the filter and the registries, and the Builder makes the
+// snapshot. Only one goroutine at a time may call Commit. The other methods are safe for concurrent use.
 type World struct {
 	logger      *slog.Logger
 	o           Options
@@ -56,47 +56,50 @@ type World struct {
 	builder     *snapshot.Builder
 	mesh        *mesh.Config
 	networks    *mesh.Networks
-	usedMesh    map[string]string // the last text that was used, by file or ConfigMap
+	usedMesh    map[string]string // last text in use, by file or ConfigMap
 	filter      *filter
-	stages      *stages // changes what it has made while it holds mu
+	stages      *stages // changes its output while it holds mu
 	credentials *credentialStore
 	rootsMesh   *mesh.Config // mesh configuration of the last Parts.Roots call
-	reselect    bool         // the selectors have changed: every object has to be looked at
+	reselect    bool         // the selectors have changed: the next commit filters every object again
 
-	hosts           *facts.Table[[]string] // addresses of the gateways that are known by name
+	hosts           *facts.Table[[]string] // addresses of the gateways with host names
 	networkGateways map[kinds.Key]*kinds.Object
 	wanted          map[*kinds.Kind][]facts.Need // facts that translations need, sorted by name
 
-	mu   sync.Mutex // guards what other goroutines read
+	mu   sync.Mutex // guards the fields that other goroutines read
 	last *snapshot.Snapshot
 	merged
 	unsupported  map[kinds.Key][]diag.Diagnostic // fields without effect, by object
-	findings     map[string][]diag.Diagnostic    // by key of the ConfigMap, or what else they are of
-	written      []hostName                      // where gateways are known by name
+	findings     map[string][]diag.Diagnostic    // by group, such as "mesh" or "gateways"
+	gatewayHosts []hostName                      // host names of gateways
 	referenced   *References
-	stageSecrets []kinds.Key // that stages looked up, sorted
+	stageSecrets []kinds.Key // looked up by stages, sorted
 	served       []servedUntil
 	counts       Counts
-	nodeAccounts *accountsByNode // nil: Options.CountNodeAccounts is not set
+	nodeAccounts *accountsByNode // nil unless Options.CountNodeAccounts is set
 	accounts     accounts
 }
 
-// Counts are the registries' own, as of the last commit.
+// Counts are the numbers of the registries and of the credentials, as of the last commit.
 type Counts struct {
 	Pending, WithoutIP, NotReady int
-	BadCredentials               int // versions of Secrets and ConfigMaps with a part that could not be used, since the start
+	BadCredentials               int // object versions with an unusable part, since the start
 }
 
-// New makes a World without objects.
+// New returns a World without objects.
 func New(o Options, p Parts) *World {
 	w := &World{
 		logger: o.Logger.With("scope", "model"), o: o, parts: p, mesh: defaultMesh(o), usedMesh: map[string]string{},
 		filter: newFilter(o.Revision, o.Namespace), merged: newMerged(), findings: map[string][]diag.Diagnostic{},
-		unsupported: map[kinds.Key][]diag.Diagnostic{}, hosts: facts.NewTable[[]string](kinds.HostAddresses, p.Hosts), networkGateways: map[kinds.Key]*kinds.Object{},
-		wanted: map[*kinds.Kind][]facts.Need{}, accounts: accounts{}, credentials: newCredentialStore(time.Now), referenced: &References{},
+		unsupported: map[kinds.Key][]diag.Diagnostic{}, hosts: facts.NewTable[[]string](kinds.HostAddresses, p.Hosts),
+		networkGateways: map[kinds.Key]*kinds.Object{}, wanted: map[*kinds.Kind][]facts.Need{},
+		accounts: accounts{}, credentials: newCredentialStore(time.Now), referenced: &References{},
 	}
 	w.stages = newStages(w)
-	w.builder = snapshot.NewBuilder(snapshot.Options{Domain: o.Domain, Cluster: o.ClusterID, OneStore: o.Client == nil, HTTP3: o.HTTP3, Mesh: w.mesh, Limits: o.Limits, Catalog: p.Catalog})
+	w.builder = snapshot.NewBuilder(snapshot.Options{
+		Domain: o.Domain, Cluster: o.ClusterID, OneStore: o.Client == nil, HTTP3: o.HTTP3, Mesh: w.mesh, Limits: o.Limits, Catalog: p.Catalog,
+	})
 	if o.CountNodeAccounts {
 		w.nodeAccounts = newAccountsByNode()
 	}
@@ -110,7 +113,8 @@ func (w *World) makeRegistries() {
 		Kube: func(cluster string) *kube.Registry {
 			id := cmp.Or(cluster, o.ClusterID)
 			return kube.New(kube.Options{
-				Domain: o.Domain, Cluster: id, Remote: cluster != "", Controllers: (o.Client != nil || o.Cluster != nil) && !o.NoServices, TrustDomain: m.GetTrustDomain(), SystemNamespace: o.Namespace, Network: networks.Of(id),
+				Domain: o.Domain, Cluster: id, Remote: cluster != "", Controllers: (o.Client != nil || o.Cluster != nil) && !o.NoServices,
+				TrustDomain: m.GetTrustDomain(), SystemNamespace: o.Namespace, Network: networks.Of(id),
 				Gateways: gatewayServices(networks, id),
 			})
 		},
@@ -120,7 +124,7 @@ func (w *World) makeRegistries() {
 	})
 }
 
-// Commit applies a batch and returns the snapshot that it makes. received is when the first change of it came in.
+// Commit applies a batch and returns the new snapshot. received is the arrival time of the first change.
 func (w *World) Commit(batch []kinds.Change, received time.Time) *snapshot.Snapshot {
 	answers, batch := facts.Split(w.hosts.Apply(batch), w.isFact)
 	roots, batch := facts.Split(batch, func(k *kinds.Kind) bool { return k == kinds.Roots })
@@ -179,13 +183,13 @@ func (w *World) Commit(batch []kinds.Change, received time.Time) *snapshot.Snaps
 	w.builder.Apply(batch)
 	if held, looked := w.credentials.apply(batch); looked {
 		w.builder.Apply(held)
-		w.found("credentials", w.credentials.findings())
+		w.setFindings("credentials", w.credentials.findings())
 		w.mu.Lock()
 		w.referenced, w.served = w.credentials.frozen(w.referenced), w.credentials.served()
 		w.mu.Unlock()
 	}
 	if rebuild {
-		w.builder.ApplyRegistry(w.registerAnew(batch))
+		w.builder.ApplyRegistry(w.rebuildRegistries(batch))
 	} else {
 		w.builder.ApplyRegistry(w.services.Apply(batch))
 	}
@@ -201,8 +205,8 @@ func (w *World) Commit(batch []kinds.Change, received time.Time) *snapshot.Snaps
 	return s
 }
 
-// visible returns the changes that the filter lets through: what it hides counts as gone, and where a namespace begins
-// or ceases to take part, all that is in it changes.
+// visible returns the changes that pass the filter. A hidden object is a deletion. If a namespace becomes selected or
+// unselected, all its objects are added to the changes.
 func (w *World) visible(batch []kinds.Change) []kinds.Change {
 	w.mu.Lock()
 	turned := w.filter.apply(batch)
@@ -219,7 +223,7 @@ func (w *World) visible(batch []kinds.Change) []kinds.Change {
 	}
 	out := make([]kinds.Change, 0, len(batch))
 	for _, c := range batch {
-		if c.Object != nil && !w.filter.shows(c.Object) {
+		if c.Object != nil && !w.filter.accepts(c.Object) {
 			c.Object = nil
 		}
 		out = append(out, c)
@@ -245,25 +249,26 @@ func (w *World) derive(batch []kinds.Change) []kinds.Change {
 	return batch
 }
 
-// fromSource returns the accepted object of a source, or nil. The goroutine that commits calls it.
+// fromSource returns the accepted object of a source, or nil. Only the committing goroutine may call it.
 func (w *World) fromSource(k kinds.Key) *kinds.Object {
-	if o := w.objects[k].object; o != nil && w.filter.shows(o) {
+	if o := w.objects[k].object; o != nil && w.filter.accepts(o) {
 		return o
 	}
 	return nil
 }
 
-// allFromSources returns the accepted objects of sources of a kind, in no order. The goroutine that commits calls it.
+// allFromSources returns the accepted objects of a kind from sources, in no order. Only the committing goroutine may
+// call it.
 func (w *World) allFromSources(kind *kinds.Kind) (list []*kinds.Object) {
 	for k, c := range w.objects {
-		if k.Kind == kind && w.filter.shows(c.object) {
+		if k.Kind == kind && w.filter.accepts(c.object) {
 			list = append(list, c.object)
 		}
 	}
 	return list
 }
 
-// Derived returns the derived objects that count, and what each was made of, in the order of keys.
+// Derived returns the derived objects in force with their origins, in the order of keys.
 func (w *World) Derived() []derive.Derived {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -275,7 +280,7 @@ func (w *World) Derived() []derive.Derived {
 	return list
 }
 
-// originOf returns the object that a derived object was made of, or nil where the key is not that of a derived object.
+// originOf returns the object that a derived object was made of, or nil if the key is not of a derived object.
 func (w *World) originOf(k kinds.Key) *kinds.Object {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -286,7 +291,7 @@ func (w *World) originOf(k kinds.Key) *kinds.Object {
 	return w.objects[d.Origin].object
 }
 
-// Origin returns the object that a key is of, or that a derived object of that key was made of; nil if there is none.
+// Origin returns the object that a derived object with that key was made of, or else the object with that key, or nil.
 func (w *World) Origin(k kinds.Key) *kinds.Object {
 	if o := w.originOf(k); o != nil {
 		return o
@@ -294,43 +299,43 @@ func (w *World) Origin(k kinds.Key) *kinds.Object {
 	return w.Object(k)
 }
 
-// StageSecrets returns the Secrets and ConfigMaps that stages looked up, sorted. The caller does not change them.
+// StageSecrets returns the Secrets and ConfigMaps that stages looked up, sorted. The caller must not modify the result.
 func (w *World) StageSecrets() []kinds.Key {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.stageSecrets
 }
 
-// Statuses returns what the statuses of objects should be, in the order of the objects.
+// Statuses returns the wanted statuses, sorted by object.
 func (w *World) Statuses() []*derive.Status {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return sortedStatuses(w.stages.statuses)
 }
 
-// Status returns what the status of an object should be; nil if it should have none.
+// Status returns the wanted status of an object, or nil if it has none.
 func (w *World) Status(of kinds.Key) *derive.Status {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.stages.statuses[of]
 }
 
-// TakeStatuses returns the statuses that objects should have and that have changed since the last call, by object; nil
-// for an object that should have none any more. In the first call it returns every status. It has one caller.
+// TakeStatuses returns the wanted statuses that have changed since the last call, by object. A nil value means that the
+// object has no status any more. The first call returns every status. Only one caller may use it.
 func (w *World) TakeStatuses() map[kinds.Key]*derive.Status {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.stages.takeStatuses()
 }
 
-// registerAnew makes the registries again, for the trust domain or the networks have changed, and returns all that they
-// hold now, and what is gone with batch.
-func (w *World) registerAnew(batch []kinds.Change) registry.Changes {
+// rebuildRegistries makes the registries again after the trust domain or the networks have changed. It returns their
+// whole content, and the deletions in batch.
+func (w *World) rebuildRegistries(batch []kinds.Change) registry.Changes {
 	gone := w.services.Apply(batch)
 	w.makeRegistries()
 	all := make([]kinds.Change, 0, len(w.objects))
 	for key, c := range w.objects {
-		if w.filter.shows(c.object) {
+		if w.filter.accepts(c.object) {
 			all = append(all, kinds.Change{Key: key, Object: c.object})
 		}
 	}
@@ -361,7 +366,7 @@ func (w *World) count(c kinds.Change) {
 	if w.parts.Event == nil {
 		return
 	}
-	old := w.objects[c.Key].object // read by the goroutine that alone writes
+	old := w.objects[c.Key].object // only this goroutine writes objects
 	switch {
 	case c.Object == nil:
 		w.parts.Event(c.Kind, "delete")
@@ -374,18 +379,18 @@ func (w *World) count(c kinds.Change) {
 	}
 }
 
-// Snapshot returns the last one, or nil before the first.
+// Snapshot returns the last snapshot, or nil before the first.
 func (w *World) Snapshot() *snapshot.Snapshot {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.last
 }
 
-// Object returns the object of that key if it counts, else nil. Derived objects count too.
+// Object returns the accepted object or the derived object with that key, or nil.
 func (w *World) Object(k kinds.Key) *kinds.Object {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if o := w.objects[k].object; o != nil && w.filter.shows(o) {
+	if o := w.objects[k].object; o != nil && w.filter.accepts(o) {
 		return o
 	}
 	if d := w.stages.derived[k]; d != nil {
@@ -394,15 +399,15 @@ func (w *World) Object(k kinds.Key) *kinds.Object {
 	return nil
 }
 
-// Shows reports whether an object of Istio's counts that is in a namespace of the server's own cluster and has those
-// labels: by its revision and the discoverySelectors. Whether there is such an object is not looked at.
-func (w *World) Shows(namespace string, labels map[string]string) bool {
+// Accepts reports whether the revision and the discoverySelectors accept an Istio object with those labels in a
+// namespace of the server's own cluster. It does not check that the object exists.
+func (w *World) Accepts(namespace string, labels map[string]string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.filter.meant(labels) && w.filter.selected(clusterNamespace{"", namespace})
+	return w.filter.forRevision(labels) && w.filter.selected(clusterNamespace{"", namespace})
 }
 
-// AllObjects returns a copy of all that the sources brought, whether or not it counts.
+// AllObjects returns a copy of all objects of the sources, accepted or not.
 func (w *World) AllObjects() map[kinds.Key]*kinds.Object {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -413,17 +418,17 @@ func (w *World) AllObjects() map[kinds.Key]*kinds.Object {
 	return all
 }
 
-// Objects returns every object that counts, derived ones too, in no order.
+// Objects returns every accepted or derived object, in no order.
 func (w *World) Objects() []*kinds.Object {
-	return w.which(func(kinds.Key) bool { return true })
+	return w.accepted(func(kinds.Key) bool { return true })
 }
 
-// ObjectsOf returns every object of a kind that counts, derived ones too, in no order.
+// ObjectsOf returns every accepted or derived object of a kind, in no order.
 func (w *World) ObjectsOf(kind *kinds.Kind) []*kinds.Object {
-	return w.which(func(k kinds.Key) bool { return k.Kind == kind })
+	return w.accepted(func(k kinds.Key) bool { return k.Kind == kind })
 }
 
-// Namespaces returns the names of a cluster's namespaces that take part; the server's own cluster is "".
+// Namespaces returns the selected namespaces of a cluster, sorted. The server's own cluster is "".
 func (w *World) Namespaces(cluster string) []string {
 	var names []string
 	w.mu.Lock()
@@ -446,12 +451,12 @@ func (w *World) TakesPart(cluster, namespace string) bool {
 	return known && w.filter.selected(at)
 }
 
-func (w *World) which(wanted func(kinds.Key) bool) []*kinds.Object {
+func (w *World) accepted(wanted func(kinds.Key) bool) []*kinds.Object {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var list []*kinds.Object
 	for k, c := range w.objects {
-		if wanted(k) && w.filter.shows(c.object) {
+		if wanted(k) && w.filter.accepts(c.object) {
 			list = append(list, c.object)
 		}
 	}
@@ -463,25 +468,28 @@ func (w *World) which(wanted func(kinds.Key) bool) []*kinds.Object {
 	return list
 }
 
-// Findings returns what is wrong with the mesh configuration and the gateways between networks, and which objects have
-// no effect yet.
+// Findings returns the findings about the mesh configuration, the gateways between networks, credentials, derived
+// objects and fields without effect.
 func (w *World) Findings() []diag.Diagnostic {
 	w.mu.Lock()
 	var objects []diag.Diagnostic
 	for key, list := range w.unsupported {
-		if w.filter.shows(w.objects[key].object) {
+		if w.filter.accepts(w.objects[key].object) {
 			objects = append(objects, list...)
 		}
 	}
 	objects = append(objects, w.stages.findings()...)
-	found := slices.Concat(w.findings["mesh"], w.findings["meshNetworks"], w.findings["unsupported"], w.findings["gateways"], w.findings["credentials"], expiredCertificates(w.served, time.Now()))
+	found := slices.Concat(
+		w.findings["mesh"], w.findings["meshNetworks"], w.findings["unsupported"], w.findings["gateways"], w.findings["credentials"],
+		expiredCertificates(w.served, time.Now()),
+	)
 	w.mu.Unlock()
 	objects = w.Located(objects)
 	slices.SortFunc(objects, compareFindings)
 	return slices.Concat(found, w.unresolved(), w.failingFacts(), w.unservedCredentials(), objects)
 }
 
-// Counts returns the registries' own counts.
+// Counts returns the numbers as of the last commit.
 func (w *World) Counts() Counts {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -60,13 +60,17 @@ func (s testWorld) services(want ...string) {
 }
 
 func serviceIn(ns string) *kinds.Object {
-	svc := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: ns}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "http", Port: 80}}}}
+	svc := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: ns},
+		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "http", Port: 80}}},
+	}
 	return &kinds.Object{Key: kinds.Key{Kind: kinds.Service, Namespace: ns, Name: "web"}, Spec: svc}
 }
 
 func namespaceWith(name string, labels map[string]string) *kinds.Object {
 	return &kinds.Object{
-		Key: kinds.Key{Kind: kinds.Namespace, Name: name}, Labels: labels, Spec: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}},
+		Key: kinds.Key{Kind: kinds.Namespace, Name: name}, Labels: labels,
+		Spec: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}},
 	}
 }
 
@@ -137,7 +141,9 @@ func TestDiscoverySelectors(t *testing.T) {
 
 func TestRevision(t *testing.T) {
 	virtual := func(rev string) *kinds.Object {
-		o := &kinds.Object{Key: kinds.Key{Kind: kinds.VirtualService, Namespace: "a", Name: "web"}, Spec: &networkingv1.VirtualService{Hosts: []string{"web"}}}
+		o := &kinds.Object{
+			Key: kinds.Key{Kind: kinds.VirtualService, Namespace: "a", Name: "web"}, Spec: &networkingv1.VirtualService{Hosts: []string{"web"}},
+		}
 		if rev != "" {
 			o.Labels = map[string]string{"istio.io/rev": rev}
 		}
@@ -147,7 +153,8 @@ func TestRevision(t *testing.T) {
 		server, object string
 		counts         bool
 	}{
-		{"", "", true}, {"", "default", true}, {"", "canary", false}, {"canary", "", true}, {"canary", "canary", true}, {"canary", "default", false},
+		{"", "", true}, {"", "default", true}, {"", "canary", false}, {"canary", "", true}, {"canary", "canary", true},
+		{"canary", "default", false},
 	} {
 		s := newTestWorld(t, Options{Revision: x.server})
 		s.apply(virtual(x.object))

@@ -17,8 +17,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// NewRegistry makes the registry of all metrics, with the metrics of the process. panics returns the recovered panics
-// by name; nil if they are not counted.
+// NewRegistry returns the registry of all metrics, with the metrics of the process. panics returns the number of
+// recovered panics by name. Optional.
 func NewRegistry(version string, panics func() map[string]uint64, started time.Time) *prometheus.Registry {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -26,15 +26,22 @@ func NewRegistry(version string, panics func() map[string]uint64, started time.T
 	constant := func(name, help string, labels prometheus.Labels) {
 		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels}, func() float64 { return 1 }))
 	}
-	constant("istio_build", "The build of this component.", prometheus.Labels{"component": "pilot", "tag": version})
-	constant("pilot_info", "The version of this server and its build.", prometheus.Labels{"version": version + "-" + runtime.Version()})
+	constant(
+		"istio_build", "Always 1. The labels have the component and its version.", prometheus.Labels{"component": "pilot", "tag": version},
+	)
+	constant(
+		"pilot_info", "Always 1. The label has the version of this server and of Go.",
+		prometheus.Labels{"version": version + "-" + runtime.Version()},
+	)
 	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "istiod_uptime_seconds", Help: "Seconds since the server started."},
 		func() float64 { return time.Since(started).Seconds() }))
-	reg.MustRegister(&panicCollector{panics, prometheus.NewDesc("istiod_panics_total", "Panics that were recovered, by what panicked.", []string{"name"}, nil)})
+	reg.MustRegister(&panicCollector{
+		panics, prometheus.NewDesc("istiod_panics_total", "Recovered panics, by the name of the part that panicked.", []string{"name"}, nil),
+	})
 	return reg
 }
 
-// panicCollector shows the panics that the log has counted.
+// panicCollector exports the number of recovered panics.
 type panicCollector struct {
 	counts func() map[string]uint64
 	desc   *prometheus.Desc
@@ -51,15 +58,15 @@ func (c *panicCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// Events returns the function that counts changes: of services and of what they are made of, and of configuration.
+// Events registers the counters of changed objects and returns the function that increments them.
 func Events(reg prometheus.Registerer) func(*kinds.Kind, string) {
 	counter := func(name, help string) *prometheus.CounterVec {
 		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"type", "event"})
 		reg.MustRegister(c)
 		return c
 	}
-	cfg := counter("pilot_k8s_cfg_events", "Changes of configuration objects.")
-	services := counter("pilot_k8s_reg_events", "Changes of objects that services are made of.")
+	cfg := counter("pilot_k8s_cfg_events", "Changes of configuration objects, by kind and event.")
+	services := counter("pilot_k8s_reg_events", "Changes of objects that services are made of, by kind and event.")
 	return func(k *kinds.Kind, event string) {
 		switch k {
 		case kinds.Service:
@@ -76,26 +83,31 @@ func Events(reg prometheus.Registerer) func(*kinds.Kind, string) {
 	}
 }
 
-// CommitTime makes the histogram of how long it takes to make a snapshot.
+// CommitTime registers the histogram of the duration of commits.
 func CommitTime(reg prometheus.Registerer) prometheus.Histogram {
 	h := prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name: "pilot_pushcontext_init_seconds", Help: "Seconds that it took to make a snapshot of changes.", Buckets: prometheus.ExponentialBuckets(0.0001, 4, 10),
+		Name: "pilot_pushcontext_init_seconds", Help: "Seconds that committing a batch of changes takes.",
+		Buckets:                     prometheus.ExponentialBuckets(0.0001, 4, 10),
 		NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 100, NativeHistogramMinResetDuration: time.Hour,
 	})
 	reg.MustRegister(h)
 	return h
 }
 
-// Findings are what is wrong.
+// Findings provides the findings of the server.
 type Findings interface {
-	SingleFindings() []diag.Diagnostic // with single objects
-	ObjectFindings() []diag.Diagnostic // with objects, between them, and with what they do to proxies
+	SingleFindings() []diag.Diagnostic // about single objects
+	ObjectFindings() []diag.Diagnostic // about objects, their references and their effect on proxies
 }
 
-// Register shows the state of the world, which is read at each scrape.
+// Register registers the metrics of the configuration, which are computed at each scrape.
 func Register(reg prometheus.Registerer, w *ingest.World, findings Findings, t *translate.Translator) {
 	reg.MustRegister(&findingsCollector{
-		prometheus.NewDesc("pilot_findings", "What is wrong with configuration, as the debug page findings shows it.", []string{"severity", "code"}, nil), findings,
+		prometheus.NewDesc(
+			"pilot_findings", "Findings about the configuration, as on the debug page findings, by severity and code.",
+			[]string{"severity", "code"}, nil,
+		),
+		findings,
 	})
 	gauge := func(name, help string, value func(s *snapshot.Snapshot) float64) {
 		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
@@ -105,28 +117,33 @@ func Register(reg prometheus.Registerer, w *ingest.World, findings Findings, t *
 			return 0
 		}))
 	}
-	gauge("pilot_services", "Services known.", func(s *snapshot.Snapshot) float64 { return float64(s.ServiceCount()) })
-	gauge("pilot_virt_services", "VirtualServices known.", func(s *snapshot.Snapshot) float64 {
+	gauge("pilot_services", "Services in the last snapshot.", func(s *snapshot.Snapshot) float64 { return float64(s.ServiceCount()) })
+	gauge("pilot_virt_services", "VirtualServices in the last snapshot.", func(s *snapshot.Snapshot) float64 {
 		return float64(s.ObjectCount(kinds.VirtualService))
 	})
-	gauge("pilot_eds_no_instances", "Ports of services that have no endpoint.", func(s *snapshot.Snapshot) float64 {
+	const noEndpoints = "Service ports without an endpoint, of services "
+	gauge("pilot_eds_no_instances", noEndpoints+"with client-side load balancing.", func(s *snapshot.Snapshot) float64 {
 		return emptyPorts(s, func(svc *registry.Service) bool { return svc.Resolution == registry.ClientSide })
 	})
-	gauge("pilot_dns_cluster_without_endpoints", "Ports of services by DNS that have no endpoint.", func(s *snapshot.Snapshot) float64 {
+	gauge("pilot_dns_cluster_without_endpoints", noEndpoints+"that Envoy resolves by DNS.", func(s *snapshot.Snapshot) float64 {
 		return emptyPorts(s, func(svc *registry.Service) bool {
 			return svc.Resolution.EndpointsInCluster()
 		})
 	})
 	reg.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
-		Name: "pilot_sds_certificate_errors_total", Help: "Secrets and ConfigMaps that were read for TLS, with a part that could not be used.",
+		Name: "pilot_sds_certificate_errors_total", Help: "Versions of Secrets and ConfigMaps for TLS with an unusable part, since the start.",
 	}, func() float64 { return float64(w.Counts().BadCredentials) }))
-	gauge("pilot_no_ip", "Pods without an address.", func(*snapshot.Snapshot) float64 { return float64(w.Counts().WithoutIP) })
-	gauge("pilot_endpoint_not_ready", "Endpoints that are not ready.", func(*snapshot.Snapshot) float64 { return float64(w.Counts().NotReady) })
-	gauge("endpoint_no_pod", "Endpoints that name a pod which is not known.", func(*snapshot.Snapshot) float64 { return float64(w.Counts().Pending) })
-	gauge("pilot_k8s_endpoints_pending_pod", "Endpoints whose pod is not known yet.", func(*snapshot.Snapshot) float64 {
+	gauge("pilot_no_ip", "Pods without an IP address.", func(*snapshot.Snapshot) float64 { return float64(w.Counts().WithoutIP) })
+	gauge(
+		"pilot_endpoint_not_ready", "Endpoints that are not ready.", func(*snapshot.Snapshot) float64 { return float64(w.Counts().NotReady) },
+	)
+	gauge("endpoint_no_pod", "Endpoints whose pod is unknown.", func(*snapshot.Snapshot) float64 { return float64(w.Counts().Pending) })
+	gauge("pilot_k8s_endpoints_pending_pod", "Endpoints that wait until their pod is known.", func(*snapshot.Snapshot) float64 {
 		return float64(w.Counts().Pending)
 	})
-	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "pilot_total_rejected_configs", Help: "Configuration that is not used because it is wrong."},
+	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "pilot_total_rejected_configs", Help: "Findings with severity error about single configuration objects.",
+	},
 		func() float64 {
 			n := 0
 			for _, d := range findings.SingleFindings() {
@@ -136,7 +153,7 @@ func Register(reg prometheus.Registerer, w *ingest.World, findings Findings, t *
 			}
 			return float64(n)
 		}))
-	gauge("pilot_k8s_endpoints_with_no_pods", "Endpoints of Kubernetes services behind which no pod is known.", func(s *snapshot.Snapshot) float64 {
+	gauge("pilot_k8s_endpoints_with_no_pods", "Endpoints of Kubernetes services without a known pod.", func(s *snapshot.Snapshot) float64 {
 		n := 0
 		for _, svc := range s.Services() {
 			for _, e := range s.Endpoints(svc.Key()).List {
@@ -148,25 +165,49 @@ func Register(reg prometheus.Registerer, w *ingest.World, findings Findings, t *
 		return float64(n)
 	})
 	reg.MustRegister(&memoCollector{
-		reads: prometheus.NewDesc("xds_cache_reads", "Looks into the memo of encoded resources.", []string{"type"}, nil), translator: t,
+		reads: prometheus.NewDesc(
+			"xds_cache_reads", "Look-ups in the cache of encoded resources, by result: hit or miss.", []string{"type"}, nil,
+		),
+		translator: t,
 	})
-	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "xds_cache_size", Help: "Encoded resources in the memo."}, func() float64 {
+	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "xds_cache_size", Help: "Encoded resources in the cache.",
+	}, func() float64 {
 		n, _ := t.Size()
 		return float64(n)
 	}))
 	reg.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
-		Name: "xds_cache_evictions", Help: "Encoded resources that the memo holds no longer by itself, for newer ones or by age; those in use stay.",
+		Name: "xds_cache_evictions",
+		Help: "Encoded resources that the cache dropped because of their age or for newer ones. Resources in use stay.",
 	}, func() float64 {
 		_, n := t.Size()
 		return float64(n)
 	}))
 	for _, p := range translate.Conflicts() {
-		gauge(string(p), "Configuration that is not sent as it was meant, in the last push.", func(*snapshot.Snapshot) float64 { return float64(t.Count(p)) })
+		gauge(string(p), conflictHelp(string(p)), func(*snapshot.Snapshot) float64 { return float64(t.Count(p)) })
 	}
 }
 
-// findingsCollector counts what is wrong, by severity and code. The codes are the program's own, so their number is
-// bounded.
+// conflictHelp returns the help text of the gauge of a kind of conflict, by its name.
+func conflictHelp(name string) string {
+	const dashboards = " It exists for Istio's dashboards."
+	switch name {
+	case "pilot_conflict_outbound_listener_tcp_over_current_tcp":
+		return "Outbound listeners whose services conflict on one address and port, as of the last push."
+	case "pilot_conflict_inbound_listener":
+		return "Target ports that services use with different protocols, as of the last push."
+	case "pilot_vservice_dup_domain":
+		return "Domains that several virtual hosts of a route configuration claim, as of the last push."
+	case "pilot_destrule_subsets":
+		return "Always 0: subsets that several DestinationRules define are not counted." + dashboards
+	case "pilot_duplicate_envoy_clusters":
+		return "Always 0: the clusters of a proxy have distinct names." + dashboards
+	}
+	return "Conflicts of the kind " + name + " in the configuration of proxies, as of the last push."
+}
+
+// findingsCollector exports the number of findings by severity and code. The program defines the codes, so their number
+// is bounded.
 type findingsCollector struct {
 	desc     *prometheus.Desc
 	findings Findings
@@ -177,7 +218,7 @@ func (c *findingsCollector) Describe(ch chan<- *prometheus.Desc) { ch <- c.desc 
 func (c *findingsCollector) Collect(ch chan<- prometheus.Metric) {
 	type kind struct{ severity, code string }
 	counts := map[kind]int{}
-	for _, s := range []diag.Severity{diag.Error, diag.Warning, diag.Info} { // a severity without findings is a zero
+	for _, s := range []diag.Severity{diag.Error, diag.Warning, diag.Info} { // export 0 for a severity without findings
 		counts[kind{s.String(), ""}] = 0
 	}
 	for _, d := range c.findings.ObjectFindings() {
@@ -188,7 +229,7 @@ func (c *findingsCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// emptyPorts counts the ports without endpoints of the services that match.
+// emptyPorts returns the number of ports without endpoints of the services that match.
 func emptyPorts(s *snapshot.Snapshot, match func(*registry.Service) bool) float64 {
 	n := 0
 	for _, svc := range s.Services() {

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 )
 
-// Addresses are what the server listens on, host:port; empty for a port that does not listen.
+// Addresses are the addresses of the open ports, host:port, or empty for closed ports.
 type Addresses struct {
 	GRPC       string `json:"grpc"`
 	SecureGRPC string `json:"secureGrpc"`
@@ -17,7 +17,7 @@ type Addresses struct {
 	ControlZ   string `json:"controlz,omitempty"`
 }
 
-// Write puts the addresses into a file that appears whole or not at all.
+// Write writes the addresses to a file atomically.
 func (a Addresses) Write(path string) error {
 	text, err := json.MarshalIndent(a, "", "  ")
 	if err != nil {
@@ -32,7 +32,7 @@ func (a Addresses) Write(path string) error {
 		err = e
 	}
 	if err == nil {
-		// The process that waits for the file may run as another user.
+		// The process that reads the file may run as another user.
 		err = os.Chmod(tmp.Name(), 0o644)
 	}
 	if err == nil {

@@ -13,19 +13,19 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/xds/wire"
 )
 
-// window is what a client may send, in bytes, before the server has read it: most of what one sends at once.
+// window is the number of bytes that a client may send before the server reads them. It suits most requests.
 const window = 256 << 10
 
-// readBuffer is what each connection holds while it waits for the next frame: what is larger is read past it.
+// readBuffer is the buffer of each connection in bytes. Larger frames are read past it.
 const readBuffer = 4 << 10
 
-// Keepalive are the times of connections of gRPC.
+// Keepalive has the time limits of gRPC connections.
 type Keepalive struct {
 	Interval, Timeout time.Duration // of pings
-	MaxAge, Grace     time.Duration // of a connection, and of its streams after that. 0 is no bound.
+	MaxAge, Grace     time.Duration // age of a connection, and time for its streams after that; 0 for no bound
 }
 
-// NewGRPC makes a gRPC server with the limits, the metrics and the guards that each service of it needs.
+// NewGRPC returns a gRPC server with the limits, metrics and guards that all services need.
 func NewGRPC(l limits.Limits, k Keepalive, calls *rpc.Calls, more ...grpc.ServerOption) *grpc.Server {
 	s := grpc.NewServer(append(slices.Concat(more, calls.Intercept()),
 		grpc.ForceServerCodecV2(wire.Codec()),
@@ -34,13 +34,13 @@ func NewGRPC(l limits.Limits, k Keepalive, calls *rpc.Calls, more ...grpc.Server
 		grpc.MaxConcurrentStreams(l.StreamsPerConn),
 		grpc.MaxRecvMsgSize(l.RecvMessage),
 		grpc.ReadBufferSize(readBuffer),
-		// Windows that gRPC does not size itself: to do so it sends a ping for each message, so that each
-		// acknowledgement of a client would cost two more packets.
+		// Static windows. To size them dynamically, gRPC sends a ping for each message, and each acknowledgement of a
+		// client would cost two more packets.
 		grpc.StaticStreamWindowSize(window), grpc.StaticConnWindowSize(window),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			Time: k.Interval, Timeout: k.Timeout,
 			MaxConnectionIdle: l.ConnectionIdle,
-			MaxConnectionAge:  k.MaxAge, MaxConnectionAgeGrace: k.Grace, // gRPC spreads the age by a tenth itself
+			MaxConnectionAge:  k.MaxAge, MaxConnectionAgeGrace: k.Grace, // gRPC varies the age by 10 %
 		}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: k.Interval / 2, PermitWithoutStream: true}),
 	)...)

@@ -17,15 +17,15 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/safe"
 )
 
-// HTTP is how an HTTP server differs from a server that speaks HTTP/1 alone.
+// HTTP configures an HTTP server.
 type HTTP struct {
-	H2C   bool        // It speaks HTTP/2 without TLS as well, and the connections are bounded as those of streams.
-	TLS   *tls.Config // It requires TLS. Nil if it speaks no TLS.
-	Body  int64       // The bound on the body of a request in bytes. 0 is Limits.HTTPBody.
-	Conns int         // The bound on the connections of one address. 0 is no bound.
+	H2C   bool        // also serve HTTP/2 without TLS, with the connection bounds of streams
+	TLS   *tls.Config // TLS configuration; nil for plaintext
+	Body  int64       // largest body of a request in bytes; 0 for Limits.HTTPBody
+	Conns int         // most connections of one address; 0 for no bound
 }
 
-// newHTTP makes an HTTP server with a bound on every phase of a request.
+// newHTTP returns an HTTP server with a time limit for every phase of a request.
 func newHTTP(logger *slog.Logger, l limits.Limits, handler http.Handler, o HTTP) *http.Server {
 	l.HTTPBody = cmp.Or(o.Body, l.HTTPBody)
 	s := &http.Server{
@@ -35,7 +35,7 @@ func newHTTP(logger *slog.Logger, l limits.Limits, handler http.Handler, o HTTP)
 		WriteTimeout:      l.HTTPWrite,
 		IdleTimeout:       l.HTTPIdle,
 		MaxHeaderBytes:    l.HTTPHeader,
-		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelDebug), // what clients do wrong
+		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelDebug), // errors of clients
 	}
 	if o.H2C { // by prior knowledge: an Upgrade, which has been used to smuggle requests, is not accepted
 		s.Protocols = new(http.Protocols)
@@ -49,7 +49,7 @@ func newHTTP(logger *slog.Logger, l limits.Limits, handler http.Handler, o HTTP)
 	return s
 }
 
-// guarded bounds the body and turns a panic into a 500.
+// guarded bounds the body of requests, and turns a panic into a 500 response.
 func guarded(logger *slog.Logger, l limits.Limits, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !isGRPC(r) {
@@ -59,7 +59,7 @@ func guarded(logger *slog.Logger, l limits.Limits, next http.Handler) http.Handl
 		switch {
 		case p == nil:
 		case errors.Is(p, http.ErrAbortHandler):
-			panic(http.ErrAbortHandler) // how a handler closes its connection
+			panic(http.ErrAbortHandler) // a handler closes its connection in this way
 		default:
 			logger.Error("recovered from a panic", "path", r.URL.Path, "err", p, "stack", string(p.(*safe.Panic).Stack))
 			http.Error(w, "internal error", http.StatusInternalServerError)
@@ -72,7 +72,7 @@ func isGRPC(r *http.Request) bool {
 	return r.ProtoMajor == 2 && strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc")
 }
 
-// Multiplex passes gRPC requests to g and all other requests to next. While not serving, it answers gRPC with
+// Multiplex passes gRPC requests to g and all other requests to next. Until serving returns true, it answers gRPC with
 // Unavailable.
 func Multiplex(g *grpc.Server, serving func() bool, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -86,7 +86,7 @@ func Multiplex(g *grpc.Server, serving func() bool, next http.Handler) http.Hand
 			w.Header().Set("Grpc-Message", "not ready")
 			return
 		}
-		// A stream has no end; the deadlines of the connection are for other requests.
+		// A stream has no deadline. The deadlines of the connection are for other requests.
 		c := http.NewResponseController(w)
 		_ = c.SetReadDeadline(time.Time{})
 		_ = c.SetWriteDeadline(time.Time{})
@@ -111,7 +111,7 @@ func (s *httpServing) serve() error {
 	return nil
 }
 
-// close lets requests in progress end until ctx does.
+// close lets current requests finish until ctx ends.
 func (s *httpServing) close(ctx context.Context) {
 	if s.server.Shutdown(ctx) != nil {
 		_ = s.server.Close()

@@ -17,7 +17,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/safe"
 )
 
-// Names of ports, as errors and logs have them.
+// Names of ports in errors and logs.
 const (
 	GRPC       = "grpc"
 	SecureGRPC = "secure grpc"
@@ -32,26 +32,28 @@ type Streams interface {
 	Listen(net.Listener) net.Listener
 }
 
-// Ports are the ports of one server. It needs no constructor.
+// Ports are the ports of one server. The zero value is ready for use.
 type Ports struct {
 	Logger  *slog.Logger
 	Limits  limits.Limits
 	Streams Streams
 
 	mu    sync.Mutex
-	bound map[string]string // host:port, by the name of the port
+	bound map[string]string // host:port by name of the port
 	http  []*httpServing
 }
 
-// Addresses returns what listens so far.
+// Addresses returns the addresses of the open ports.
 func (p *Ports) Addresses() Addresses {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	b := p.bound
-	return Addresses{GRPC: b[GRPC], SecureGRPC: b[SecureGRPC], HTTP: b[Plain], HTTPS: b[Webhooks], Monitoring: b[Monitoring], ControlZ: b[ControlZ]}
+	return Addresses{
+		GRPC: b[GRPC], SecureGRPC: b[SecureGRPC], HTTP: b[Plain], HTTPS: b[Webhooks], Monitoring: b[Monitoring], ControlZ: b[ControlZ],
+	}
 }
 
-// Share says that a port, if it listens, serves what another one would, such as gRPC on the port of HTTP.
+// Share declares that a port, if it is open, also serves another one, such as gRPC on the HTTP port.
 func (p *Ports) Share(name, port string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -60,7 +62,7 @@ func (p *Ports) Share(name, port string) {
 	}
 }
 
-// listen opens a TCP port. The system chooses a free one in place of port 0.
+// listen opens a TCP port. The system chooses a port for port 0.
 func (p *Ports) listen(ctx context.Context, name, address string) (net.Listener, error) {
 	var c net.ListenConfig
 	l, err := c.Listen(ctx, "tcp", address)
@@ -73,7 +75,7 @@ func (p *Ports) listen(ctx context.Context, name, address string) (net.Listener,
 	return l, nil
 }
 
-// ServeHTTP opens a port and serves it until Close. It does nothing without an address.
+// ServeHTTP opens a port and serves it until Close. It does nothing for an empty address.
 func (p *Ports) ServeHTTP(ctx context.Context, name, address string, handler http.Handler, o HTTP) error {
 	if address == "" {
 		return nil
@@ -96,7 +98,7 @@ func (p *Ports) ServeHTTP(ctx context.Context, name, address string, handler htt
 	return nil
 }
 
-// ServeGRPC opens a port and serves it until g stops. It does nothing without an address.
+// ServeGRPC opens a port and serves it until g stops. It does nothing for an empty address.
 func (p *Ports) ServeGRPC(ctx context.Context, name, address string, g *grpc.Server) error {
 	if address == "" {
 		return nil
@@ -118,7 +120,7 @@ func (p *Ports) serve(name string, serve func() error) {
 	})
 }
 
-// Close closes the ports of HTTP. Requests in progress may end until ctx does.
+// Close closes the HTTP ports. Current requests may finish until ctx ends.
 func (p *Ports) Close(ctx context.Context) {
 	p.mu.Lock()
 	list := p.http

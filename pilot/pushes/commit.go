@@ -9,8 +9,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 )
 
-// CommitOf describes the commit of a batch that is about to be published. began and made are when its snapshot began
-// to be made and was made; by now its translation is prepared.
+// CommitOf describes the commit of a batch that is about to be published. The snapshot was made from began to made, and
+// its translation was prepared from made until now.
 func CommitOf(snap *snapshot.Snapshot, batch []kinds.Change, received, began, made time.Time) Commit {
 	now := time.Now()
 	c := Commit{
@@ -21,8 +21,9 @@ func CommitOf(snap *snapshot.Snapshot, batch []kinds.Change, received, began, ma
 	return c
 }
 
-// causes returns the objects of a batch that may have caused a push, and how many more there are. Those that are
-// translated and differ come first, then services, then the rest: of a batch some may have changed nothing.
+// causes returns the objects of a batch that may have caused a push, and the number of other objects. Changed objects
+// that translations read come first, then services and endpoints, then the rest, because some objects of a batch may
+// have changed nothing.
 func causes(snap *snapshot.Snapshot, batch []kinds.Change) (list []Object, more int) {
 	const others = 2
 	differ := make(map[kinds.Key]bool, len(snap.Diff.Configs))
@@ -53,7 +54,7 @@ func causes(snap *snapshot.Snapshot, batch []kinds.Change) (list []Object, more 
 	return slices.Clip(list), 0
 }
 
-// ObjectOf describes the object with a key; nil is an object that is gone.
+// ObjectOf describes the object with a key. A nil object was deleted.
 func ObjectOf(k kinds.Key, o *kinds.Object) Object {
 	x := Object{Kind: k.Kind.Name, Namespace: k.Namespace, Name: k.Name, Gone: o == nil}
 	if o != nil {

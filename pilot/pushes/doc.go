@@ -1,15 +1,15 @@
 // Package pushes records the last pushes as data: what caused each, how long its stages took, what proxies were sent
 // and what they rejected.
 //
-// A Log is a ring, bounded in number and in bytes. Whoever commits adds a Commit to it before the snapshot is
-// published, and streams count what they send in the Tally of the push that they have taken. A Tally is a few atomic
-// numbers: nothing is kept for each proxy and push. What a stream is sent in one pass counts for the newest push in it,
-// so a push that a slow stream skips has fewer proxies. What streams ask for by themselves, as they do when they start,
-// is in a Tally of its own.
+// A Log is a ring, bounded in number and in bytes. The committing goroutine adds a Commit before the snapshot is
+// published, and each stream records its responses in the Tally of the push that it has taken. A Tally is a few atomic
+// numbers, so that memory does not grow with proxies and pushes. If a stream takes several pushes at once, its
+// responses belong to the newest one, so a push that a slow stream skips has fewer proxies. Responses to requests
+// outside a push, such as the first ones of a stream, are in a Tally of their own.
 //
-// Rejections are kept in a ring too. Those that say the same of the same push are one, with the number of proxies.
+// Rejections are kept in a ring too. Equal rejections of one push are one entry with the number of proxies.
 //
-// No goroutine runs here, and the time is the callers'.
+// No goroutine runs here. Callers pass the time.
 //
 // # Guarantees
 //

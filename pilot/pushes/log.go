@@ -8,24 +8,24 @@ import (
 	"time"
 )
 
-// Options of a Log. Zero values stand for the defaults.
+// Options of a Log. Zero values mean the defaults.
 type Options struct {
-	Pushes     int // how many are kept at most, 256
-	Rejections int // likewise, 128
-	Bytes      int // bound on the text of both, each; 512 KiB
+	Pushes     int // most pushes to keep; default 256
+	Rejections int // most rejections to keep; default 128
+	Bytes      int // most bytes of text, of pushes and of rejections each; default 512 KiB
 }
 
-// MaxCauses is how many objects one push lists.
+// MaxCauses bounds the objects that one push lists.
 const MaxCauses = 32
 
-// Object is an object of configuration as it caused a push, or as a resource was made of it.
+// Object is an object of configuration that caused a push or that a rejected resource is made of.
 type Object struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
-	Position  string `json:"position,omitempty"` // where it was read, file:line:column; empty for objects of an API server
-	Gone      bool   `json:"gone,omitempty"`     // it was deleted
-	Changed   bool   `json:"changed,omitempty"`  // of what is rejected: it caused the push
+	Position  string `json:"position,omitempty"` // file:line:column; empty for objects of an API server
+	Gone      bool   `json:"gone,omitempty"`     // deleted
+	Changed   bool   `json:"changed,omitempty"`  // of a rejected resource: the object caused the push
 }
 
 // String returns the kind, the namespace and the name.
@@ -36,35 +36,36 @@ func (o Object) String() string {
 	return o.Kind + " " + o.Namespace + "/" + o.Name
 }
 
-// Commit is what is known of a push when its snapshot is published.
+// Commit describes a push when its snapshot is published.
 type Commit struct {
 	Revision  uint64
 	Full      bool // more than endpoints and workloads changed
 	Received  time.Time
-	Began     time.Time     // when the changes were taken from the throttle
+	Began     time.Time     // when the throttle released the changes
 	Published time.Time     // when the snapshot was ready to be sent
-	Snapshot  time.Duration // to make the snapshot
-	Prepare   time.Duration // to prepare the translation
+	Snapshot  time.Duration // time to make the snapshot
+	Prepare   time.Duration // time to prepare the translation
 	Triggers  map[string]int
-	Objects   []Object // that changed, at most MaxCauses
-	More      int      // that changed and are not listed
+	Objects   []Object // changed objects, at most MaxCauses
+	More      int      // number of other changed objects
 }
 
-// Rejection is what a proxy said of a response that it did not take.
+// Rejection is a response that proxies have rejected, with their message.
 type Rejection struct {
-	Push      uint64    `json:"push,omitempty"` // 0: the response was no part of a push
-	Time      time.Time `json:"time"`           // the last time
-	Proxy     string    `json:"proxy"`          // the first that said so
-	Proxies   int       `json:"count"`          // how often it was said
-	Type      string    `json:"type"`
-	Code      string    `json:"code"`
-	Message   string    `json:"message"`
-	Resources []string  `json:"resources"`         // that it is about: those that the message names, or all where there are few
-	Of        int       `json:"of"`                // how many resources the response had
-	Sources   []Object  `json:"sources,omitempty"` // of which these resources were made
+	Push    uint64    `json:"push,omitempty"` // 0 if the response was not part of a push
+	Time    time.Time `json:"time"`           // of the last rejection
+	Proxy   string    `json:"proxy"`          // the first proxy that rejected it
+	Proxies int       `json:"count"`          // number of rejections
+	Type    string    `json:"type"`
+	Code    string    `json:"code"`
+	Message string    `json:"message"`
+	// Resources are the rejected ones: the resources that the message names, or all of the response if they are few.
+	Resources []string `json:"resources"`
+	Of        int      `json:"of"`                // number of resources in the response
+	Sources   []Object `json:"sources,omitempty"` // objects that the resources are made of
 }
 
-// Log is the last pushes. Its methods may be called from any goroutine.
+// Log holds the last pushes. Its methods are safe for concurrent use.
 type Log struct {
 	options  Options
 	starting Tally
@@ -73,13 +74,13 @@ type Log struct {
 	entries    []*entry // oldest first, by revision
 	bytes      int
 	rejections []*Rejection  // oldest first
-	rejected   int           // bytes
-	changed    chan struct{} // closed at the next push; nil: nobody waits
+	rejected   int           // bytes of rejections
+	changed    chan struct{} // closed at the next push; nil if no caller waits
 }
 
 type entry struct {
 	Commit
-	tally *Tally // by itself: a stream that holds it holds nothing else
+	tally *Tally // allocated separately, so that a stream that holds it does not hold the entry
 	size  int
 }
 
@@ -89,10 +90,10 @@ func New(o Options) *Log {
 	return &Log{options: o}
 }
 
-// overhead is about what an entry takes beside its text.
+// overhead is the approximate number of bytes of an entry besides its text.
 const overhead = 1 << 10
 
-// Add adds a push. Revisions grow.
+// Add adds a push. Revisions must increase.
 func (l *Log) Add(c Commit) {
 	if n := len(c.Objects) - MaxCauses; n > 0 {
 		c.Objects, c.More = slices.Clip(c.Objects[:MaxCauses]), c.More+n
@@ -122,7 +123,7 @@ func sizeOf(list []Object) int {
 	return n
 }
 
-// Tally returns that of a push, or nil if it is not in the log. A nil Log has none.
+// Tally returns the Tally of a push, or nil if the log does not have the push. A nil Log has none.
 func (l *Log) Tally(revision uint64) *Tally {
 	if l == nil {
 		return nil
@@ -139,7 +140,7 @@ func (l *Log) find(revision uint64) (int, bool) {
 	return slices.BinarySearchFunc(l.entries, revision, func(e *entry, r uint64) int { return cmp.Compare(e.Revision, r) })
 }
 
-// Unprompted returns the Tally of what streams ask for by themselves, or nil for a nil Log.
+// Unprompted returns the Tally of responses outside pushes, or nil for a nil Log.
 func (l *Log) Unprompted() *Tally {
 	if l == nil {
 		return nil
@@ -147,8 +148,8 @@ func (l *Log) Unprompted() *Tally {
 	return &l.starting
 }
 
-// Reject records a rejection of what counts in a Tally, which may be nil. sources is called without a lock, if nobody
-// said the same before.
+// Reject records the rejection of a response whose push has the given Tally, which may be nil. It calls sources without
+// holding a lock, and only for the first of several equal rejections.
 func (l *Log) Reject(t *Tally, r Rejection, sources func() []Object) {
 	if l == nil {
 		return
@@ -163,7 +164,7 @@ func (l *Log) Reject(t *Tally, r Rejection, sources func() []Object) {
 	if sources != nil {
 		r.Sources = l.changedFirst(r.Push, sources())
 	}
-	if l.again(r) { // of another stream meanwhile
+	if l.again(r) { // another stream may have recorded it meanwhile
 		return
 	}
 	l.mu.Lock()
@@ -176,7 +177,8 @@ func (l *Log) Reject(t *Tally, r Rejection, sources func() []Object) {
 	}
 }
 
-// changedFirst puts the objects that caused a push before the others: what a proxy does not take is most often new.
+// changedFirst moves the objects that caused a push to the front, because a rejected object is usually one that
+// changed.
 func (l *Log) changedFirst(push uint64, list []Object) []Object {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -200,7 +202,7 @@ func (l *Log) changedFirst(push uint64, list []Object) []Object {
 	return list
 }
 
-// again counts a rejection that says the same as one before, and reports whether there is one.
+// again counts a rejection that equals an earlier one, and reports whether there is one.
 func (l *Log) again(r Rejection) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -222,7 +224,7 @@ func (r *Rejection) size() int {
 	return n
 }
 
-// Wait returns when there is a push newer than a revision, or ctx has ended.
+// Wait blocks until there is a push newer than a revision, or until ctx ends.
 func (l *Log) Wait(ctx context.Context, since uint64) {
 	l.mu.Lock()
 	if n := len(l.entries); n > 0 && l.entries[n-1].Revision > since {

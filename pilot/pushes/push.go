@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// Push is one push, as it stands at one moment.
+// Push describes one push at one moment.
 type Push struct {
-	ID       uint64         `json:"id"`   // the revision of its snapshot
-	Time     time.Time      `json:"time"` // when its first change came in; of the first load, when it was taken
+	ID       uint64         `json:"id"`   // revision of its snapshot
+	Time     time.Time      `json:"time"` // arrival of its first change; for the first load, the time of its commit
 	Full     bool           `json:"full"` // more than endpoints and workloads changed
 	Triggers map[string]int `json:"triggers,omitempty"`
 	Causes   []Object       `json:"causes"`
-	More     int            `json:"more,omitempty"` // objects that changed beside them
+	More     int            `json:"more,omitempty"` // number of changed objects that Causes does not list
 	Stages   Stages         `json:"stages"`
 
-	Proxies  int64 `json:"proxies"` // that were sent something
+	Proxies  int64 `json:"proxies"` // proxies that were sent a response
 	Acked    int64 `json:"acked"`
 	Rejected int64 `json:"rejected"`
-	Lost     int64 `json:"lost"` // they ended, or are so far behind that it is not known
+	Lost     int64 `json:"lost"` // disconnected, or too far behind to tell
 	Pending  int64 `json:"pending"`
 
 	Responses int64       `json:"responses"`
@@ -34,12 +34,12 @@ type Push struct {
 
 	Rejections []Rejection `json:"rejections"`
 
-	// Replica is the name of the replica that pushed, where the answers of several replicas are read.
+	// Replica names the replica that pushed, if the answers of several replicas are merged.
 	Replica string `json:"replica,omitempty"`
 }
 
-// Stages is how long each stage took, in milliseconds. Those of sending count from the snapshot being ready; they are
-// missing while nothing was sent or acknowledged.
+// Stages are the durations of the stages in milliseconds. FirstSend, LastSend and LastAck begin when the snapshot is
+// ready, and are missing until then.
 type Stages struct {
 	Throttle  float64  `json:"throttle"` // from the first change to the commit
 	Snapshot  float64  `json:"snapshot"`
@@ -47,10 +47,10 @@ type Stages struct {
 	FirstSend *float64 `json:"firstSend,omitempty"`
 	LastSend  *float64 `json:"lastSend,omitempty"`
 	LastAck   *float64 `json:"lastAck,omitempty"`
-	Total     float64  `json:"total"` // from the first change to the last of what has happened so far
+	Total     float64  `json:"total"` // from the first change to the last event so far
 }
 
-// TypeCount is what was sent of one type.
+// TypeCount counts the responses of one type.
 type TypeCount struct {
 	Type      string `json:"type"`
 	Responses int64  `json:"responses"`
@@ -59,17 +59,17 @@ type TypeCount struct {
 	Bytes     int64  `json:"bytes"`
 }
 
-// Page is what is shown of a Log.
+// Page is the debug page of a Log.
 type Page struct {
-	Newest uint64 `json:"newest"` // the id of the newest push, also where it is not shown
-	Oldest uint64 `json:"oldest"` // of those that are kept
+	Newest uint64 `json:"newest"` // ID of the newest push, even if it is not listed
+	Oldest uint64 `json:"oldest"` // ID of the oldest push in the log
 	Pushes []Push `json:"pushes"` // oldest first
-	// Unprompted is what streams asked for by themselves: all that they are sent when they start, and what they subscribe
-	// to later. It has no stages and no causes.
+	// Unprompted counts responses outside pushes: all resources of a stream that starts, and later subscriptions. It
+	// has no stages and no causes.
 	Unprompted Push `json:"unprompted"`
 }
 
-// Since returns the pushes after a revision, the newest most of them; most 0: all.
+// Since returns the newest pushes after a revision, at most most of them. 0 means all.
 func (l *Log) Since(revision uint64, most int) Page {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -89,11 +89,12 @@ func (l *Log) Since(revision uint64, most int) Page {
 	return page
 }
 
-// describe returns an entry as it stands. mu is held.
+// describe returns the current state of an entry. The caller holds mu.
 func (l *Log) describe(e *entry) Push {
 	p := Push{
 		ID: e.Revision, Time: e.Received, Full: e.Full, Triggers: maps.Clone(e.Triggers), Causes: e.Objects, More: e.More,
-		Stages: Stages{Snapshot: milliseconds(e.Snapshot), Prepare: milliseconds(e.Prepare)}, Types: []TypeCount{}, Rejections: l.rejectionsOf(e.Revision),
+		Stages: Stages{Snapshot: milliseconds(e.Snapshot), Prepare: milliseconds(e.Prepare)}, Types: []TypeCount{},
+		Rejections: l.rejectionsOf(e.Revision),
 	}
 	if p.Causes == nil {
 		p.Causes = []Object{}
@@ -120,7 +121,7 @@ func (l *Log) describe(e *entry) Push {
 	return p
 }
 
-// rejectionsOf returns the rejections of a push. mu is held.
+// rejectionsOf returns the rejections of a push. The caller holds mu.
 func (l *Log) rejectionsOf(revision uint64) []Rejection {
 	list := []Rejection{}
 	for _, r := range l.rejections {
@@ -133,7 +134,7 @@ func (l *Log) rejectionsOf(revision uint64) []Rejection {
 	return list
 }
 
-// Rejections returns the last rejections, oldest first.
+// Rejections returns the rejections in the log, oldest first.
 func (l *Log) Rejections() []Rejection {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -148,7 +149,7 @@ func milliseconds(d time.Duration) float64 {
 	return float64(d.Round(time.Microsecond)) / float64(time.Millisecond)
 }
 
-// Newest returns the id of the newest push; 0: there was none.
+// Newest returns the ID of the newest push, or 0 if there is none.
 func (l *Log) Newest() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -7,35 +7,34 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
-// Tally counts what streams were sent because of one push. Its methods may be called from any goroutine, and do nothing
-// for nil.
+// Tally counts the responses of one push. Its methods are safe for concurrent use, and do nothing for nil.
 type Tally struct {
 	id      uint64
-	streams atomic.Int64 // that were sent something
-	acked   atomic.Int64 // of them, those that have acknowledged all of it
-	nacked  atomic.Int64 // likewise: those that rejected some of it
-	lost    atomic.Int64 // likewise: those that ended before, or were sent so much more that it is not known
+	streams atomic.Int64 // streams that were sent a response
+	acked   atomic.Int64 // streams that have acknowledged all responses
+	nacked  atomic.Int64 // streams that have rejected a response
+	lost    atomic.Int64 // streams that ended before, or are too far behind to tell
 
-	first, last, ack atomic.Int64 // nanoseconds of the Unix epoch; 0: not yet
+	first, last, ack atomic.Int64 // nanoseconds of the Unix epoch, or 0
 	types            [maxTypes]typeTally
 }
 
-// maxTypes is how many types are told apart; the last stands for all others.
+// maxTypes is the number of types with their own counts. The last one is for all other types.
 const maxTypes = 12
 
 type typeTally struct{ responses, resources, removed, bytes atomic.Int64 }
 
-// Outcome is how a stream ended to wait for the acknowledgement of a push.
+// Outcome is the result of a push at a stream.
 type Outcome int
 
-// The outcomes.
+// Outcomes of a push at a stream.
 const (
 	Acknowledged Outcome = iota
 	Rejected
 	Lost
 )
 
-// Started counts a stream that is sent something for the first time.
+// Started counts a stream at its first response.
 func (t *Tally) Started() {
 	if t != nil {
 		t.streams.Add(1)
@@ -48,7 +47,7 @@ func (t *Tally) Sent(now time.Time, typeURL string, resources, removed, bytes in
 		return
 	}
 	at := now.UnixNano()
-	if t.first.Load() == 0 { // most find it set: a swap that fails would still take the cache line from others
+	if t.first.Load() == 0 { // usually set; a failed swap would still invalidate the cache line
 		t.first.CompareAndSwap(0, at)
 	}
 	latest(&t.last, at)
@@ -61,7 +60,8 @@ func (t *Tally) Sent(now time.Time, typeURL string, resources, removed, bytes in
 	x.bytes.Add(int64(bytes))
 }
 
-// Ended counts a stream that waits no more. again: it was counted already, and was sent more afterwards.
+// Ended records the outcome of a push at a stream. again is true if the stream was counted already and was sent more
+// responses afterwards.
 func (t *Tally) Ended(now time.Time, o Outcome, again bool) {
 	if t == nil {
 		return
@@ -90,10 +90,10 @@ func latest(to *atomic.Int64, at int64) {
 	}
 }
 
-// typeIndex returns the place of a type in a Tally, which is that in envoy.Types.
+// typeIndex returns the index of a type in a Tally, which is its index in envoy.Types.
 func typeIndex(typeURL string) int { return min(envoy.TypeIndex(typeURL), maxTypes-1) }
 
-// describe adds the numbers to a Push.
+// describe sets the counts of a Push.
 func (t *Tally) describe(p *Push) {
 	p.Proxies, p.Acked, p.Rejected, p.Lost = t.streams.Load(), t.acked.Load(), t.nacked.Load(), t.lost.Load()
 	p.Pending = max(0, p.Proxies-p.Acked-p.Rejected-p.Lost)

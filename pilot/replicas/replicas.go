@@ -26,45 +26,45 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// World is where the endpoints of the own Service are read. An *ingest.World is one.
+// World has the endpoints of the control plane's own Service: an *ingest.World.
 type World interface {
 	// Snapshot returns the last snapshot, or nil before the first.
 	Snapshot() *snapshot.Snapshot
 }
 
-// Caller makes connections as this replica.
+// Caller authenticates connections to other replicas.
 type Caller interface {
-	// TLS returns the configuration of a client that shows the certificate of this replica, and that accepts only
-	// servers which prove to be control planes of this mesh. It returns an error if this replica has no certificate.
+	// TLS returns a client configuration with the certificate of this replica that accepts only control planes of this
+	// mesh. It fails if this replica has no certificate.
 	TLS(ctx context.Context) (*tls.Config, error)
 }
 
-// Options of Replicas.
+// Options configure Replicas.
 type Options struct {
-	Name    string // of this replica's Pod
-	Service string // the host of the control plane's own Service
-	Cluster string // the ID of the own cluster
+	Name    string // name of this replica's Pod
+	Service string // host of the control plane's own Service
+	Cluster string // ID of the server's own cluster
 	World   World
 	Caller  Caller
 	Logger  *slog.Logger
 }
 
-// Replicas are the other replicas of this control plane. All methods may be called from any goroutine.
+// Replicas are the other replicas of this control plane. The methods are safe for concurrent use.
 type Replicas struct {
 	o     Options
-	slots chan struct{} // one for each peer that is being asked
+	slots chan struct{} // bounds concurrent questions
 
-	patience time.Duration // for one peer
-	size     int           // bytes of one answer
+	timeout time.Duration // timeout of a question to one peer
+	size    int           // largest answer in bytes
 }
 
-// securePort is the port of the Service at which proxies, and replicas, reach a control plane over TLS.
+// securePort is the TLS port of a control plane's Service for proxies and replicas.
 const securePort = 15012
 
-// Bounds.
+// Bounds of questions.
 const (
-	maxPeers   = 100 // asked for one question
-	maxAtOnce  = 8   // asked at a time, for all questions
+	maxPeers   = 100 // peers of one question
+	maxAtOnce  = 8   // concurrent questions to peers
 	maxAnswer  = 32 << 20
 	maxTime    = 2 * time.Second
 	maxMessage = 300 // bytes of an error
@@ -72,16 +72,16 @@ const (
 
 // New returns the Replicas of a server.
 func New(o Options) *Replicas {
-	return &Replicas{o: o, slots: make(chan struct{}, maxAtOnce), patience: maxTime, size: maxAnswer}
+	return &Replicas{o: o, slots: make(chan struct{}, maxAtOnce), timeout: maxTime, size: maxAnswer}
 }
 
-// Peer is a replica that can be asked.
+// Peer is one of the other replicas.
 type Peer struct {
-	Name    string // of its Pod, or its address where the Pod is not known
-	Address string // host and port of its secure port
+	Name    string // name of its Pod, or its address if the Pod is unknown
+	Address string // host:port of its secure port
 }
 
-// Peers returns the other replicas that are ready, by name.
+// Peers returns the other ready replicas, sorted by name.
 func (r *Replicas) Peers() []Peer {
 	s := r.o.World.Snapshot()
 	if s == nil {
@@ -111,16 +111,16 @@ func (r *Replicas) Peers() []Peer {
 	return peers
 }
 
-// Answer is what a peer says to a question.
+// Answer is the answer of one peer.
 type Answer struct {
 	Peer
-	Version string          // of the peer's program; empty if it did not answer
-	JSON    json.RawMessage // valid unless Err is set
+	Version string          // version of the peer; empty if it did not answer
+	JSON    json.RawMessage // valid JSON unless Err is set
 	Err     error           // why there is no answer
 }
 
-// Ask asks all peers for a debug page, with its query, such as pushes?limit=5. It returns an Answer for each peer, by
-// name.
+// Ask asks all peers for a debug page with its query, such as pushes?limit=5. It returns an Answer for each peer,
+// sorted by name.
 func (r *Replicas) Ask(ctx context.Context, question string) []Answer {
 	peers := r.Peers()
 	if len(peers) == 0 {
@@ -143,12 +143,12 @@ func (r *Replicas) Ask(ctx context.Context, question string) []Answer {
 		all.Add(1)
 		safe.Go(r.o.Logger, "question to a replica", func() {
 			defer all.Done()
-			answers[i].Err = errors.New("failed to ask it") // unless the rest returns
+			answers[i].Err = errors.New("failed to ask it") // remains if a panic ends the rest
 			answers[i] = r.ask(ctx, config, p, question)
 		})
 	}
 	all.Wait()
-	// An endpoint without a Pod may be this replica's.
+	// An endpoint without a Pod may be this replica itself.
 	return slices.DeleteFunc(answers, func(a Answer) bool { return a.Name == r.o.Name })
 }
 
@@ -162,7 +162,7 @@ func (r *Replicas) ask(ctx context.Context, config *tls.Config, p Peer, question
 		a.Err = ctx.Err()
 		return a
 	}
-	limit, cancel := context.WithTimeout(ctx, r.patience)
+	limit, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
 	response, err := r.exchange(limit, config, p.Address, question)
 	if err != nil {
@@ -190,7 +190,7 @@ func (r *Replicas) ask(ctx context.Context, config *tls.Config, p Peer, question
 	return a
 }
 
-// exchange sends a question on a connection of its own, and returns the response.
+// exchange sends a question over a new connection, and returns the response.
 func (r *Replicas) exchange(ctx context.Context, config *tls.Config, address, question string) (*discoveryv3.DiscoveryResponse, error) {
 	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(credentials.NewTLS(config)),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(r.size)), grpc.WithNoProxy(), grpc.WithDisableServiceConfig())
@@ -202,12 +202,12 @@ func (r *Replicas) exchange(ctx context.Context, config *tls.Config, address, qu
 	if err != nil {
 		return nil, err
 	}
-	// The reason for a failed Send comes from Recv.
+	// Recv returns the reason for a failed Send.
 	_ = stream.Send(&discoveryv3.DiscoveryRequest{TypeUrl: xds.DebugType, ResourceNames: []string{question}})
 	return stream.Recv()
 }
 
-// explain returns an error of gRPC in words.
+// explain returns an error of gRPC with a clear message.
 func (r *Replicas) explain(err error) error {
 	s := status.Convert(err)
 	text := s.Message()
@@ -216,7 +216,7 @@ func (r *Replicas) explain(err error) error {
 	}
 	switch s.Code() {
 	case codes.DeadlineExceeded:
-		return fmt.Errorf("it did not answer within %v", r.patience)
+		return fmt.Errorf("it did not answer within %v", r.timeout)
 	case codes.Unavailable:
 		return fmt.Errorf("failed to reach it: %s", text)
 	case codes.Unauthenticated, codes.PermissionDenied:

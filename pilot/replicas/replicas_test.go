@@ -215,7 +215,10 @@ func TestAsk(t *testing.T) {
 		"large": {func(context.Context, string) (*discoveryv3.DiscoveryResponse, error) {
 			return saying("istiod-4", "1", `"`+strings.Repeat("x", 4096)+`"`)
 		}, "", "larger than max", ""},
-		"no page": {func(context.Context, string) (*discoveryv3.DiscoveryResponse, error) { return saying("istiod-5", "1") }, "", "it answers with 0 pages instead of one", "istiod-5"},
+		"no page": {
+			func(context.Context, string) (*discoveryv3.DiscoveryResponse, error) { return saying("istiod-5", "1") }, "",
+			"it answers with 0 pages instead of one", "istiod-5",
+		},
 		"refuses": {func(context.Context, string) (*discoveryv3.DiscoveryResponse, error) {
 			return nil, status.Error(codes.PermissionDenied, "not you")
 		}, "", "it refuses this replica: not you", ""},
@@ -243,7 +246,7 @@ func TestAsk(t *testing.T) {
 	}
 	slices.SortFunc(endpoints, registry.CompareEndpoints)
 	r := replicasOf(newWorld(nil, endpoints...), a.caller(t))
-	r.size, r.patience = 2048, time.Minute
+	r.size, r.timeout = 2048, time.Minute
 	answers := r.Ask(t.Context(), "pushes?limit=5")
 	if len(answers) != len(cases) { // all, and the dead one, without itself
 		t.Errorf("%d answers of %d peers", len(answers), len(cases))
@@ -255,7 +258,8 @@ func TestAsk(t *testing.T) {
 		}
 		return answers[i]
 	}
-	if x := found(fmt.Sprintf("127.0.0.1:%d", dead.Addr().(*net.TCPAddr).Port)); x.Err == nil || !strings.Contains(x.Err.Error(), "failed to reach it: ") {
+	if x := found(fmt.Sprintf("127.0.0.1:%d", dead.Addr().(*net.TCPAddr).Port)); x.Err == nil ||
+		!strings.Contains(x.Err.Error(), "failed to reach it: ") {
 		t.Errorf("a dead peer: %v", x.Err)
 	}
 	for what, c := range cases {
@@ -266,7 +270,8 @@ func TestAsk(t *testing.T) {
 				t.Errorf("it has asked itself: %+v", x)
 			}
 			continue
-		case c.err == "" && (x.Err != nil || string(x.JSON) != c.json), c.err != "" && (x.Err == nil || !strings.Contains(x.Err.Error(), c.err) || x.JSON != nil):
+		case c.err == "" && (x.Err != nil || string(x.JSON) != c.json), c.err != "" &&
+			(x.Err == nil || !strings.Contains(x.Err.Error(), c.err) || x.JSON != nil):
 			t.Errorf("%s: %q, %v", what, x.JSON, x.Err)
 		}
 		want := at[what]
@@ -290,7 +295,7 @@ func TestSlow(t *testing.T) {
 	t.Cleanup(func() { _ = l.Close() })
 	w := newWorld(nil, endpoint("127.0.0.1", uint32(l.Addr().(*net.TCPAddr).Port)))
 	r := replicasOf(w, a.caller(t))
-	r.patience = 50 * time.Millisecond
+	r.timeout = 50 * time.Millisecond
 	answers := r.Ask(t.Context(), "syncz")
 	if len(answers) != 1 || answers[0].Err == nil || answers[0].Err.Error() != "it did not answer within 50ms" {
 		t.Errorf("%+v", answers)
@@ -316,7 +321,7 @@ func TestManyPeers(t *testing.T) {
 	}
 	slices.SortFunc(endpoints, registry.CompareEndpoints)
 	r := replicasOf(newWorld(nil, endpoints...), a.caller(t))
-	r.patience = time.Minute
+	r.timeout = time.Minute
 	answers := r.Ask(t.Context(), "syncz")
 	left := 0
 	for _, x := range answers {
@@ -337,7 +342,9 @@ func TestImpostors(t *testing.T) {
 	a, other := newAuthority(t), newAuthority(t)
 	var shown atomic.Int32
 	watched := func(c tls.Certificate) *tls.Config {
-		return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{c}, ClientAuth: tls.RequireAnyClientCert, VerifyPeerCertificate: func([][]byte, [][]*x509.Certificate) error {
+		return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{
+			c,
+		}, ClientAuth: tls.RequireAnyClientCert, VerifyPeerCertificate: func([][]byte, [][]*x509.Certificate) error {
 			shown.Add(1)
 			return nil
 		}}
@@ -354,7 +361,8 @@ func TestImpostors(t *testing.T) {
 		w := newWorld(map[string]string{"intruder": "127.0.0.1"}, peer.serve(t, config))
 		r := replicasOf(w, a.caller(t))
 		answers := r.Ask(t.Context(), "syncz")
-		if len(answers) != 1 || answers[0].Err == nil || answers[0].Name != "intruder" || !strings.HasPrefix(answers[0].Err.Error(), "failed to reach it: ") {
+		if len(answers) != 1 || answers[0].Err == nil || answers[0].Name != "intruder" ||
+			!strings.HasPrefix(answers[0].Err.Error(), "failed to reach it: ") {
 			t.Errorf("%s: %+v", what, answers)
 		}
 		if peer.asked.Load() > 0 || shown.Load() > 0 {
@@ -372,7 +380,8 @@ func TestNoIdentity(t *testing.T) {
 	w := newWorld(nil, peer.serve(t, a.server(t)))
 	r := replicasOf(w, caller{err: errors.New("it has none")})
 	answers := r.Ask(t.Context(), "syncz")
-	if len(answers) != 1 || answers[0].Err == nil || answers[0].Err.Error() != "this replica cannot prove to others who it is: it has none" || peer.asked.Load() > 0 {
+	if len(answers) != 1 || answers[0].Err == nil ||
+		answers[0].Err.Error() != "this replica cannot prove to others who it is: it has none" || peer.asked.Load() > 0 {
 		t.Errorf("%+v", answers)
 	}
 }

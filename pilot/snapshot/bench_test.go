@@ -14,7 +14,10 @@ import (
 // BenchmarkCommit measures the commit of one change, by the number of services.
 func BenchmarkCommit(b *testing.B) {
 	for _, n := range []int{100, 1000, 10000} {
-		c := registry.Changes{Services: map[registry.ServiceKey]*registry.Service{}, Endpoints: map[registry.ServiceKey][]*registry.Endpoint{}, Workloads: map[registry.WorkloadKey]*registry.Workload{}}
+		c := registry.Changes{
+			Services: map[registry.ServiceKey]*registry.Service{}, Endpoints: map[registry.ServiceKey][]*registry.Endpoint{},
+			Workloads: map[registry.WorkloadKey]*registry.Workload{},
+		}
 		builder := snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Mesh: mesh.Default()})
 		numbered := func(i int) *registry.Service {
 			return service(func(s *registry.Service) {
@@ -41,7 +44,9 @@ func BenchmarkCommit(b *testing.B) {
 			{"virtualservice", func() { flip++; builder.Apply([]kinds.Change{change(virtual("n7", "s7", int64(1+flip%2)))}) }},
 			{"endpoints", func() {
 				flip++
-				builder.ApplyRegistry(registry.Changes{Endpoints: map[registry.ServiceKey][]*registry.Endpoint{one.Key(): {endpoint("10.1.0.1"), endpoint(fmt.Sprint("10.1.0.", 2+flip%2))}}})
+				builder.ApplyRegistry(registry.Changes{
+					Endpoints: map[registry.ServiceKey][]*registry.Endpoint{one.Key(): {endpoint("10.1.0.1"), endpoint(fmt.Sprint("10.1.0.", 2+flip%2))}},
+				})
 			}},
 		} {
 			b.Run(fmt.Sprintf("change=%s/services=%d", c.what, n), func(b *testing.B) {

@@ -19,67 +19,67 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// Builder makes one Snapshot after another. It is used by one goroutine. What it commits is immutable.
+// Builder makes a sequence of Snapshots. Only one goroutine may use it. The Snapshots are immutable.
 type Builder struct {
 	last         *Snapshot
 	mesh         *mesh.Config
 	networks     *Networks
 	shared       *SharedSecrets
 	roots        frozen.List[string]
-	current      tables // the tables as of the last Apply
+	current      tables // tables as of the last Apply
 	edit         *frozen.Edit
 	diff         Diff
-	newAddresses map[ClusterAddress]bool // addresses of workloads that were added or changed since the last commit
+	newAddresses map[ClusterAddress]bool // addresses of workloads added or changed since the last commit
 
-	// The old value of everything that changed since the last commit; nil: it did not exist.
+	// Old values of everything that changed since the last commit; nil if it did not exist.
 	oldServices  map[registry.ServiceKey]*registry.Service
 	oldEndpoints map[registry.ServiceKey]*Endpoints
 	oldObjects   map[kinds.Key]*kinds.Object
 	oldFacts     map[kinds.Key]*kinds.Object
 
 	catalog  Catalog                      // nil if no object needs facts
-	wanted   map[*kinds.Kind][]facts.Need // what Wanted returns, where it is known
-	unwanted []kinds.Key                  // facts that an object ceased to need since the last commit
+	wanted   map[*kinds.Kind][]facts.Need // cache of Wanted
+	unwanted []kinds.Key                  // facts that an object no longer needs, since the last commit
 }
 
-// Catalog knows what translations read.
+// Catalog describes how translations use objects.
 type Catalog interface {
-	// Kinds returns the kinds whose objects translations read, and whom a change of an object concerns.
+	// Kinds returns the kinds that translations read, and which proxies a change of an object affects.
 	Kinds() map[*kinds.Kind]Reach
-	// Wants returns the facts that translations need with an object, always the same for the same object.
+	// Wants returns the facts that translations of an object need. The result must depend only on the object.
 	Wants(*kinds.Object) []facts.Want
 }
 
-// Options of a Builder.
+// Options configure a Builder.
 type Options struct {
-	Domain  string // cluster.local
-	Cluster string // the ID of the server's own cluster; empty is Kubernetes
-	// OneStore: proxies of all clusters have the same Secrets and ConfigMaps, for there is no API server.
+	Domain  string // such as cluster.local
+	Cluster string // ID of the server's own cluster; default Kubernetes
+	// OneStore is true if there is no API server, so that proxies of all clusters have the same Secrets and ConfigMaps.
 	OneStore bool
-	HTTP3    bool // gateways take HTTP/3 on UDP ports of their Services
+	HTTP3    bool // gateways serve HTTP/3 on UDP ports of their Services
 	Mesh     *mesh.Config
-	Limits   limits.Limits // the zero Limits are limits.Default
-	// Catalog is nil if a translation may read every object, a change of an object concerns every proxy, and no object
-	// needs facts.
+	Limits   limits.Limits // limits; the zero value means limits.Default
+	// Catalog is nil if translations may read every object, each change affects all proxies, and no object needs facts.
 	Catalog Catalog
 }
 
-// Reach is whom a change of an object concerns.
+// Reach says which proxies a change of an object affects.
 type Reach int
 
 // Values of Reach.
 const (
-	Unread     Reach = iota // nobody: no translation reads objects of the kind
-	Scoped                  // package scope decides, by the spec: nothing else of the object is read
-	Selected                // the proxies of its namespace; all proxies, if that is the root namespace
+	Unread     Reach = iota // none: no translation reads the kind
+	Scoped                  // package scope decides by the spec; nothing else of the object is read
+	Selected                // proxies of its namespace, or all proxies if that is the root namespace
 	Everywhere              // all proxies
-	Subscribed              // the proxies that subscribe to what is made of it, by its name
+	Subscribed              // proxies that subscribe to the resource of its name
 )
 
-// NewBuilder returns a Builder that has committed nothing.
+// NewBuilder returns a Builder without content.
 func NewBuilder(o Options) *Builder {
 	b := &Builder{mesh: o.Mesh, catalog: o.Catalog, wanted: map[*kinds.Kind][]facts.Need{}, last: &Snapshot{
-		tables: newTables(), cached: &sync.Map{}, Mesh: o.Mesh, Domain: o.Domain, Cluster: cmp.Or(o.Cluster, "Kubernetes"), OneStore: o.OneStore, HTTP3: o.HTTP3,
+		tables: newTables(), cached: &sync.Map{}, Mesh: o.Mesh, Domain: o.Domain, Cluster: cmp.Or(o.Cluster, "Kubernetes"),
+		OneStore: o.OneStore, HTTP3: o.HTTP3,
 		RepeatedText: cmp.Or(o.Limits, limits.Default()).RepeatedText, HostClusters: cmp.Or(o.Limits, limits.Default()).HostClusters,
 	}}
 	if o.Catalog != nil {
@@ -93,7 +93,8 @@ func (b *Builder) reset() {
 	b.current, b.edit = b.last.tables, &frozen.Edit{}
 	b.diff = Diff{Triggers: map[string]int{}}
 	b.newAddresses = map[ClusterAddress]bool{}
-	b.oldServices, b.oldEndpoints, b.oldObjects = map[registry.ServiceKey]*registry.Service{}, map[registry.ServiceKey]*Endpoints{}, map[kinds.Key]*kinds.Object{}
+	b.oldServices, b.oldEndpoints = map[registry.ServiceKey]*registry.Service{}, map[registry.ServiceKey]*Endpoints{}
+	b.oldObjects = map[kinds.Key]*kinds.Object{}
 	b.oldFacts, b.unwanted = map[kinds.Key]*kinds.Object{}, nil
 }
 
@@ -105,7 +106,7 @@ func (b *Builder) SetMesh(m *mesh.Config) {
 	}
 }
 
-// SetRoots replaces the roots that proxies trust beside those of their certificates: texts of PEM.
+// SetRoots replaces the roots, as PEM texts, that proxies trust besides the issuer of their own certificates.
 func (b *Builder) SetRoots(roots []string) {
 	if list := frozen.ListOf(roots...); list != b.roots {
 		b.roots = list
@@ -113,11 +114,11 @@ func (b *Builder) SetRoots(roots []string) {
 	}
 }
 
-// Apply applies changes of configuration objects. A Snapshot holds objects of Istio's kinds, because proxies and other
-// control planes are sent nothing else, and those that proxies name. Other kinds reach it as services, as mesh
-// configuration, or as objects of those kinds that were made of them, so a write to another kind alone makes no
-// Snapshot. A change that no translation reads causes no translation. An object whose content is unchanged keeps its
-// old pointer. Of remote clusters only what proxies name counts.
+// Apply applies changes of configuration objects. A Snapshot has objects of Istio's kinds, which are all that proxies
+// and other control planes are sent, and objects that proxies name. Other kinds are turned into services, mesh
+// configuration or derived objects before, so a write to such an object alone makes no Snapshot. A change that no
+// translation reads causes no translation. An object with equal content keeps its old pointer. From remote clusters,
+// only objects that proxies name are used.
 func (b *Builder) Apply(changes []kinds.Change) {
 	for _, c := range changes {
 		subscribed := b.last.Subscribed(c.Kind)
@@ -156,7 +157,8 @@ func (s *Snapshot) sameTranslation(kind *kinds.Kind, a, b *kinds.Object) bool {
 	case r != Scoped && a != nil && b != nil && !(maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations)):
 		return false
 	}
-	if a == nil || b == nil || !a.Created.Equal(b.Created) || a.Annotations[kinds.AnnotationRouteSemantics] != b.Annotations[kinds.AnnotationRouteSemantics] ||
+	if a == nil || b == nil || !a.Created.Equal(b.Created) ||
+		a.Annotations[kinds.AnnotationRouteSemantics] != b.Annotations[kinds.AnnotationRouteSemantics] ||
 		!reflect.DeepEqual(a.Extra, b.Extra) {
 		return false
 	}
@@ -164,7 +166,7 @@ func (s *Snapshot) sameTranslation(kind *kinds.Kind, a, b *kinds.Object) bool {
 	return ok && proto.Equal(m, b.Spec.(proto.Message))
 }
 
-// ApplyRegistry applies the changes that registries found.
+// ApplyRegistry applies the changes of the registries.
 func (b *Builder) ApplyRegistry(c registry.Changes) {
 	for k, s := range c.Services {
 		old := b.current.Service(k)
@@ -206,7 +208,7 @@ func (b *Builder) ApplyRegistry(c registry.Changes) {
 	}
 }
 
-// sameProxyConfig reports whether a workload's change leaves the configuration of its proxy as it is.
+// sameProxyConfig reports whether a workload's change has no effect on its proxy's configuration.
 func sameProxyConfig(a, b *registry.Workload) bool {
 	return a != nil && b != nil && maps.Equal(a.Labels, b.Labels) && slices.Equal(a.Addresses, b.Addresses) && a.Locality == b.Locality &&
 		a.Identity == b.Identity && a.NodeName == b.NodeName && a.Network == b.Network && a.Owner == b.Owner && maps.Equal(a.Ports, b.Ports) &&
@@ -249,9 +251,9 @@ func isHeadless(s *registry.Service) bool {
 	return s.Headless
 }
 
-// servingChanges returns the addresses that start or stop to serve a port of the service because of its endpoints
-// alone. The inbound configuration of a proxy at such an address changes. Where a selector matches a known workload,
-// the workload's labels decide instead.
+// servingChanges returns the addresses that start or stop serving a port of the service because of its endpoints alone.
+// The inbound configuration of a proxy at such an address changes. If a selector matches a known workload, the
+// workload's labels decide instead.
 func (b *Builder) servingChanges(s *registry.Service, old, list []*registry.Endpoint) []ClusterAddress {
 	if s == nil {
 		return nil
@@ -281,8 +283,8 @@ func (b *Builder) servingChanges(s *registry.Service, old, list []*registry.Endp
 	return out
 }
 
-// servedByAddress reports whether only an endpoint's address connects a workload to the service, in the endpoint's
-// cluster. A workload that is added together with its endpoint counts as known.
+// servedByAddress reports whether only an endpoint's address connects a workload to the service in the endpoint's
+// cluster. A workload that is added together with its endpoint is a known workload.
 func (b *Builder) servedByAddress(s *registry.Service, e *registry.Endpoint) bool {
 	at := ClusterAddress{b.last.ClusterKey(e.Cluster), e.Address}
 	in := s.ClusterVersion(at.Cluster)
@@ -299,15 +301,15 @@ func (b *Builder) addTrigger(trigger, cause string) {
 	b.addCause(cause)
 }
 
-// addCause records what changed, also where no proxy is sent anything for it.
+// addCause records the name of a changed object, even if no proxy is sent anything for it.
 func (b *Builder) addCause(cause string) {
 	if len(b.diff.Causes) < MaxCauses && !slices.Contains(b.diff.Causes, cause) {
 		b.diff.Causes = append(b.diff.Causes, cause)
 	}
 }
 
-// Commit freezes everything that was applied since the last commit and returns the Snapshot. received is the time of
-// the first change in it. Where nothing changed it returns the last Snapshot again.
+// Commit freezes the changes since the last commit and returns the Snapshot. received is the arrival time of the first
+// change. Without a change it returns the last Snapshot.
 func (b *Builder) Commit(received time.Time) *Snapshot {
 	b.forgetFacts()
 	if !b.changed() {
@@ -346,8 +348,9 @@ func (b *Builder) Commit(received time.Time) *Snapshot {
 	return &s
 }
 
-// changed reports whether anything differs from the last commit.
+// changed reports whether anything has changed since the last commit.
 func (b *Builder) changed() bool {
 	d := &b.diff
-	return b.last.Revision == 0 || d.Full || d.Objects || d.Secrets || d.unsentWorkload || len(d.Endpoints)+len(d.Workloads) > 0 || b.mesh != b.last.Mesh || b.networks != b.last.Networks
+	return b.last.Revision == 0 || d.Full || d.Objects || d.Secrets || d.unsentWorkload || len(d.Endpoints)+len(d.Workloads) > 0 ||
+		b.mesh != b.last.Mesh || b.networks != b.last.Networks
 }

@@ -17,11 +17,17 @@ import (
 var (
 	web     = registry.ServiceKey{Namespace: "a", Host: "web.a.svc.cluster.local"}
 	webPod  = registry.WorkloadKey{Kind: kinds.Pod, Namespace: "a", Name: "web-0"}
-	website = registry.Service{Host: web.Host, Namespace: "a", Name: "web", Selector: map[string]string{"app": "web"}, Ports: []registry.Port{{Name: "http", Number: 80, Protocol: registry.HTTP}}}
+	website = registry.Service{
+		Host: web.Host, Namespace: "a", Name: "web", Selector: map[string]string{"app": "web"},
+		Ports: []registry.Port{{Name: "http", Number: 80, Protocol: registry.HTTP}},
+	}
 )
 
 func endpoint(address string, change ...func(*registry.Endpoint)) *registry.Endpoint {
-	e := &registry.Endpoint{Address: address, Port: 8080, ServicePort: "http", Identity: "spiffe://cluster.local/ns/a/sa/web", TLSMode: "istio", HealthKnown: true}
+	e := &registry.Endpoint{
+		Address: address, Port: 8080, ServicePort: "http", Identity: "spiffe://cluster.local/ns/a/sa/web", TLSMode: "istio",
+		HealthKnown: true,
+	}
 	for _, c := range change {
 		c(e)
 	}
@@ -29,7 +35,10 @@ func endpoint(address string, change ...func(*registry.Endpoint)) *registry.Endp
 }
 
 func pod(change ...func(*registry.Workload)) *registry.Workload {
-	w := &registry.Workload{WorkloadKey: webPod, Addresses: []string{"10.1.0.1"}, Labels: map[string]string{"app": "web"}, Identity: "spiffe://cluster.local/ns/a/sa/web"}
+	w := &registry.Workload{
+		WorkloadKey: webPod, Addresses: []string{"10.1.0.1"}, Labels: map[string]string{"app": "web"},
+		Identity: "spiffe://cluster.local/ns/a/sa/web",
+	}
 	for _, c := range change {
 		c(w)
 	}
@@ -70,11 +79,21 @@ func TestDiff(t *testing.T) {
 		addresses bool
 		trigger   string
 	}{
-		{name: "health", service: service(), changes: eps(one, endpoint("10.1.0.2", func(e *registry.Endpoint) { e.Health = registry.Unhealthy })), endpoints: true, trigger: "endpoint"},
-		{name: "weight", service: service(), changes: eps(one, endpoint("10.1.0.2", func(e *registry.Endpoint) { e.Weight = 5 })), endpoints: true, trigger: "endpoint"},
+		{
+			name: "health", service: service(),
+			changes: eps(one, endpoint("10.1.0.2", func(e *registry.Endpoint) { e.Health = registry.Unhealthy })), endpoints: true,
+			trigger: "endpoint",
+		},
+		{
+			name: "weight", service: service(), changes: eps(one, endpoint("10.1.0.2", func(e *registry.Endpoint) { e.Weight = 5 })),
+			endpoints: true, trigger: "endpoint",
+		},
 		{name: "a known workload stays away", service: service(), changes: eps(two), endpoints: true, trigger: "endpoint"},
 		{name: "an unknown address goes", service: service(), changes: eps(one), endpoints: true, addresses: true, trigger: "proxy"},
-		{name: "an unknown address comes", service: service(), changes: eps(one, two, endpoint("10.1.0.3")), endpoints: true, addresses: true, trigger: "proxy"},
+		{
+			name: "an unknown address comes", service: service(), changes: eps(one, two, endpoint("10.1.0.3")), endpoints: true, addresses: true,
+			trigger: "proxy",
+		},
 		{
 			name: "an address comes together with its workload", service: service(), endpoints: true, workloads: true, trigger: "endpoint",
 			changes: registry.Changes{
@@ -84,32 +103,63 @@ func TestDiff(t *testing.T) {
 		},
 		{
 			name: "without selector an address comes", service: service(func(s *registry.Service) { s.Selector = nil }),
-			changes: eps(one, two, endpoint("10.1.0.1", func(e *registry.Endpoint) { e.ServicePort = "more" })), endpoints: true, addresses: true, trigger: "proxy",
+			changes: eps(one, two, endpoint("10.1.0.1", func(e *registry.Endpoint) { e.ServicePort = "more" })), endpoints: true,
+			addresses: true, trigger: "proxy",
 		},
 		{
 			name: "without selector a port moves", service: service(func(s *registry.Service) { s.Selector = nil }),
-			changes: eps(endpoint("10.1.0.1", func(e *registry.Endpoint) { e.Port = 9090 }), two), endpoints: true, addresses: true, trigger: "proxy",
+			changes: eps(endpoint("10.1.0.1", func(e *registry.Endpoint) { e.Port = 9090 }), two), endpoints: true, addresses: true,
+			trigger: "proxy",
 		},
 		{
 			name: "a service account comes", service: service(), endpoints: true, trigger: "endpoint",
 			changes: eps(one, endpoint("10.1.0.2", func(e *registry.Endpoint) { e.Identity = "spiffe://cluster.local/ns/a/sa/canary" })),
 		},
-		{name: "headless: an address changes", service: service(headless), changes: eps(one, endpoint("10.1.0.9")), endpoints: true, addresses: true, trigger: "headlessendpoint"},
-		{name: "headless: health", service: service(headless), changes: eps(one, endpoint("10.1.0.2", func(e *registry.Endpoint) { e.Health = registry.Unhealthy })), endpoints: true, trigger: "headlessendpoint"},
-		{name: "headless: mTLS ends", service: service(headless), changes: eps(one, endpoint("10.1.0.2", func(e *registry.Endpoint) { e.TLSMode = "" })), endpoints: true, trigger: "headlessendpoint"},
-		{name: "resolved by DNS", service: service(func(s *registry.Service) { s.Resolution = registry.DNS }), changes: eps(one, endpoint("10.1.0.2", func(e *registry.Endpoint) { e.Weight = 5 })), endpoints: true, trigger: "endpoint"},
-		{name: "workload labels", service: service(), changes: workload(pod(func(w *registry.Workload) { w.Labels = map[string]string{"app": "api"} })), workloads: true, trigger: "proxy"},
-		{name: "workload identity", service: service(), changes: workload(pod(func(w *registry.Workload) { w.Identity = "other" })), workloads: true, trigger: "proxy"},
-		{name: "workload ports", service: service(), changes: workload(pod(func(w *registry.Workload) { w.Ports = map[string]uint32{"http": 1} })), workloads: true, trigger: "proxy"},
-		{name: "workload owner", service: service(), changes: workload(pod(func(w *registry.Workload) { w.Owner = "deployment" })), workloads: true, trigger: "proxy"},
+		{
+			name: "headless: an address changes", service: service(headless), changes: eps(one, endpoint("10.1.0.9")), endpoints: true,
+			addresses: true, trigger: "headlessendpoint",
+		},
+		{
+			name: "headless: health", service: service(headless),
+			changes: eps(one, endpoint("10.1.0.2", func(e *registry.Endpoint) { e.Health = registry.Unhealthy })), endpoints: true,
+			trigger: "headlessendpoint",
+		},
+		{
+			name: "headless: mTLS ends", service: service(headless),
+			changes: eps(one, endpoint("10.1.0.2", func(e *registry.Endpoint) { e.TLSMode = "" })), endpoints: true, trigger: "headlessendpoint",
+		},
+		{
+			name: "resolved by DNS", service: service(func(s *registry.Service) { s.Resolution = registry.DNS }),
+			changes: eps(one, endpoint("10.1.0.2", func(e *registry.Endpoint) { e.Weight = 5 })), endpoints: true, trigger: "endpoint",
+		},
+		{
+			name: "workload labels", service: service(),
+			changes: workload(pod(func(w *registry.Workload) { w.Labels = map[string]string{"app": "api"} })), workloads: true, trigger: "proxy",
+		},
+		{
+			name: "workload identity", service: service(), changes: workload(pod(func(w *registry.Workload) { w.Identity = "other" })),
+			workloads: true, trigger: "proxy",
+		},
+		{
+			name: "workload ports", service: service(),
+			changes: workload(pod(func(w *registry.Workload) { w.Ports = map[string]uint32{"http": 1} })), workloads: true, trigger: "proxy",
+		},
+		{
+			name: "workload owner", service: service(), changes: workload(pod(func(w *registry.Workload) { w.Owner = "deployment" })),
+			workloads: true, trigger: "proxy",
+		},
 		{name: "workload readiness", service: service(), changes: workload(pod(func(w *registry.Workload) { w.Ready = true }))},
 		{name: "workload gone", service: service(), changes: workload(nil), workloads: true, trigger: "proxy"},
-		{name: "service gone", service: service(), changes: registry.Changes{Services: map[registry.ServiceKey]*registry.Service{web: nil}}, full: true, trigger: "service"},
+		{
+			name: "service gone", service: service(), changes: registry.Changes{Services: map[registry.ServiceKey]*registry.Service{web: nil}},
+			full: true, trigger: "service",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Mesh: mesh.Default()})
 			b.ApplyRegistry(registry.Changes{
-				Services: map[registry.ServiceKey]*registry.Service{web: c.service}, Endpoints: map[registry.ServiceKey][]*registry.Endpoint{web: {one, two}},
+				Services:  map[registry.ServiceKey]*registry.Service{web: c.service},
+				Endpoints: map[registry.ServiceKey][]*registry.Endpoint{web: {one, two}},
 				Workloads: map[registry.WorkloadKey]*registry.Workload{webPod: pod()},
 			})
 			first := b.Commit(time.Time{})
@@ -122,7 +172,8 @@ func TestDiff(t *testing.T) {
 			b.ApplyRegistry(c.changes)
 			received := time.Unix(7, 0)
 			d := b.Commit(received).Diff
-			if d.Full != c.full || (len(d.Endpoints) > 0) != c.endpoints || (len(d.Workloads) > 0) != c.workloads || (len(d.Addresses) > 0) != c.addresses || !d.Received.Equal(received) {
+			if d.Full != c.full || (len(d.Endpoints) > 0) != c.endpoints || (len(d.Workloads) > 0) != c.workloads ||
+				(len(d.Addresses) > 0) != c.addresses || !d.Received.Equal(received) {
 				t.Errorf("delta %+v", d)
 			}
 			if c.trigger == "" && len(d.Triggers) != 0 || c.trigger != "" && d.Triggers[c.trigger] == 0 {
@@ -136,7 +187,9 @@ func TestDiff(t *testing.T) {
 }
 
 func virtual(ns, name string, created int64) *kinds.Object {
-	o := &kinds.Object{Key: kinds.Key{Kind: kinds.VirtualService, Namespace: ns, Name: name}, Spec: &networkingv1.VirtualService{Hosts: []string{name}}}
+	o := &kinds.Object{
+		Key: kinds.Key{Kind: kinds.VirtualService, Namespace: ns, Name: name}, Spec: &networkingv1.VirtualService{Hosts: []string{name}},
+	}
 	if created > 0 {
 		o.Created = time.Unix(created, 0)
 	}
@@ -150,22 +203,29 @@ func TestSnapshotIsImmutable(t *testing.T) {
 	b := snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Mesh: mesh.Default()})
 	x, y := virtual("a", "x", 2), virtual("a", "y", 1)
 	b.Apply([]kinds.Change{change(x), change(y)})
-	b.ApplyRegistry(registry.Changes{Services: map[registry.ServiceKey]*registry.Service{web: service()}, Workloads: map[registry.WorkloadKey]*registry.Workload{webPod: pod()}})
+	b.ApplyRegistry(registry.Changes{
+		Services:  map[registry.ServiceKey]*registry.Service{web: service()},
+		Workloads: map[registry.WorkloadKey]*registry.Workload{webPod: pod()},
+	})
 	first := b.Commit(time.Time{})
 	b.Apply([]kinds.Change{{Key: y.Key}, change(virtual("b", "z", 1))})
-	b.ApplyRegistry(registry.Changes{Services: map[registry.ServiceKey]*registry.Service{web: nil}, Workloads: map[registry.WorkloadKey]*registry.Workload{webPod: nil}})
+	b.ApplyRegistry(registry.Changes{
+		Services: map[registry.ServiceKey]*registry.Service{web: nil}, Workloads: map[registry.WorkloadKey]*registry.Workload{webPod: nil},
+	})
 	second := b.Commit(time.Time{})
 
 	if got := first.Objects(kinds.VirtualService, "a"); !slices.Equal(got, []*kinds.Object{y, x}) {
 		t.Errorf("first: %v", got)
 	}
-	if first.Service(web) == nil || len(first.Services()) != 1 || len(slices.Collect(first.ServicesByHost(web.Host))) != 1 || first.WorkloadByAddress("", "10.1.0.1") == nil || first.Workload(webPod) == nil {
+	if first.Service(web) == nil || len(first.Services()) != 1 || len(slices.Collect(first.ServicesByHost(web.Host))) != 1 ||
+		first.WorkloadByAddress("", "10.1.0.1") == nil || first.Workload(webPod) == nil {
 		t.Error("the first Snapshot lost what the second has not")
 	}
 	if got := second.Objects(kinds.VirtualService, "a"); !slices.Equal(got, []*kinds.Object{x}) {
 		t.Errorf("second: %v", got)
 	}
-	if second.Service(web) != nil || len(second.Services()) != 0 || second.WorkloadByAddress("", "10.1.0.1") != nil || second.Workload(webPod) != nil || second.Object(y.Key) != nil {
+	if second.Service(web) != nil || len(second.Services()) != 0 || second.WorkloadByAddress("", "10.1.0.1") != nil ||
+		second.Workload(webPod) != nil || second.Object(y.Key) != nil {
 		t.Error("the second Snapshot has what is gone")
 	}
 	if second.Revision != 2 || second.Diff.Triggers["config"] != 2 {
@@ -211,7 +271,10 @@ func TestEqualObjectKeepsItsPointer(t *testing.T) {
 		alter(next)
 		b.Apply([]kinds.Change{change(next)})
 		translated := name == "spec" || name == "age" || name == "derivation"
-		if s := b.Commit(time.Time{}); s.Object(x.Key) != next || s.Diff.Full != translated || s.Diff.Objects == translated || (s.Diff.Triggers["config"] == 1) != translated || (len(s.Diff.Configs) == 1) != translated || !slices.Equal(s.Diff.Causes, []string{x.Key.String()}) {
+		if s := b.Commit(time.Time{}); s.Object(x.Key) != next || s.Diff.Full != translated || s.Diff.Objects == translated ||
+			(s.Diff.Triggers["config"] == 1) != translated || (len(s.Diff.Configs) == 1) != translated || !slices.Equal(
+			s.Diff.Causes, []string{x.Key.String()},
+		) {
 			t.Errorf("%s: %+v", name, s.Diff)
 		}
 		b.Apply([]kinds.Change{change(x)})

@@ -1,11 +1,11 @@
-// Package snapshot holds a Snapshot, which is everything a translation may read, frozen at one revision, and the
-// Builder that makes one revision after another from changes.
+// Package snapshot defines the Snapshot, an immutable revision of everything that translations may read, and the
+// Builder, which makes each revision from the previous one and changes.
 //
-// A Snapshot is immutable: any goroutine may read it, for any time. Its tables share memory with those of the revision
-// before, so a commit costs in proportion to its changes. The Builder is used by one goroutine and owns the tables that
-// are being edited. A commit without changes returns the last Snapshot again. A Diff lists what changed in a commit.
+// Any goroutine may read a Snapshot, for any time. Its tables share memory with the previous revision, so a commit
+// costs in proportion to its changes. Only one goroutine may use the Builder, which owns the tables being edited. A
+// commit without changes returns the last Snapshot. A Diff lists the changes of a commit.
 //
-// The package knows no Envoy, client, file or clock.
+// The package depends on no Envoy, client, file or clock.
 //
 // # Guarantees
 //

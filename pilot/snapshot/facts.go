@@ -13,22 +13,22 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/facts"
 )
 
-// Want is a fact that an object needs.
+// Want is a fact that an object needs, and the object.
 type Want struct {
 	facts.Want
 	Object kinds.Key
 }
 
-// Fact returns a fact, or nil while it is missing. Then its consumer must do what is safe: for security, deny.
+// Fact returns a fact, or nil if it is missing. Then its consumer must fail safely: a security policy must deny.
 func (t tables) Fact(k kinds.Key) *kinds.Object {
 	f, _ := t.facts.First(func(o *kinds.Object) int { return compareFacts(o.Key, k) })
 	return f
 }
 
-// Wants calls yield for each fact that an object needs, by fact.
+// Wants calls yield for each need of an object, in the order of facts.
 func (s *Snapshot) Wants(yield func(Want) bool) { s.wants.All(yield) }
 
-// WantsOf returns who needs a fact.
+// WantsOf returns the needs for a fact.
 func (s *Snapshot) WantsOf(fact kinds.Key) iter.Seq[Want] { return s.wants.Where(ofFact(fact)) }
 
 func (t tables) wanted(fact kinds.Key) bool {
@@ -36,7 +36,7 @@ func (t tables) wanted(fact kinds.Key) bool {
 	return ok
 }
 
-// Wanted returns the facts of a kind that objects need, sorted by name, as of the last Apply.
+// Wanted returns the facts of a kind that objects need as of the last Apply, sorted by name.
 func (b *Builder) Wanted(kind *kinds.Kind) []facts.Need {
 	needs, ok := b.wanted[kind]
 	if !ok {
@@ -62,8 +62,8 @@ func (b *Builder) findWanted(kind *kinds.Kind) (needs []facts.Need) {
 	return needs
 }
 
-// ApplyFacts applies answers. One that no object needs is ignored, and a fact is forgotten when no object needs it any
-// more. A fact whose value is the same keeps its old pointer.
+// ApplyFacts applies answers. It ignores answers that no object needs. A fact with an equal value keeps its old
+// pointer.
 func (b *Builder) ApplyFacts(answers []kinds.Change) {
 	for _, c := range answers {
 		was := b.current.Fact(c.Key)
@@ -74,7 +74,7 @@ func (b *Builder) ApplyFacts(answers []kinds.Change) {
 	}
 }
 
-// ApplyServicePorts makes the facts of kind ServicePort that objects need, as of the last ApplyRegistry.
+// ApplyServicePorts sets the ServicePort facts that objects need, as of the last ApplyRegistry.
 func (b *Builder) ApplyServicePorts() {
 	for _, need := range b.Wanted(kinds.ServicePort) {
 		name := need.Name
@@ -83,7 +83,7 @@ func (b *Builder) ApplyServicePorts() {
 	}
 }
 
-// hasPort returns a pointer to true if a service has a port, else nil.
+// hasPort returns a pointer to true if a service with that host has the port, or nil.
 func (b *Builder) hasPort(host, port string) *bool {
 	for s := range b.current.hosts.Where(withHost(host)) {
 		for i := range s.Ports {
@@ -107,7 +107,7 @@ func (b *Builder) replaceFact(k kinds.Key, was, is *kinds.Object) {
 	b.markFull("config", k.String())
 }
 
-// replaceWants replaces what an object needs. Either may be nil.
+// replaceWants replaces the needs of an object. Either object may be nil.
 func (b *Builder) replaceWants(was, is *kinds.Object) {
 	if b.catalog == nil {
 		return
@@ -127,7 +127,7 @@ func (b *Builder) replaceWants(was, is *kinds.Object) {
 	}
 }
 
-// forgetFacts forgets the facts that no object needs any more.
+// forgetFacts removes the facts that no object needs any more.
 func (b *Builder) forgetFacts() {
 	for _, k := range b.unwanted {
 		if was := b.current.Fact(k); was != nil && !b.current.wanted(k) {
@@ -136,7 +136,7 @@ func (b *Builder) forgetFacts() {
 	}
 }
 
-// factChanges returns the facts that differ from the last commit, sorted.
+// factChanges returns the facts that have changed since the last commit, sorted.
 func (b *Builder) factChanges() []ConfigChange {
 	var list []ConfigChange
 	for k, was := range b.oldFacts {
@@ -162,7 +162,9 @@ func newFacts() frozen.Table[*kinds.Object] {
 
 func newWants() frozen.Table[Want] {
 	return frozen.NewTable(func(a, b Want) int {
-		return cmp.Or(compareFacts(a.Key, b.Key), strings.Compare(a.Object.Kind.Name, b.Object.Kind.Name), strings.Compare(a.Object.Namespace, b.Object.Namespace),
+		return cmp.Or(compareFacts(a.Key, b.Key), strings.Compare(
+			a.Object.Kind.Name, b.Object.Kind.Name,
+		), strings.Compare(a.Object.Namespace, b.Object.Namespace),
 			strings.Compare(a.Object.Name, b.Object.Name), strings.Compare(a.Field, b.Field))
 	})
 }

@@ -49,13 +49,22 @@ func TestFacts(t *testing.T) {
 		diff             []string          // those that changed
 	}{
 		{objects: []kinds.Change{policy("p", "x", "y")}, wanted: []string{"x", "y"}},
-		{answers: []kinds.Change{answer("x", "1"), answer("z", "1")}, wanted: []string{"x", "y"}, facts: map[string]string{"x": "1"}, diff: []string{"x"}},
+		{
+			answers: []kinds.Change{answer("x", "1"), answer("z", "1")}, wanted: []string{"x", "y"}, facts: map[string]string{"x": "1"},
+			diff: []string{"x"},
+		},
 		{answers: []kinds.Change{answer("x", "1")}, wanted: []string{"x", "y"}, facts: map[string]string{"x": "1"}},
-		{answers: []kinds.Change{answer("x", "2"), answer("y", "1")}, wanted: []string{"x", "y"}, facts: map[string]string{"x": "2", "y": "1"}, diff: []string{"x", "y"}},
+		{
+			answers: []kinds.Change{answer("x", "2"), answer("y", "1")}, wanted: []string{"x", "y"},
+			facts: map[string]string{"x": "2", "y": "1"}, diff: []string{"x", "y"},
+		},
 		{objects: []kinds.Change{policy("q", "x", "x")}, wanted: []string{"x", "y"}, facts: map[string]string{"x": "2", "y": "1"}},
 		{objects: []kinds.Change{policy("p", "y")}, wanted: []string{"x", "y"}, facts: map[string]string{"x": "2", "y": "1"}},
 		{objects: []kinds.Change{gone("p"), policy("q", "y")}, wanted: []string{"y"}, facts: map[string]string{"y": "1"}, diff: []string{"x"}},
-		{answers: []kinds.Change{facts.Change[string](textKind, "y", nil), facts.Change[string](textKind, "x", nil)}, wanted: []string{"y"}, diff: []string{"y"}},
+		{
+			answers: []kinds.Change{facts.Change[string](textKind, "y", nil), facts.Change[string](textKind, "x", nil)}, wanted: []string{"y"},
+			diff: []string{"y"},
+		},
 		{objects: []kinds.Change{gone("q")}},
 		{objects: []kinds.Change{policy("r", "x")}, wanted: []string{"x"}},
 		{objects: []kinds.Change{policy("s", "y")}, wanted: []string{"x", "y"}},

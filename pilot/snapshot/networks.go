@@ -7,9 +7,9 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// Networks are the gateways and address ranges of the mesh's networks. Immutable. nil: nothing is known of networks.
+// Networks are the gateways and address ranges of the mesh's networks. It is immutable. A nil Networks has none.
 type Networks struct {
-	Ranges frozen.List[string] // CIDRs that belong to networks of the mesh, sorted
+	Ranges frozen.List[string] // CIDRs of the mesh's networks, sorted
 
 	gateways []registry.Gateway
 	targets  map[NetworkCluster]frozen.List[registry.Gateway]
@@ -40,7 +40,7 @@ func (n *Networks) equal(gateways []registry.Gateway, ranges []string) bool {
 	return slices.Equal(n.gateways, gateways) && n.Ranges == frozen.ListOf(ranges...)
 }
 
-// Gateways returns all gateways, sorted. The caller must not change the slice.
+// Gateways returns all gateways, sorted. The caller must not modify the slice.
 func (n *Networks) Gateways() []registry.Gateway {
 	if n == nil {
 		return nil
@@ -48,8 +48,8 @@ func (n *Networks) Gateways() []registry.Gateway {
 	return n.gateways
 }
 
-// GatewaysTo returns the gateways that lead to a cluster's part of a network: the cluster's own, or else all of the
-// network's. There are none where the network is unknown.
+// GatewaysTo returns the gateways to a cluster's part of a network: the cluster's own gateways, or else all of the
+// network's. It returns none for an unknown network.
 func (n *Networks) GatewaysTo(network, cluster string) frozen.List[registry.Gateway] {
 	if n == nil || network == "" {
 		return frozen.List[registry.Gateway]{}
@@ -60,8 +60,8 @@ func (n *Networks) GatewaysTo(network, cluster string) frozen.List[registry.Gate
 	return n.targets[NetworkCluster{Network: network}]
 }
 
-// SetNetworks replaces the gateways and ranges. Both lists are sorted, hold no names that are still to be resolved, and
-// must not be changed afterwards.
+// SetNetworks replaces the gateways and ranges. Both lists must be sorted and have only IP addresses. The caller must
+// not modify them afterwards.
 func (b *Builder) SetNetworks(gateways []registry.Gateway, ranges []string) {
 	if !b.networks.equal(gateways, ranges) {
 		b.networks = newNetworks(gateways, ranges)

@@ -8,9 +8,11 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
-// ProxyConfigs returns the ProxyConfigs that apply to a workload: those of the root namespace and of its own, without a
-// selector, and the one that selects it. Of several the oldest counts.
-func (s *Snapshot) ProxyConfigs(namespace string, labels map[string]string) (whole []*networkingv1beta1.ProxyConfig, selecting *networkingv1beta1.ProxyConfig) {
+// ProxyConfigs returns the ProxyConfigs that apply to a workload: the ones without a selector in the root namespace and
+// in its own namespace, and the one that selects it. The oldest takes precedence.
+func (s *Snapshot) ProxyConfigs(
+	namespace string, labels map[string]string,
+) (whole []*networkingv1beta1.ProxyConfig, selecting *networkingv1beta1.ProxyConfig) {
 	first := func(namespace string, wanted func(selector map[string]string) bool) *networkingv1beta1.ProxyConfig {
 		for _, o := range s.Objects(kinds.ProxyConfig, namespace) {
 			if p, ok := o.Spec.(*networkingv1beta1.ProxyConfig); ok && wanted(p.GetSelector().GetMatchLabels()) {

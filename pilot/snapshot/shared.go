@@ -7,8 +7,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
-// SharedSecrets are the secrets that proxies may be sent because an object names them for those proxies. They are
-// replaced as a whole, never changed: comparable by pointer. A nil one is empty.
+// SharedSecrets are the secrets that proxies may be sent because an object names them for those proxies. It is
+// immutable, so that pointers can be compared. Nil is empty.
 type SharedSecrets struct{ all map[kinds.SharedSecret]bool }
 
 // ShareSecrets returns the SharedSecrets of a list.
@@ -23,8 +23,8 @@ func ShareSecrets(list ...kinds.SharedSecret) *SharedSecrets {
 	return s
 }
 
-// With reports whether proxies of an ID may be sent the resource of SDS with that name. Where only its namespace is
-// named, direct is false: the ID must be allowed to list the Secrets there as well.
+// With reports whether proxies of an identity may be sent the SDS resource with that name. If only their namespace is
+// named, direct is false: the identity must also be allowed to list Secrets there.
 func (s *SharedSecrets) With(id identity.ID, resource string) (shared, direct bool) {
 	if s == nil {
 		return false, false

@@ -13,16 +13,16 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// Snapshot is one revision of everything a translation may read. It takes the place of Istio's PushContext.
+// Snapshot is one immutable revision of everything that a translation may read. It corresponds to Istio's PushContext.
 type Snapshot struct {
-	Revision uint64 // the number of this commit, from 1
+	Revision uint64 // number of the commit, from 1
 	Diff     Diff
 
-	Mesh     *mesh.Config // replaced as a whole, never changed: comparable by pointer
-	Networks *Networks    // replaced as a whole, never changed; nil where there is only one network
+	Mesh     *mesh.Config // immutable, so that pointers can be compared
+	Networks *Networks    // immutable; nil if there is only one network
 	Shared   *SharedSecrets
-	Domain   string // cluster.local
-	Cluster  string // the ID of the server's own cluster
+	Domain   string // such as cluster.local
+	Cluster  string // ID of the server's own cluster
 	OneStore bool   // see Options
 	HTTP3    bool   // see Options
 
@@ -30,12 +30,13 @@ type Snapshot struct {
 
 	tables
 	roots     frozen.List[string]
-	rootsRead Found // called with roots at each look-up of them; nil unless a test traces what is read
+	rootsRead Found // called at each look-up of roots in a traced Snapshot; else nil
 	reach     map[*kinds.Kind]Reach
-	cached    *sync.Map // what Cached returns, by owner
+	cached    *sync.Map // values of Cached, by owner
 }
 
-// ClusterAddress is an address in a cluster, whose ID is empty for the server's own. Two clusters may use one address.
+// ClusterAddress is an address in a cluster. The cluster's ID is empty for the server's own. Clusters may use the same
+// addresses.
 type ClusterAddress struct{ Cluster, Address string }
 
 // Endpoints are the endpoints of one service.
@@ -45,9 +46,9 @@ type Endpoints struct {
 	NetworkClusters []NetworkCluster     // without duplicates
 }
 
-// EndpointSummary is what clusters need to know of endpoints.
+// EndpointSummary is the part of a service's endpoints that clusters depend on.
 type EndpointSummary struct {
-	Identities frozen.List[string] // the distinct SPIFFE IDs, sorted
+	Identities frozen.List[string] // distinct SPIFFE IDs, sorted
 	TLS        TLS
 }
 
@@ -75,12 +76,12 @@ func (e *Endpoints) ByPort(port string) []*registry.Endpoint {
 
 func comparePort(e *registry.Endpoint, port string) int { return strings.Compare(e.ServicePort, port) }
 
-// TLS is which endpoints of a service accept mTLS.
+// TLS says which endpoints of a service accept mTLS.
 type TLS int
 
 // Values of TLS.
 const (
-	NoTLS   TLS = iota // none, or there are no endpoints
+	NoTLS   TLS = iota // none
 	SomeTLS            // at least one
 	AllTLS             // each one
 )
@@ -115,8 +116,8 @@ func newEndpoints(list []*registry.Endpoint) *Endpoints {
 
 var noEndpoints = &Endpoints{}
 
-// Cached returns the owner's value for this Snapshot. It calls make once for each owner, and stores the value for as
-// long as the Snapshot lives. Safe for concurrent use.
+// Cached returns the owner's value for this Snapshot. It calls make once for each owner and keeps the value as long as
+// the Snapshot. It is safe for concurrent use.
 func (s *Snapshot) Cached(owner any, make func(*Snapshot) any) any {
 	once, ok := s.cached.Load(owner)
 	if !ok {
@@ -137,7 +138,7 @@ func (s *Snapshot) Services() []*registry.Service {
 // EachService calls yield with every service by precedence.
 func (s *Snapshot) EachService(yield func(*registry.Service) bool) { s.services.All(yield) }
 
-// ServicesMatching returns the services for which match reports true, by precedence. It reads all of them.
+// ServicesMatching returns the services for which match returns true, by precedence. It iterates over all services.
 func (s *Snapshot) ServicesMatching(match func(*registry.Service) bool) iter.Seq[*registry.Service] {
 	return s.services.Matching(match)
 }
@@ -155,13 +156,13 @@ func (s *Snapshot) ServicesByHostPrefix(prefix string) iter.Seq[*registry.Servic
 	return s.hosts.Where(func(x *registry.Service) int { return frozen.ComparePrefix(x.Host, prefix) })
 }
 
-// WorkloadByAddress returns the workload that owns an address in a cluster, or nil. The cluster is as ClusterKey
-// returns it.
+// WorkloadByAddress returns the workload with an address in a cluster, or nil. The cluster is as returned by
+// ClusterKey.
 func (s *Snapshot) WorkloadByAddress(cluster, ip string) *registry.Workload {
 	return s.workloadByAddress(ClusterAddress{cluster, ip})
 }
 
-// ClusterKey returns a cluster's ID as keys hold it: empty for the server's own.
+// ClusterKey returns a cluster's ID as used in keys: empty for the server's own.
 func (s *Snapshot) ClusterKey(id string) string {
 	if id == s.Cluster {
 		return ""
@@ -169,8 +170,8 @@ func (s *Snapshot) ClusterKey(id string) string {
 	return id
 }
 
-// SecretsOf returns the cluster, as in keys, whose Secrets and ConfigMaps the proxies of a cluster are sent: no other
-// than their own, unless all proxies have the same ones. The argument is as in keys too.
+// SecretsOf returns the cluster whose Secrets and ConfigMaps the proxies of a cluster are sent: their own, unless all
+// proxies share one store. Both clusters are as in keys.
 func (s *Snapshot) SecretsOf(cluster string) string {
 	if s.OneStore {
 		return ""
@@ -191,10 +192,11 @@ func (s *Snapshot) AllObjects(kind *kinds.Kind) []*kinds.Object {
 // ObjectCount returns the number of objects of one kind.
 func (s *Snapshot) ObjectCount(kind *kinds.Kind) int { return s.objects[kind].byPrecedence.Len() }
 
-// HasObjects reports whether objects of a kind are worth a look-up. A traced Snapshot reports true.
+// HasObjects reports whether there may be objects of a kind. It always returns true for a traced Snapshot.
 func (s *Snapshot) HasObjects(kind *kinds.Kind) bool { return !s.objects[kind].byPrecedence.Empty() }
 
-// Reach returns whom a change of an object of a kind concerns. Translations may not read kinds that concern nobody.
+// Reach returns which proxies a change of an object of a kind affects. Translations must not read kinds with the reach
+// Unread.
 func (s *Snapshot) Reach(k *kinds.Kind) Reach {
 	if s.reach == nil {
 		return Everywhere
@@ -202,13 +204,14 @@ func (s *Snapshot) Reach(k *kinds.Kind) Reach {
 	return s.reach[k]
 }
 
-// Subscribed reports whether objects of a kind reach only the proxies that name them.
+// Subscribed reports whether objects of a kind affect only the proxies that name them.
 func (s *Snapshot) Subscribed(k *kinds.Kind) bool { return s.reach[k] == Subscribed }
 
 // RootNamespace returns the namespace of mesh-wide policies.
 func (s *Snapshot) RootNamespace() string { return s.Mesh.GetRootNamespace() }
 
-// Roots returns what proxies trust beside the roots of their certificates, as PEM. It is empty where nothing is sent.
+// Roots returns the roots that proxies trust besides the issuer of their own certificates, as PEM texts. It is empty if
+// none are sent.
 func (s *Snapshot) Roots() frozen.List[string] {
 	if s.rootsRead != nil {
 		s.rootsRead("roots", s.roots)

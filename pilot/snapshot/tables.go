@@ -9,7 +9,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// tables hold the content of a Snapshot, once for each order in which it is looked up. A commit copies what it changes.
+// tables are the content of a Snapshot, indexed by each order of look-ups. A commit copies what it changes.
 type tables struct {
 	services  frozen.Table[*registry.Service] // by precedence
 	hosts     frozen.Table[*registry.Service] // by host, then precedence
@@ -20,10 +20,10 @@ type tables struct {
 	facts     frozen.Table[*kinds.Object] // by kind and name
 	wants     frozen.Table[Want]          // by fact, then object
 
-	summaries *frozen.Table[ServiceEndpoints] // endpoints, in a traced Snapshot for look-ups of summaries; else nil
+	summaries *frozen.Table[ServiceEndpoints] // endpoints for look-ups of summaries in a traced Snapshot; else nil
 }
 
-// workloadAddress is a workload at one of its addresses.
+// workloadAddress is a workload and the index of one of its addresses.
 type workloadAddress struct {
 	*registry.Workload
 	index int
@@ -42,7 +42,8 @@ type objects struct {
 
 func newTables() tables {
 	return tables{
-		services: frozen.NewTable(ByServicePrecedence), hosts: frozen.NewTable(byHost), endpoints: frozen.NewTable(byService), workloads: frozen.NewTable(byWorkload),
+		services: frozen.NewTable(ByServicePrecedence), hosts: frozen.NewTable(byHost), endpoints: frozen.NewTable(byService),
+		workloads: frozen.NewTable(byWorkload),
 		addresses: frozen.NewTable(byAddress), objects: map[*kinds.Kind]objects{}, facts: newFacts(), wants: newWants(),
 	}
 }
@@ -51,7 +52,7 @@ func newObjects() objects {
 	return objects{byName: frozen.NewTable(byName), byNamespace: frozen.NewTable(byNamespace), byPrecedence: frozen.NewTable(ByPrecedence)}
 }
 
-// replaceObject replaces an object by another. Either may be nil. It changes the map of kinds.
+// replaceObject replaces an object. Either may be nil. It modifies the map of kinds.
 func (t *tables) replaceObject(e *frozen.Edit, kind *kinds.Kind, was, is *kinds.Object) {
 	o, ok := t.objects[kind]
 	if !ok {
@@ -110,7 +111,7 @@ func (t tables) Service(k registry.ServiceKey) *registry.Service {
 	return nil
 }
 
-// Endpoints returns the endpoints of one service; never nil.
+// Endpoints returns the endpoints of one service, never nil.
 func (t tables) Endpoints(k registry.ServiceKey) *Endpoints {
 	if e, ok := t.endpoints.Get(ServiceEndpoints{ServiceKey: k}); ok {
 		return e.Endpoints
@@ -118,7 +119,7 @@ func (t tables) Endpoints(k registry.ServiceKey) *Endpoints {
 	return noEndpoints
 }
 
-// EndpointSummary returns what clusters need to know of a service's endpoints.
+// EndpointSummary returns the summary of a service's endpoints.
 func (t tables) EndpointSummary(k registry.ServiceKey) EndpointSummary {
 	if t.summaries != nil {
 		t.endpoints = *t.summaries

@@ -7,13 +7,12 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
-// Found is called for each row that differs between two versions of a table, when a look-up in the earlier one seeks
+// Found is called for a row that differs between two versions of a table, when a look-up in the earlier version needs
 // it.
 type Found func(table string, row any)
 
-// Trace returns the table of that name with found called for each row that differs from later's, when a look-up seeks
-// it. Two rows for which same reports true do not differ; one of them is the zero value if there is none. same may be
-// nil.
+// Trace returns a table that calls found for each row that differs from later's, when a look-up needs it. Rows for
+// which same returns true do not differ; a missing row is the zero value. same is optional.
 func Trace[T comparable](name string, t, later frozen.Table[T], found Found, same func(was, is T) bool) frozen.Table[T] {
 	var rows []T
 	frozen.Diff(t, later, func(was, is T, had, has bool) {
@@ -30,8 +29,8 @@ func Trace[T comparable](name string, t, later frozen.Table[T], found Found, sam
 	return t.Traced(rows, func(row T) { found(name, row) })
 }
 
-// Traced returns the Snapshot with found called for each row that differs from later's, when a look-up seeks it. Tests
-// compare what is invalidated with what was read.
+// Traced returns a copy of the Snapshot that calls found for each row that differs from later's, when a look-up needs
+// it. Tests compare the rows that translations read with the ones whose changes invalidate them.
 func (s *Snapshot) Traced(later *Snapshot, found Found) *Snapshot {
 	c := *s
 	c.services = Trace("services", s.services, later.services, found, nil)
@@ -64,7 +63,7 @@ func (s *Snapshot) Traced(later *Snapshot, found Found) *Snapshot {
 	return &c
 }
 
-// summary returns the zero value for the zero ServiceEndpoints.
+// summary returns the summary, or the zero value for the zero ServiceEndpoints.
 func (e ServiceEndpoints) summary() EndpointSummary {
 	if e.Endpoints == nil {
 		return EndpointSummary{}

@@ -19,44 +19,44 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/lists"
 )
 
-// World knows the objects.
+// World looks up objects.
 type World interface {
 	Object(key kinds.Key) *kinds.Object // an accepted object, or nil
-	// Shows reports whether this revision owns an object of Istio's in a namespace with these labels.
-	Shows(namespace string, labels map[string]string) bool
+	// Accepts reports whether this revision owns an Istio object in a namespace with these labels.
+	Accepts(namespace string, labels map[string]string) bool
 }
 
-// Findings are what an analysis finds.
+// Findings are the results of analyses.
 type Findings interface {
 	// Found returns the findings. all is false if some are left out.
 	Found() (found []diag.Diagnostic, all bool)
-	// Describe returns what a code is called in statuses.
+	// Describe returns the name of a code in statuses.
 	Describe(code string) Code
 }
 
-// Analysis is a reconciler of the findings in statuses. A request names an object. One without a name is for a kind: it
-// finds the objects that have messages of an earlier leader.
+// Analysis is a reconciler of the findings in statuses. A request names an object. A request without a name is for a
+// kind: it finds the objects with messages of an earlier leader.
 type Analysis struct {
 	writer
 	world    World
 	findings Findings
-	analysed atomic.Bool // whether there was an analysis in this process
+	analysed atomic.Bool // true after the first analysis of this process
 
 	// The fields below are owned by the goroutine that reconciles.
-	listed   bool                   // whether the kinds of this term have been requested
-	found    map[kinds.Key]wanted   // what statuses should say
-	complete bool                   // whether found is all there is
-	written  map[kinds.Key]wanted   // what this leader, or an earlier one, wrote last
-	failed   map[kinds.Key]wanted   // what could not be written and backs off
-	served   map[*kinds.Kind]string // the version by which a kind was read last
+	listed      bool                   // the kinds have been requested in this term
+	found       map[kinds.Key]wanted   // wanted statuses
+	complete    bool                   // found has all findings
+	lastWritten map[kinds.Key]wanted   // statuses as last written by this leader or an earlier one
+	failed      map[kinds.Key]wanted   // statuses that could not be written and back off
+	served      map[*kinds.Kind]string // version with which a kind was last read
 }
 
-// NewAnalysis returns an Analysis that writes a number of objects in a second at most; 0 means 20.
+// NewAnalysis returns an Analysis that writes at most rate objects per second. 0 means 20.
 func NewAnalysis(w World, f Findings, perSecond float64) *Analysis {
 	return &Analysis{world: w, findings: f, writer: writer{perSecond: perSecond}}
 }
 
-// Analysed notes that the objects have been analysed. Before the first analysis nothing is written.
+// Analysed records an analysis. Nothing is written before the first one.
 func (r *Analysis) Analysed() { r.analysed.Store(true) }
 
 // Kinds returns Istio's kinds.
@@ -67,14 +67,15 @@ func (*Analysis) Kinds() (list []*kinds.Kind) {
 // Begin begins a term.
 func (r *Analysis) Begin(c client.Client, _ client.Reader) {
 	r.begin(c)
-	r.listed, r.complete, r.found, r.written = false, false, nil, map[kinds.Key]wanted{}
+	r.listed, r.complete, r.found, r.lastWritten = false, false, nil, map[kinds.Key]wanted{}
 	r.failed, r.served = map[kinds.Key]wanted{}, map[*kinds.Kind]string{}
 }
 
-// Resync returns how often the findings are read without an analysis: none follows an object that is invalid.
+// Resync returns the interval at which the findings are read without an analysis, because an invalid object triggers
+// none.
 func (*Analysis) Resync() time.Duration { return 10 * time.Second }
 
-// All reads the findings, and returns the objects whose statuses differ.
+// All reads the findings, and returns the objects whose statuses differ from the wanted ones.
 func (r *Analysis) All() (list []reconcile.Request) {
 	if !r.analysed.Load() {
 		return nil
@@ -87,7 +88,7 @@ func (r *Analysis) All() (list []reconcile.Request) {
 	}
 	findings, all := r.findings.Found()
 	r.found, r.complete = want(findings, r.world.Object, r.findings.Describe), all
-	for _, keys := range []map[kinds.Key]wanted{r.found, r.written} {
+	for _, keys := range []map[kinds.Key]wanted{r.found, r.lastWritten} {
 		for key := range keys {
 			n, due := r.due(key)
 			if failed, is := r.failed[key]; due && !(is && failed.equal(n)) {
@@ -98,17 +99,17 @@ func (r *Analysis) All() (list []reconcile.Request) {
 	return list
 }
 
-// due returns what the status of an object should say, and whether it differs from what was written last.
+// due returns the wanted status of an object, and whether it differs from the last written one.
 func (r *Analysis) due(key kinds.Key) (wanted, bool) {
 	n, wrong := r.found[key]
-	last, known := r.written[key]
+	last, known := r.lastWritten[key]
 	switch {
 	case wrong:
 		return n, !known || !last.equal(n)
-	case !known || !r.complete: // there may be findings about it
+	case !known || !r.complete: // it may have other findings
 		return n, false
 	case elsewhere(key, r.world.Object): // it was not analysed
-		delete(r.written, key)
+		delete(r.lastWritten, key)
 		return n, false
 	}
 	n.object = r.world.Object(key)
@@ -119,13 +120,13 @@ func (w wanted) equal(o wanted) bool {
 	return w.object == o.object && w.summary == o.summary && reflect.DeepEqual(w.messages, o.messages)
 }
 
-// Why a status is not written, which is no failure.
+// Reasons not to write a status. They are no failures.
 var (
 	errStale   = errors.New("another version than the one that was analysed") // another analysis follows
 	errForeign = errors.New("it belongs to another control plane")
 )
 
-// Reconcile writes what the status of an object should say.
+// Reconcile writes the wanted status of an object.
 func (r *Analysis) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	key := keyOf(request)
 	if key.Name == "" {
@@ -149,14 +150,14 @@ func (r *Analysis) Reconcile(ctx context.Context, request reconcile.Request) (re
 		r.failed[key] = n
 	case stale: // it is written after the next analysis
 	case len(n.messages) > 0:
-		r.written[key] = n
+		r.lastWritten[key] = n
 	default:
-		delete(r.written, key)
+		delete(r.lastWritten, key)
 	}
 	return result, err
 }
 
-// get reads an object, by the version that is known to be served, or by the first one by which it is found. It returns
+// get reads an object with the version that is known to be served, or else with the first one that succeeds. It returns
 // the version.
 func (r *Analysis) get(ctx context.Context, key kinds.Key) (u *unstructured.Unstructured, version string, err error) {
 	versions := key.Kind.Versions
@@ -173,18 +174,18 @@ func (r *Analysis) get(ctx context.Context, key kinds.Key) (u *unstructured.Unst
 			return u, v, err
 		}
 	}
-	delete(r.served, key.Kind) // the version may be gone
+	delete(r.served, key.Kind) // the version may not be served any more
 	return nil, "", err
 }
 
-// write writes the status of one object, by the version that it reads. It returns errForeign for one of another control
-// plane, and errStale for one that has changed since it was analysed.
+// write writes the status of one object with the version that it reads. It returns errForeign if another control plane
+// owns the object, and errStale if the object has changed since its analysis.
 func (r *Analysis) write(ctx context.Context, key kinds.Key, n wanted) error {
 	u, version, err := r.get(ctx, key)
 	switch {
 	case err != nil:
 		return err
-	case !r.world.Shows(u.GetNamespace(), u.GetLabels()):
+	case !r.world.Accepts(u.GetNamespace(), u.GetLabels()):
 		return errForeign
 	case n.stale(u):
 		return errStale
@@ -196,8 +197,8 @@ func (r *Analysis) write(ctx context.Context, key kinds.Key, n wanted) error {
 	return r.patch(ctx, key, version, map[string]any{"metadata": map[string]any{"resourceVersion": u.GetResourceVersion()}, "status": parts})
 }
 
-// list notes the objects of a kind that this revision owns and whose status has messages already. The first version of
-// the kind that is served is listed; if none is, there are no objects.
+// list records the objects of a kind that this revision owns and whose status already has messages. It lists the first
+// version that is served. If none is, there are no objects.
 func (r *Analysis) list(ctx context.Context, k *kinds.Kind) error {
 	for _, v := range k.Versions {
 		err := r.listVersion(ctx, k, v)
@@ -222,8 +223,8 @@ func (r *Analysis) listVersion(ctx context.Context, k *kinds.Kind, version strin
 			u := &page.Items[i]
 			key := kinds.Key{Kind: k, Namespace: u.GetNamespace(), Name: u.GetName()}
 			status, _ := u.Object["status"].(map[string]any)
-			if _, known := r.written[key]; !known && len(list(status, messages)) > 0 && r.world.Shows(key.Namespace, u.GetLabels()) {
-				r.written[key] = wanted{summary: "of an earlier leader"}
+			if _, known := r.lastWritten[key]; !known && len(list(status, messages)) > 0 && r.world.Accepts(key.Namespace, u.GetLabels()) {
+				r.lastWritten[key] = wanted{summary: "of an earlier leader"}
 			}
 		}
 		if next = page.GetContinue(); next == "" {

@@ -123,7 +123,7 @@ func (r *rig) Object(k kinds.Key) *kinds.Object {
 	return r.objects[k]
 }
 
-func (r *rig) Shows(_ string, labels map[string]string) bool { return labels["istio.io/rev"] == "" }
+func (r *rig) Accepts(_ string, labels map[string]string) bool { return labels["istio.io/rev"] == "" }
 
 func (r *rig) Describe(code string) Code { return describe(code) }
 
@@ -177,7 +177,9 @@ func route(version, name, revision string, message bool) *unstructured.Unstructu
 	if revision != "" {
 		meta["labels"] = map[string]any{"istio.io/rev": revision}
 	}
-	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "networking.istio.io/" + version, "kind": "VirtualService", "metadata": meta}}
+	u := &unstructured.Unstructured{
+		Object: map[string]any{"apiVersion": "networking.istio.io/" + version, "kind": "VirtualService", "metadata": meta},
+	}
 	if message {
 		u.Object["status"] = map[string]any{messages: []any{map[string]any{"level": "ERROR"}}}
 	}
@@ -288,7 +290,9 @@ func TestWriterIsRefused(t *testing.T) {
 		r.analysedAs("x", 3)
 		r.refuse(http.MethodGet, apierrors.NewForbidden(resource, "x", nil))
 		r.analyse()
-		if list := r.manager.Findings(); len(list) != 1 || !strings.Contains(list[0].Message, "objects of virtualservices.networking.istio.io with messages of an earlier leader cannot be listed") {
+		if list := r.manager.Findings(); len(list) != 1 || !strings.Contains(
+			list[0].Message, "objects of virtualservices.networking.istio.io with messages of an earlier leader cannot be listed",
+		) {
 			t.Errorf("a kind that may not be listed: %v", list)
 		}
 		r.refuse("", nil)

@@ -14,10 +14,10 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/derive"
 )
 
-// Stages derive statuses.
+// Stages provides the statuses that stages derive.
 type Stages interface {
 	Statuses() []*derive.Status         // all
-	Status(of kinds.Key) *derive.Status // of an object; nil if it should have none
+	Status(of kinds.Key) *derive.Status // nil if the object has none
 	Object(key kinds.Key) *kinds.Object // an accepted object, or nil
 }
 
@@ -25,16 +25,16 @@ type Stages interface {
 type Derived struct {
 	writer
 	stages Stages
-	sent   map[kinds.Key]sent // the last write of an object, until it comes back from the API server
+	sent   map[kinds.Key]sent // by object: last write, until the object comes back from the API server
 }
 
-// sent is a status that was written. While the object is the same, it has not come back from the API server.
+// sent is a written status. While the object is unchanged, it has not come back from the API server.
 type sent struct {
 	object *kinds.Object
 	value  map[string]any
 }
 
-// NewDerived returns a Derived that writes a number of objects in a second at most; 0 means 20.
+// NewDerived returns a Derived that writes at most rate objects per second. 0 means 20.
 func NewDerived(s Stages, perSecond float64) *Derived {
 	return &Derived{stages: s, writer: writer{perSecond: perSecond}}
 }
@@ -48,7 +48,7 @@ func (r *Derived) Begin(c client.Client, _ client.Reader) {
 	r.sent = map[kinds.Key]sent{}
 }
 
-// All returns the objects that should have a status.
+// All returns the objects with a wanted status.
 func (r *Derived) All() (list []reconcile.Request) {
 	return lists.Map(r.stages.Statuses(), func(s *derive.Status) reconcile.Request { return Request(s.Of) })
 }
@@ -67,7 +67,7 @@ func (r *Derived) Reconcile(ctx context.Context, request reconcile.Request) (rec
 	result, err := r.do(ctx, key.Kind, func() error {
 		err := r.patch(ctx, key, key.Kind.Versions[0], map[string]any{"status": stamped(s.Value, time.Now())})
 		if apierrors.IsNotFound(err) {
-			return nil // it is gone
+			return nil // the object was deleted
 		}
 		return err
 	})
@@ -77,10 +77,10 @@ func (r *Derived) Reconcile(ctx context.Context, request reconcile.Request) (rec
 	return result, err
 }
 
-// transitionTime is the field of a condition that says when it took its status.
+// transitionTime is the field of a condition with the time of its last change.
 const transitionTime = "lastTransitionTime"
 
-// stamped returns a value in which each condition without a time has one.
+// stamped returns a copy in which each condition has a time.
 func stamped(v any, now time.Time) any {
 	switch v := v.(type) {
 	case map[string]any:

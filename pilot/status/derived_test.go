@@ -35,7 +35,8 @@ func onDerivedRig(t *testing.T, test func(*derivedRig)) {
 		r.start(t, r.reconciler)
 		defer func() { r.stop() }()
 		r.Put(ingressPath, &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": map[string]any{"namespace": "a", "name": "web"}, "status": map[string]any{"other": "x"},
+			"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": map[string]any{"namespace": "a", "name": "web"},
+			"status": map[string]any{"other": "x"},
 		}})
 		test(r)
 	})

@@ -14,10 +14,10 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
-// Code is what a code of findings is called in a status.
+// Code is the name and the ID of a code of findings in a status.
 type Code struct{ ID, Name, URL string }
 
-// The names of what is written.
+// Names of the written fields.
 const (
 	messages   = "validationMessages"
 	generation = "observedGeneration"
@@ -28,19 +28,19 @@ const (
 	mistakes = "errorsFound"
 )
 
-// wanted is what the status of an object should say.
+// wanted is the wanted status of an object.
 type wanted struct {
 	object   *kinds.Object // the analysed version; nil if no version is accepted
-	unusable bool          // whether the version in the API server is not accepted: then object, if any, is an older one
-	messages []any         // as JSON has them
-	summary  string        // of the condition; empty if there are no messages
+	unusable bool          // the version in the API server is not accepted; object, if any, is an older one
+	messages []any         // in JSON's types
+	summary  string        // message of the condition; empty if there are no messages
 }
 
-// want returns what statuses should say: of each object of the API server that has findings.
+// want returns the wanted status of each object of the API server that has findings.
 func want(findings []diag.Diagnostic, object func(kinds.Key) *kinds.Object, describe func(string) Code) map[kinds.Key]wanted {
 	byKey := map[kinds.Key][]diag.Diagnostic{}
 	for _, d := range findings {
-		if d.File != "" || d.Code == codeNotWritten { // the status would say that it could not be written before
+		if d.File != "" || d.Code == codeNotWritten { // the status would report an earlier failure to write it
 			continue
 		}
 		if key, ok := keyNamed(d.Object); ok {
@@ -53,7 +53,9 @@ func want(findings []diag.Diagnostic, object func(kinds.Key) *kinds.Object, desc
 			continue
 		}
 		slices.SortFunc(list, func(a, b diag.Diagnostic) int {
-			return cmp.Or(cmp.Compare(b.Severity, a.Severity), cmp.Compare(a.Code, b.Code), cmp.Compare(a.Field, b.Field), cmp.Compare(a.Message, b.Message))
+			return cmp.Or(
+				cmp.Compare(b.Severity, a.Severity), cmp.Compare(a.Code, b.Code), cmp.Compare(a.Field, b.Field), cmp.Compare(a.Message, b.Message),
+			)
 		})
 		w := wanted{object: object(key)} // an invalid object has no accepted version, but still gets a status
 		count := map[diag.Severity]int{}
@@ -67,16 +69,18 @@ func want(findings []diag.Diagnostic, object func(kinds.Key) *kinds.Object, desc
 			}
 			w.messages = append(w.messages, m)
 		}
-		w.summary = fmt.Sprintf("%s, %s, %s: ", number(count[diag.Error], "error"), number(count[diag.Warning], "warning"), number(count[diag.Info], "info")) + texts(list)
+		w.summary = fmt.Sprintf(
+			"%s, %s, %s: ", number(count[diag.Error], "error"), number(count[diag.Warning], "warning"), number(count[diag.Info], "info"),
+		) + texts(list)
 		out[key] = w
 	}
 	return out
 }
 
-// texts returns what findings say, one a line, the worst first: which object is in force instead of this one and by
-// which rule, what is refused and why. The last line is the number of the findings that do not fit.
+// texts returns the texts of findings, one per line and the worst first: which object takes precedence and by which
+// rule, or what is rejected and why. The last line is the number of omitted findings.
 func texts(list []diag.Diagnostic) string {
-	const longest, most = 1024, 4096 // of one, and of all
+	const longest, most = 1024, 4096 // bytes of one text, and of all
 	var b strings.Builder
 	for i, d := range list {
 		d.Object, d.Code = "", ""
@@ -96,8 +100,8 @@ func texts(list []diag.Diagnostic) string {
 	return b.String()
 }
 
-// elsewhere reports whether what is found about a key is not about an object of the API server, or may be about one of
-// another group: findings name a Gateway of Istio's and one of the Gateway API alike.
+// elsewhere reports whether a key is not of an object of the API server, or may be of another group: findings name
+// Istio's Gateways in the same way as the Gateway API's.
 func elsewhere(key kinds.Key, object func(kinds.Key) *kinds.Object) bool {
 	if o := object(key); o != nil && (o.Position != "" || o.Relayed) {
 		return true
@@ -113,23 +117,23 @@ func number(n int, of string) string {
 	return fmt.Sprintf("%d %ss", n, of)
 }
 
-// stale reports whether the object that was read is not the one, or not the version, that was analysed.
+// stale reports whether an object is not the analysed version.
 func (w wanted) stale(u *unstructured.Unstructured) bool {
 	o := w.object
 	switch {
 	case o == nil:
-		return !w.unusable && len(w.messages) == 0 // nothing is known of it yet
+		return !w.unusable && len(w.messages) == 0 // it has not been analysed yet
 	case o.UID != "" && o.UID != string(u.GetUID()):
 		return true
 	}
 	return !w.unusable && o.Generation != 0 && o.Generation != u.GetGeneration()
 }
 
-// keyNamed returns the key of one of Istio's objects from the text that findings have, "VirtualService a/web".
+// keyNamed returns the key of an Istio object from its text in findings, such as "VirtualService a/web".
 func keyNamed(text string) (kinds.Key, bool) {
 	kind, name, _ := strings.Cut(text, " ")
 	ns, name, namespaced := strings.Cut(name, "/")
-	if !namespaced || strings.Contains(name, " ") { // with "of cluster" it is in another cluster
+	if !namespaced || strings.Contains(name, " ") { // "of cluster" names another cluster
 		return kinds.Key{}, false
 	}
 	for _, k := range kinds.All() {
@@ -140,14 +144,16 @@ func keyNamed(text string) (kinds.Key, bool) {
 	return kinds.Key{}, false
 }
 
-// patch returns the parts of a status that differ from what is wanted; nil if there are none.
+// patch returns the parts of a status that differ from the wanted one, or nil.
 func patch(u *unstructured.Unstructured, w wanted, now time.Time) map[string]any {
 	old, _, _ := unstructured.NestedMap(u.Object, "status")
 	next := map[string]any{messages: append([]any{}, w.messages...), generation: u.GetGeneration()}
 	if len(w.messages) == 0 && len(list(old, messages)) == 0 && condition(old) == nil {
 		return nil
 	}
-	c := map[string]any{"type": passed, "status": "False", "reason": mistakes, "message": w.summary, "lastTransitionTime": now.UTC().Format(time.RFC3339)}
+	c := map[string]any{
+		"type": passed, "status": "False", "reason": mistakes, "message": w.summary, "lastTransitionTime": now.UTC().Format(time.RFC3339),
+	}
 	if len(w.messages) == 0 {
 		c["status"], c["reason"], c["message"] = "True", clean, "nothing is wrong"
 	}
@@ -157,7 +163,8 @@ func patch(u *unstructured.Unstructured, w wanted, now time.Time) map[string]any
 	}
 	all := slices.DeleteFunc(slices.Clone(list(old, conditions)), isOurs)
 	next[conditions] = append(all, c)
-	if before != nil && same(before, c) && reflect.DeepEqual(append([]any{}, list(old, messages)...), next[messages]) && observed(old) == u.GetGeneration() {
+	if before != nil && same(before, c) && reflect.DeepEqual(append([]any{}, list(old, messages)...), next[messages]) &&
+		observed(old) == u.GetGeneration() {
 		return nil
 	}
 	return next
@@ -181,7 +188,7 @@ func condition(status map[string]any) map[string]any {
 	return nil
 }
 
-// same reports whether two conditions say the same, whatever else a server adds.
+// same reports whether two conditions are equal in the fields that are written here.
 func same(a, b map[string]any) bool {
 	for name, value := range b {
 		if a[name] != value {
@@ -191,8 +198,7 @@ func same(a, b map[string]any) bool {
 	return true
 }
 
-// observed returns the observedGeneration of a status, which API servers have as a number or as text; 0 if there is
-// none.
+// observed returns the observedGeneration of a status, a number or a text, or 0 if there is none.
 func observed(status map[string]any) int64 {
 	switch v := status[generation].(type) {
 	case int64:

@@ -37,13 +37,18 @@ func TestWant(t *testing.T) {
 		{Severity: diag.Error, Object: kinds.Key{Kind: kinds.AuthorizationPolicy, Namespace: "a", Name: "p" + kinds.LastGood}.String()},
 		{Severity: diag.Error, Object: "VirtualService a/v of cluster far"}, {Severity: diag.Error, Object: "Service a/s"},
 		{Severity: diag.Warning, Code: codeNotWritten, Object: "VirtualService a/v"},
-		{Severity: diag.Error, Object: "Gateway a/kube"}, {Severity: diag.Error, Object: "Gateway a/both"}, {Severity: diag.Error, Object: "MeshConfig"}, {Severity: diag.Error},
+		{Severity: diag.Error, Object: "Gateway a/kube"}, {Severity: diag.Error, Object: "Gateway a/both"},
+		{Severity: diag.Error, Object: "MeshConfig"}, {Severity: diag.Error},
 	}, func(k kinds.Key) *kinds.Object { return objects[k] }, describe)
 	wanted := map[kinds.Key]wanted{route: {
 		object: objects[route], summary: "1 error, 0 warnings, 1 info: spec.hosts[0]: no host; add it\nadvice",
 		messages: []any{
-			map[string]any{"level": "ERROR", "type": map[string]any{"code": "IST0101", "name": "Name of IST0101"}, "documentationUrl": "https://IST0101"},
-			map[string]any{"level": "INFO", "type": map[string]any{"code": "IST0118", "name": "Name of IST0118"}, "documentationUrl": "https://IST0118"},
+			map[string]any{
+				"level": "ERROR", "type": map[string]any{"code": "IST0101", "name": "Name of IST0101"}, "documentationUrl": "https://IST0101",
+			},
+			map[string]any{
+				"level": "INFO", "type": map[string]any{"code": "IST0118", "name": "Name of IST0118"}, "documentationUrl": "https://IST0118",
+			},
 		},
 	}}
 	if !reflect.DeepEqual(got, wanted) {
@@ -87,12 +92,14 @@ func TestPatch(t *testing.T) {
 		for name, v := range parts { // as a merge patch does
 			status[name] = v
 		}
-		if status["mine"] != "x" || len(status["conditions"].([]any)) != 2 || status["conditions"].([]any)[0].(map[string]any)["type"] != "Other" {
+		if status["mine"] != "x" || len(status["conditions"].([]any)) != 2 ||
+			status["conditions"].([]any)[0].(map[string]any)["type"] != "Other" {
 			t.Fatalf("what others wrote is gone: %v", status)
 		}
 	}
 	take(patch(u, bad, first))
-	if c := condition(u.Object["status"].(map[string]any)); c["status"] != "False" || c["message"] != "bad" || c["lastTransitionTime"] != "1970-01-01T00:16:40Z" {
+	if c := condition(u.Object["status"].(map[string]any)); c["status"] != "False" || c["message"] != "bad" ||
+		c["lastTransitionTime"] != "1970-01-01T00:16:40Z" {
 		t.Errorf("%v", c)
 	}
 	if parts := patch(u, bad, second); parts != nil {
@@ -104,11 +111,13 @@ func TestPatch(t *testing.T) {
 	}
 	u.SetGeneration(4)
 	take(patch(u, bad, second))
-	if status := u.Object["status"].(map[string]any); observed(status) != 4 || !strings.Contains(condition(status)["lastTransitionTime"].(string), "00:16:40") {
+	if status := u.Object["status"].(map[string]any); observed(status) != 4 ||
+		!strings.Contains(condition(status)["lastTransitionTime"].(string), "00:16:40") {
 		t.Errorf("after another generation: %v", status)
 	}
 	take(patch(u, wanted{}, second))
-	if status := u.Object["status"].(map[string]any); condition(status)["status"] != "True" || len(list(status, messages)) != 0 || condition(status)["lastTransitionTime"] != "1970-01-01T00:33:20Z" {
+	if status := u.Object["status"].(map[string]any); condition(status)["status"] != "True" || len(list(status, messages)) != 0 ||
+		condition(status)["lastTransitionTime"] != "1970-01-01T00:33:20Z" {
 		t.Errorf("when nothing is wrong: %v", status)
 	}
 	if parts := patch(u, wanted{}, second); parts != nil {

@@ -26,17 +26,17 @@ import (
 // codeNotWritten is the code of findings about statuses that cannot be read or written.
 const codeNotWritten = "StatusNotWritten"
 
-// writer writes statuses, a bounded number in a second. While the statuses of a kind are forbidden, one write is tried
-// for all of its objects. It is owned by the goroutine that reconciles.
+// writer writes statuses with a bounded rate. While a kind is forbidden, it tries one write for all objects of the
+// kind. It is owned by the goroutine that reconciles.
 type writer struct {
 	perSecond float64
 	client    client.Client
 	limit     *rate.Limiter
-	backoff   *flowcontrol.Backoff // of kinds that are forbidden, by resource
+	backoff   *flowcontrol.Backoff // of forbidden kinds, by resource
 	forbidden map[*kinds.Kind]*forbiddenError
 }
 
-// forbiddenError is the error of a kind whose statuses may not be written.
+// forbiddenError is the error of a kind whose statuses must not be written.
 type forbiddenError struct {
 	kind *kinds.Kind
 	error
@@ -50,8 +50,8 @@ func (w *writer) begin(c client.Client) {
 	w.backoff, w.forbidden = flowcontrol.NewBackOff(limits.MinBackoff, limits.MaxBackoff), map[*kinds.Kind]*forbiddenError{}
 }
 
-// do calls write, which writes the status of an object of a kind, when the pace allows it. It returns what a reconcile
-// returns.
+// do calls write, which writes the status of an object of a kind, when the rate allows it. It returns the result of a
+// reconcile.
 func (w *writer) do(ctx context.Context, k *kinds.Kind, write func() error) (reconcile.Result, error) {
 	if e := w.forbidden[k]; e != nil && w.backoff.IsInBackOffSinceUpdate(resource(k), time.Now()) {
 		return reconcile.Result{RequeueAfter: w.backoff.Get(resource(k))}, e
@@ -84,13 +84,13 @@ func (w *writer) patch(ctx context.Context, key kinds.Key, version string, parts
 	return w.client.Status().Patch(ctx, u, client.RawPatch(types.MergePatchType, text), client.FieldOwner("pilot-discovery"))
 }
 
-// Watches returns nothing: the World follows the objects.
+// Watches returns nothing, because the World has the objects.
 func (*writer) Watches() map[client.Object]cache.ByObject { return nil }
 
 // Requests returns nothing.
 func (*writer) Requests(context.Context, client.Object) []reconcile.Request { return nil }
 
-// Finding describes a status that cannot be written. All objects of a kind that is forbidden have one finding.
+// Finding describes a status that cannot be written. All objects of a forbidden kind have the same finding.
 func (*writer) Finding(request reconcile.Request, err error) diag.Diagnostic {
 	key := keyOf(request)
 	d := diag.Diagnostic{
@@ -112,12 +112,12 @@ func resource(k *kinds.Kind) string {
 	return schema.GroupResource{Group: k.Group, Resource: k.Plural}.String()
 }
 
-// Request returns the request for an object. Without a name it is that for its kind.
+// Request returns the request for an object, or for its kind if it has no name.
 func Request(key kinds.Key) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: key.Namespace, Name: resource(key.Kind) + "/" + key.Name}}
 }
 
-// keyOf returns the key that a request is for.
+// keyOf returns the key of a request.
 func keyOf(request reconcile.Request) kinds.Key {
 	of, name, _ := strings.Cut(request.Name, "/")
 	for _, k := range kinds.All() {
@@ -128,7 +128,7 @@ func keyOf(request reconcile.Request) kinds.Key {
 	panic("unreachable: a request for " + request.Name)
 }
 
-// object returns an empty object of a version of a kind.
+// object returns an empty object of a kind in a version.
 func object(k *kinds.Kind, version string) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{}
 	u.SetGroupVersionKind(schema.GroupVersionKind{Group: k.Group, Version: version, Kind: k.Name})

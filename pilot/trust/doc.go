@@ -1,14 +1,13 @@
-// Package trust publishes what workloads verify certificates with: ConfigMaps of the same content in many namespaces,
-// such as istio-ca-root-cert, which holds the roots of the mesh.
+// Package trust publishes the roots with which workloads verify certificates: ConfigMaps with equal content in many
+// namespaces, such as istio-ca-root-cert.
 //
-//   - publisher.go: a Publisher does that in one cluster, while this replica is elected.
-//   - reconciler.go: the reconciler of the ConfigMaps of one name, which package controllers runs.
+//   - publisher.go: a Publisher publishes them in one cluster, while this replica is elected.
+//   - reconciler.go: the reconciler of the ConfigMaps with one name, which package controllers runs.
 //
-// It writes ConfigMaps that are missing or differ. Other keys of a ConfigMap stay. It writes nothing that is equal, so
-// watches of other clients get no event. A namespace that cannot be written backs off and delays no other namespace.
+// It writes ConfigMaps that are missing or differ, and keeps their other keys. It never writes equal content, so that
+// watches of other clients get no event. A namespace that cannot be written backs off and does not delay others.
 //
-// State: none, beside the clients of a term and what is watched: of each ConfigMap the label and one text, which equal
-// ConfigMaps share.
+// State: the clients of a term, and of each watched ConfigMap the label and one text, which equal ConfigMaps share.
 //
 // # Guarantees
 //

@@ -12,9 +12,9 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/leader"
 )
 
-// Options of a Publisher.
+// Options configure a Publisher.
 type Options struct {
-	Client  *rest.Config  // of the cluster's API server
+	Client  *rest.Config  // API server of the cluster
 	Lease   *leader.Lease // nil if this replica always leads
 	Cluster string        // ID of a remote cluster; empty for the server's own
 	World   World
@@ -22,7 +22,7 @@ type Options struct {
 	Logger  *slog.Logger
 }
 
-// World knows the namespaces of clusters.
+// World has the namespaces of clusters.
 type World interface {
 	// Namespaces returns the names of a cluster's namespaces that take part in the mesh.
 	Namespaces(cluster string) []string
@@ -32,14 +32,14 @@ type World interface {
 	Mesh() *mesh.Config
 }
 
-// Map is a ConfigMap that each namespace gets.
+// Map is a ConfigMap that is published in each namespace.
 type Map struct {
 	Name string
-	Key  string        // of its data
-	Text func() []byte // the value of Key; empty if there is to be no ConfigMap
+	Key  string        // key in its data
+	Text func() []byte // value of Key; empty for no ConfigMap
 }
 
-// Label is on each ConfigMap, to tell it from others of its name.
+// Label marks each published ConfigMap.
 const (
 	Label      = names.LabelConfig
 	LabelValue = "true"
@@ -53,12 +53,12 @@ type Publisher struct {
 	*controllers.Manager
 	cluster     string
 	world       World
-	mesh        *mesh.Config // of the last commit
+	mesh        *mesh.Config // mesh configuration of the last commit
 	reconcilers []*reconciler
 	controllers []*controllers.Controller
 }
 
-// New returns a Publisher that does nothing yet.
+// New returns a Publisher. It does not run it.
 func New(o Options) (*Publisher, error) {
 	p := &Publisher{cluster: o.Cluster, world: o.World}
 	for _, m := range o.Maps {

@@ -195,14 +195,20 @@ func TestFix(t *testing.T) {
 		want    string         // of the remedy; empty: no finding
 		writes  int            // in a second
 	}{
-		"immutable":                      {exists: map[string]any{"immutable": true, "data": map[string]any{"pem": "old"}}, want: "delete the ConfigMap"},
+		"immutable": {
+			exists: map[string]any{"immutable": true, "data": map[string]any{"pem": "old"}}, want: "delete the ConfigMap",
+		},
 		"immutable, with the right data": {exists: map[string]any{"immutable": true, "data": map[string]any{"pem": "roots"}}, writes: 1},
 		"too large a request":            {refused: apierrors.NewRequestEntityTooLargeError("limit is 3 MB"), want: "at most 1 MiB", writes: 1},
 		"too large a ConfigMap": {
-			refused: apierrors.NewInvalid(schema.GroupKind{Kind: "ConfigMap"}, "roots", field.ErrorList{field.TooLong(field.NewPath(""), "", 1<<20)}),
-			want:    "at most 1 MiB", writes: 1,
+			refused: apierrors.NewInvalid(
+				schema.GroupKind{Kind: "ConfigMap"}, "roots", field.ErrorList{field.TooLong(field.NewPath(""), "", 1<<20)},
+			),
+			want: "at most 1 MiB", writes: 1,
 		},
-		"forbidden":   {refused: apierrors.NewForbidden(resource, "roots", errors.New("cannot create resource")), want: "grant create and patch", writes: 1},
+		"forbidden": {
+			refused: apierrors.NewForbidden(resource, "roots", errors.New("cannot create resource")), want: "grant create and patch", writes: 1,
+		},
 		"quota":       {refused: apierrors.NewForbidden(resource, "roots", errors.New("exceeded quota: few")), want: "ResourceQuota", writes: 1},
 		"broken":      {refused: apierrors.NewInternalError(errors.New("no disk")), want: "mend what the error names", writes: 1},
 		"terminating": {refused: terminating, writes: 1},

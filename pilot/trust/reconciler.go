@@ -24,7 +24,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/lists"
 )
 
-// reconciler reconciles the ConfigMaps of one name. A request names a ConfigMap.
+// reconciler reconciles the ConfigMaps with one name. A request names a ConfigMap.
 type reconciler struct {
 	Map
 	cluster string
@@ -48,7 +48,7 @@ func configMap() *unstructured.Unstructured {
 	return u
 }
 
-// reduce returns what Reconcile needs of a ConfigMap.
+// reduce reduces a ConfigMap to the parts that Reconcile reads.
 func (r *reconciler) reduce(object any) (any, error) {
 	from, ok := object.(*unstructured.Unstructured)
 	if !ok {
@@ -70,7 +70,7 @@ func (r *reconciler) reduce(object any) (any, error) {
 	return u, nil
 }
 
-// immutable reports whether the API server refuses changes of the data of a ConfigMap.
+// immutable reports whether the data of a ConfigMap is immutable.
 func immutable(u *unstructured.Unstructured) bool {
 	is, _, _ := unstructured.NestedBool(u.Object, "immutable")
 	return is
@@ -84,7 +84,7 @@ func (r *reconciler) request(namespace string) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: r.Name}}
 }
 
-// All returns a request for each namespace: its ConfigMap may be missing.
+// All returns a request for each namespace, because its ConfigMap may be missing.
 func (r *reconciler) All() (list []reconcile.Request) {
 	return lists.Map(r.world.Namespaces(r.cluster), r.request)
 }
@@ -99,10 +99,10 @@ func (r *reconciler) Finding(request reconcile.Request, err error) diag.Diagnost
 	}
 }
 
-// errImmutable is the error of a ConfigMap with other roots that cannot be changed.
+// errImmutable is the error of an immutable ConfigMap with other roots.
 var errImmutable = errors.New("the ConfigMap is immutable and holds something else")
 
-// fix returns what helps against an error of a write.
+// fix returns the remedy for an error of a write.
 func fix(err error) string {
 	switch {
 	case errors.Is(err, errImmutable):
@@ -117,7 +117,7 @@ func fix(err error) string {
 	return "mend what the error names; it is tried again"
 }
 
-// Reconcile writes a ConfigMap that is missing or differs.
+// Reconcile creates a missing ConfigMap, or patches one that differs.
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	text := string(r.Text())
 	if text == "" || !r.world.TakesPart(r.cluster, request.Namespace) {
@@ -139,7 +139,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		r.logger.Debug("roots written", "namespace", request.Namespace, "name", request.Name)
 	}
 	if apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-		err = nil // the namespace goes, or the ConfigMap has gone and its event is about to come
+		err = nil // the namespace is being deleted, or an event of the ConfigMap's deletion follows
 	}
 	return reconcile.Result{}, err
 }

@@ -24,7 +24,8 @@ func (r resourceRow) matches(text, _, _ string) bool {
 	return text == "" || strings.Contains(strings.ToLower(r.Name), text)
 }
 
-// dump returns what a proxy was sent of a type, by its short name.
+// dump returns the resources that a proxy was sent of a type, which the query gives by its short name, and the type
+// URL.
 func (u *UI) dump(q url.Values) ([]*envoy.Resource, string, error) {
 	typeURL := envoy.TypeURLOf(q.Get("type"))
 	if typeURL == "" {
@@ -37,7 +38,7 @@ func (u *UI) dump(q url.Values) ([]*envoy.Resource, string, error) {
 	return list, typeURL, nil
 }
 
-// config lists what a proxy was sent of a type.
+// config lists the resources that a proxy was sent of a type.
 func (u *UI) config(q url.Values, p page) (any, error) {
 	list, _, err := u.dump(q)
 	if err != nil {
@@ -50,17 +51,17 @@ func (u *UI) config(q url.Values, p page) (any, error) {
 	return rowsOf(all, p), nil
 }
 
-// resource is one resource with where it comes from.
+// resource is one resource and the objects that it is made of.
 type resource struct {
 	resourceRow
 	Type     string          `json:"type"`
 	Sources  []pushes.Object `json:"sources"`
-	Value    json.RawMessage `json:"value,omitempty"`    // what is set
-	Defaults json.RawMessage `json:"defaults,omitempty"` // all, with what is left to its default
-	Hidden   bool            `json:"hidden,omitempty"`   // a secret: its content is not shown
+	Value    json.RawMessage `json:"value,omitempty"`    // only the set fields
+	Defaults json.RawMessage `json:"defaults,omitempty"` // with default values
+	Hidden   bool            `json:"hidden,omitempty"`   // a secret, whose content is not shown
 }
 
-// resource shows one resource of a proxy.
+// resource returns one resource of a proxy.
 func (u *UI) resource(q url.Values) (any, error) {
 	list, typeURL, err := u.dump(q)
 	if err != nil {

@@ -1,19 +1,19 @@
 // Package ui is the live page of the server at /ui: the mesh, the connected proxies, the last pushes, the objects with
-// how many proxies have taken each, what is wrong, and what a proxy was sent.
+// the number of proxies that have acknowledged each, the findings, and the resources of a proxy.
 //
 // The page is a few files of HTML, CSS and JavaScript that are part of the program. It loads nothing from elsewhere and
-// runs no script but its own: the Content-Security-Policy allows nothing else. It asks for JSON below /ui/api by
-// conditional requests, once a second for what it shows, and not while nobody looks at it.
+// runs only its own script: the Content-Security-Policy forbids everything else. It polls JSON below /ui/api with
+// conditional requests, once a second for the visible sections, and only while the page is visible.
 //
-// What viewers cost is bounded. A section, such as the rows of all proxies, is made when somebody asks for it, for all
-// viewers at once, and not again before 150 times what it cost has passed, so that all that a view shows takes less
-// than a twentieth of a processor. A page of rows is encoded once for all who ask for the same. Without viewers nothing
-// runs, and what was made is dropped some minutes after the last.
+// The cost of viewers is bounded. A section, such as the rows of all proxies, is built on demand for all viewers, and
+// not again before 150 times its cost has passed, so that all sections of a view take less than a twentieth of a
+// processor. Equal pages of rows are encoded once. Without viewers nothing runs, and all sections are dropped some
+// minutes after the last request.
 //
-// Proxies that other replicas serve are listed with the replica's name. What those proxies were sent is on the page of
-// their replica.
+// Proxies that other replicas serve are listed with the replica's name. Their resources are on the page of that
+// replica.
 //
-// Who may see it is decided by debug.API.Guard. Nothing can be changed here.
+// debug.API.Guard decides who may see the page. It cannot change anything.
 //
 // # Guarantees
 //

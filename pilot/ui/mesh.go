@@ -13,7 +13,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// mesh is the services by namespace, and who routes to whom as it is configured.
+// mesh has the services by namespace, and the configured routes between them.
 type mesh struct {
 	Namespaces []island `json:"namespaces"`
 	Routes     []route  `json:"routes"`
@@ -23,13 +23,13 @@ type mesh struct {
 type island struct {
 	Name     string    `json:"name"`
 	Services []service `json:"services"`
-	Proxies  int       `json:"proxies"` // connected
+	Proxies  int       `json:"proxies"` // connected proxies
 }
 
 type service struct {
-	ID        string   `json:"id"` // its host, or that of a gateway
+	ID        string   `json:"id"` // host, or the ID of a gateway
 	Name      string   `json:"name"`
-	Gateway   bool     `json:"gateway,omitempty"` // an object Gateway
+	Gateway   bool     `json:"gateway,omitempty"` // a Gateway object
 	External  bool     `json:"external,omitempty"`
 	Ports     []string `json:"ports"`
 	Endpoints int      `json:"endpoints"`
@@ -37,17 +37,17 @@ type service struct {
 	Position  string   `json:"position,omitempty"`
 }
 
-// route is what an object of configuration says: calls to one service, or through a gateway, go to another.
+// route is a route in the configuration from a service, or from a gateway, to another service.
 type route struct {
 	From     string `json:"from"`
 	To       string `json:"to"`
-	Weight   int32  `json:"weight,omitempty"` // percent, where it is divided
+	Weight   int32  `json:"weight,omitempty"` // percent, if traffic is divided
 	Object   string `json:"object"`
 	Position string `json:"position,omitempty"`
-	Known    bool   `json:"known"` // there is such a service
+	Known    bool   `json:"known"` // the destination is a service of the mesh
 }
 
-// makeMesh makes the mesh of the newest snapshot.
+// makeMesh returns the mesh of the newest snapshot.
 func (u *UI) makeMesh() mesh {
 	m := mesh{Namespaces: []island{}, Routes: []route{}}
 	s := u.o.World.Snapshot()
@@ -116,9 +116,9 @@ func compareBools(a, b bool) int {
 
 func gatewayID(name string) string { return "gateway " + name }
 
-// routesOf returns what one VirtualService says.
+// routesOf returns the routes of one VirtualService.
 func (u *UI) routesOf(o *kinds.Object, spec *networkingv1.VirtualService, known map[string]bool) []route {
-	shares := map[string]int32{} // by destination: the largest weight
+	shares := map[string]int32{} // largest weight by destination
 	add := func(host string, weight int32) {
 		if host != "" {
 			to := names.Destination(host, o.Namespace, u.o.Domain)

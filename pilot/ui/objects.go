@@ -11,16 +11,16 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/xds"
 )
 
-// objectRow is one object of configuration, and which proxies have taken what is made of it.
+// objectRow is one object of configuration, and the numbers of proxies that its resources were sent to.
 type objectRow struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
 	Position  string `json:"position,omitempty"`
-	Proxies   int    `json:"proxies"` // that were sent something made of it
-	Current   int    `json:"current"` // of them, those that have acknowledged the newest of it
+	Proxies   int    `json:"proxies"` // proxies that were sent a resource made of it
+	Current   int    `json:"current"` // proxies that have acknowledged the newest version of all of them
 	Findings  int    `json:"findings,omitempty"`
-	Severity  string `json:"severity,omitempty"` // the worst of the findings
+	Severity  string `json:"severity,omitempty"` // worst severity of its findings
 }
 
 func (r objectRow) matches(text, namespace, state string) bool {
@@ -38,15 +38,16 @@ func (r objectRow) matches(text, namespace, state string) bool {
 			return false
 		}
 	}
-	return (namespace == "" || r.Namespace == namespace) && (text == "" || strings.Contains(strings.ToLower(r.Kind+" "+r.Namespace+"/"+r.Name), text))
+	return (namespace == "" || r.Namespace == namespace) &&
+		(text == "" || strings.Contains(strings.ToLower(r.Kind+" "+r.Namespace+"/"+r.Name), text))
 }
 
-// listed reports whether objects of a kind are listed: what people write to configure the mesh.
+// listed reports whether objects of a kind are listed: the kinds by which users configure the mesh.
 func listed(k *kinds.Kind) bool {
 	return k.Istio || k == kinds.Service || k.Group == kinds.HTTPRoute.Group
 }
 
-// makeObjects makes the rows of all objects.
+// makeObjects returns the rows of all objects.
 func (u *UI) makeObjects() []objectRow {
 	if u.origins == nil {
 		u.origins = u.o.World.NewOrigins()
@@ -67,7 +68,7 @@ func (u *UI) makeObjects() []objectRow {
 		if !listed(o.Kind) {
 			continue
 		}
-		if from := u.o.World.Origin(o.Key); from != nil && from.Key != o.Key { // a stage has derived it: its origin is listed
+		if from := u.o.World.Origin(o.Key); from != nil && from.Key != o.Key { // its origin is listed instead
 			continue
 		}
 		n := counts[o.Key]
@@ -83,17 +84,17 @@ func (u *UI) makeObjects() []objectRow {
 	return list
 }
 
-// dropOrigins forgets of what Sets are made.
+// dropOrigins drops the origins of Sets.
 func (u *UI) dropOrigins() {
 	u.objects.mu.Lock()
 	defer u.objects.mu.Unlock()
 	u.origins = nil
 }
 
-// taken is how many proxies were sent what is made of an object, and how many have taken it.
+// taken is the number of proxies that were sent an object's resources, and of the ones that have acknowledged them.
 type taken struct{ proxies, current int }
 
-// alike is what proxies have in common that were sent the same and have taken the same of it.
+// alike is the key of proxies that were sent the same Sets and have acknowledged the same ones.
 type alike struct {
 	waiting bool
 	sets    [maxHeld]heldSet
@@ -104,10 +105,10 @@ type heldSet struct {
 	synced bool
 }
 
-// maxHeld is how many Sets of one proxy are looked at: two of each type.
+// maxHeld bounds the Sets of one proxy that are counted: two of each type.
 const maxHeld = 20
 
-// count counts the proxies of each object. Those of a cohort have the same Sets, so each Set is looked at once for all
+// count counts the proxies of each object. Proxies of a cohort have the same Sets, so it looks up each Set once for all
 // proxies that are alike.
 func (u *UI) count(holdings []xds.Holding) map[kinds.Key]taken {
 	groups := map[alike]int{}
@@ -133,7 +134,7 @@ func (u *UI) count(holdings []xds.Holding) map[kinds.Key]taken {
 				current[k] = s.synced && !a.waiting && (was || !seen)
 			}
 		}
-		counted := map[kinds.Key]bool{} // by origin: several objects may be derived of one
+		counted := map[kinds.Key]bool{} // by origin, of which several objects may be derived
 		for k, synced := range current {
 			if o := u.o.World.Origin(k); o != nil {
 				k = o.Key
@@ -158,7 +159,10 @@ func (u *UI) makeFindings() []diag.Diagnostic {
 		list = []diag.Diagnostic{}
 	}
 	slices.SortStableFunc(list, func(a, b diag.Diagnostic) int {
-		return cmp.Or(cmp.Compare(b.Severity, a.Severity), strings.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), strings.Compare(a.Object, b.Object))
+		return cmp.Or(
+			cmp.Compare(b.Severity, a.Severity), strings.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line),
+			strings.Compare(a.Object, b.Object),
+		)
 	})
 	return list
 }

@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// maxRows is how many rows one answer has at most.
+// maxRows bounds the rows of one answer.
 const maxRows = 500
 
-// page is which rows a request asks for.
+// page selects rows of a list.
 type page struct {
-	text, namespace, state string // filters: a part of the name, and what the rows have; empty: all
+	text, namespace, state string // filters: a part of the name, the namespace and the state; empty for all
 	offset, limit          int
 }
 
@@ -36,26 +36,26 @@ func pageOf(q url.Values) (page, error) {
 	return p, nil
 }
 
-// key says which rows these are, for those who ask for the same.
+// key returns a cache key for the selection.
 func (p page) key() string {
 	return fmt.Sprintf("%q %q %q %d %d", p.text, p.namespace, p.state, p.offset, p.limit)
 }
 
-// row is what can be filtered.
+// row is an element of a list that can be filtered.
 type row interface {
 	// matches reports whether a filter selects the row. text is in lower case.
 	matches(text, namespace, state string) bool
 }
 
-// rows is a part of a list.
+// rows is the selected part of a list.
 type rows[T any] struct {
-	Total  int `json:"total"` // that the filter selects
+	Total  int `json:"total"` // number of rows that pass the filter
 	All    int `json:"all"`
 	Offset int `json:"offset"`
 	Rows   []T `json:"rows"`
 }
 
-// rowsOf returns the rows that a request asks for.
+// rowsOf returns the selected rows.
 func rowsOf[T row](list []T, p page) rows[T] {
 	out := rows[T]{All: len(list), Offset: p.offset, Rows: []T{}}
 	for _, r := range list {

@@ -11,7 +11,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/xds"
 )
 
-// proxyRow is one connected proxy. Times are milliseconds of the Unix epoch; 0: never.
+// proxyRow is one connected proxy. Times are milliseconds of the Unix epoch, or 0 for never.
 type proxyRow struct {
 	ID        string      `json:"id"`
 	Namespace string      `json:"namespace"`
@@ -20,13 +20,13 @@ type proxyRow struct {
 	Version   string      `json:"version"`
 	Address   string      `json:"address"`
 	Connected int64       `json:"connected"`
-	State     debug.State `json:"state"` // the worst of all types
+	State     debug.State `json:"state"` // worst state of all types
 	Waits     string      `json:"waits,omitempty"`
 	Types     []typeState `json:"types"`
-	Replica   string      `json:"replica,omitempty"` // the other replica that serves it; empty: this one does
+	Replica   string      `json:"replica,omitempty"` // the other replica that serves it; empty for this one
 }
 
-// typeState is how a proxy stands with one type.
+// typeState is the status of one type at a proxy.
 type typeState struct {
 	Type       string      `json:"type"`
 	State      debug.State `json:"state"`
@@ -38,15 +38,16 @@ type typeState struct {
 }
 
 func (r proxyRow) matches(text, namespace, state string) bool {
-	return (namespace == "" || r.Namespace == namespace) && (state == "" || string(r.State) == state) && (text == "" || strings.Contains(strings.ToLower(r.ID), text))
+	return (namespace == "" || r.Namespace == namespace) && (state == "" || string(r.State) == state) &&
+		(text == "" || strings.Contains(strings.ToLower(r.ID), text))
 }
 
-// makeProxies makes the rows of all proxies, those with trouble first.
+// makeProxies returns the rows of all proxies, the ones with rejections first.
 func (u *UI) makeProxies() []proxyRow {
 	clients := u.o.Proxies.Clients()
 	list := make([]proxyRow, 0, len(clients))
 	for i := range clients {
-		if c := &clients[i]; c.Proxy.Generator == "" { // no other control plane
+		if c := &clients[i]; c.Proxy.Generator == "" { // skip other control planes
 			list = append(list, rowOf(c))
 		}
 	}
@@ -57,7 +58,7 @@ func (u *UI) makeProxies() []proxyRow {
 	return list
 }
 
-// trouble orders states: rejections come first, and what is merely on its way is no trouble.
+// trouble orders states: rejections come first. A pending acknowledgement is normal.
 func trouble(s debug.State) int {
 	if s == debug.Failed {
 		return 0
@@ -80,7 +81,8 @@ func rowOf(c *xds.Client) proxyRow {
 // rowElsewhere returns the row of a proxy that another replica serves.
 func rowElsewhere(p *debug.ProxyStatus) proxyRow {
 	r := proxyRow{
-		ID: p.ProxyID, Namespace: p.ProxyID[strings.LastIndexByte(p.ProxyID, '.')+1:], Type: string(p.ProxyType), Cluster: p.ClusterID, Version: p.Version,
+		ID: p.ProxyID, Namespace: p.ProxyID[strings.LastIndexByte(p.ProxyID, '.')+1:], Type: string(p.ProxyType), Cluster: p.ClusterID,
+		Version: p.Version,
 		Address: p.Address, Connected: p.Connected.UnixMilli(), State: debug.NotSent, Waits: p.Waits, Types: []typeState{}, Replica: p.Replica,
 	}
 	for _, s := range p.Resources {
@@ -90,10 +92,11 @@ func rowElsewhere(p *debug.ProxyStatus) proxyRow {
 	return r
 }
 
-// add adds how the proxy stands with a type. The state of the proxy is the worst of all types.
+// add adds the status of a type. The state of the proxy is the worst of all types.
 func (r *proxyRow) add(s debug.TypeStatus) {
 	r.Types = append(r.Types, typeState{
-		Type: s.Type, State: s.State, Sent: milli(s.SentTime), Acked: milli(s.AckedTime), Subscribed: s.Subscribed, Error: s.LastError, ErrorTime: milli(s.ErrorTime),
+		Type: s.Type, State: s.State, Sent: milli(s.SentTime), Acked: milli(s.AckedTime), Subscribed: s.Subscribed, Error: s.LastError,
+		ErrorTime: milli(s.ErrorTime),
 	})
 	switch {
 	case s.State == debug.Failed || r.State == debug.Failed:
@@ -105,7 +108,7 @@ func (r *proxyRow) add(s debug.TypeStatus) {
 	}
 }
 
-// sort puts the types in the order in which they are shown.
+// sort sorts the types in display order.
 func (r *proxyRow) sort() {
 	order := envoy.ShortTypes()
 	slices.SortFunc(r.Types, func(a, b typeState) int {
@@ -120,15 +123,15 @@ func milli(t *time.Time) int64 {
 	return t.UnixMilli()
 }
 
-// summary is what stands above all else.
+// summary is the header of the page.
 type summary struct {
 	Version   string         `json:"version"`
 	Revision  uint64         `json:"revision"`
 	Services  int            `json:"services"`
 	Namespace []string       `json:"namespaces"`
-	Proxies   map[string]int `json:"proxies"` // by state, and all
+	Proxies   map[string]int `json:"proxies"` // number by state, and "all"
 	Findings  map[string]int `json:"findings"`
-	Push      uint64         `json:"push"` // the newest
+	Push      uint64         `json:"push"` // ID of the newest push
 	Replicas  []replica      `json:"replicas,omitempty"`
 }
 

@@ -2,15 +2,15 @@ package ui
 
 import "github.com/istiod-lite/istiod-lite/pilot/debug"
 
-// replica is how one replica of the control plane stands.
+// replica is the status of one replica of the control plane.
 type replica struct {
 	Name    string `json:"name"`
 	Version string `json:"version,omitempty"` // empty if it did not answer
-	Error   string `json:"error,omitempty"`   // why it did not
-	Self    bool   `json:"self,omitempty"`    // it is the one that shows this page
+	Error   string `json:"error,omitempty"`   // why it did not answer
+	Self    bool   `json:"self,omitempty"`    // the replica that serves this page
 }
 
-// makeOthers asks the other replicas which proxies they serve.
+// makeOthers asks the other replicas for the proxies that they serve.
 func (u *UI) makeOthers() []debug.Replica {
 	if u.o.Replicas == nil {
 		return nil
@@ -21,14 +21,14 @@ func (u *UI) makeOthers() []debug.Replica {
 // elsewhere returns the rows of the proxies that other replicas serve.
 func (u *UI) elsewhere() (list []proxyRow) {
 	others, _ := u.others.get(u.o.Now)
-	proxies, _ := debug.ReadProxies(others) // which fails for the answer of this replica alone
+	proxies, _ := debug.ReadProxies(others) // fails only for an answer of this replica
 	for i := range proxies {
 		list = append(list, rowElsewhere(&proxies[i]))
 	}
 	return list
 }
 
-// replicas returns all replicas, this one first; none if there are no others.
+// replicas returns all replicas, this one first, or none if there are no others.
 func (u *UI) replicas() []replica {
 	others, _ := u.others.get(u.o.Now)
 	if len(others) == 0 {

@@ -5,31 +5,31 @@ import (
 	"time"
 )
 
-// section is a part of what is shown, made for all viewers at once.
+// section is a part of the page that is built for all viewers at once.
 type section[T any] struct {
-	before func() // makes what build reads of other sections, whose cost it is; it may be nil
+	// before builds other sections that build reads, whose cost is theirs. Optional.
+	before func()
 	build  func() T
 
 	mu     sync.Mutex
 	value  T
-	serial uint64        // which making; 0: none
-	made   time.Time     // when it was ready
-	cost   time.Duration // of making and encoding it
-	wait   time.Duration // before it is made again
+	serial uint64        // number of the build; 0 for none
+	made   time.Time     // end of the last build
+	cost   time.Duration // duration of the last build and of encoding it
+	wait   time.Duration // least time before the next build
 }
 
-// Bounds on how often a section is made.
+// Bounds of the rate of builds.
 const (
-	// share is how many times what a section cost passes before it is made again. A view shows up to four sections, and
-	// what is made in one of them burdens the garbage collector and the streams that are asked, too: all together stay
-	// below a twentieth of a processor.
+	// share is the ratio of the time between builds to the cost of a build. A view has up to four sections, and a build
+	// also burdens the garbage collector and the streams. All together must stay below a twentieth of a processor.
 	share      = 150
 	minWait    = time.Second
 	maxWait    = 15 * time.Second
-	minMeasure = time.Millisecond // shorter times say nothing
+	minMeasure = time.Millisecond // shorter times are not meaningful
 )
 
-// get returns the section and which making it is. It is made anew if it is old.
+// get returns the section and the number of its build. It builds the section if it is old.
 func (s *section[T]) get(now func() time.Time) (T, uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,7 +52,7 @@ func (s *section[T]) get(now func() time.Time) (T, uint64) {
 	return s.value, s.serial
 }
 
-// charge adds to what the newest making cost: that of encoding it.
+// charge adds the cost of encoding to the cost of the last build.
 func (s *section[T]) charge(cost time.Duration) {
 	if cost < minMeasure {
 		return
@@ -63,12 +63,12 @@ func (s *section[T]) charge(cost time.Duration) {
 	s.wait = waitAfter(s.cost)
 }
 
-// waitAfter returns how long a section that cost so much stays as it is.
+// waitAfter returns the time to the next build after one with the given cost.
 func waitAfter(cost time.Duration) time.Duration {
 	return min(max(minWait, share*cost), maxWait)
 }
 
-// drop forgets the value.
+// drop drops the value.
 func (s *section[T]) drop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -33,42 +33,44 @@ import (
 //go:embed static
 var files embed.FS
 
-// Proxies are the connected ones; *xds.Server is.
+// Proxies are the connected proxies: an *xds.Server.
 type Proxies interface {
 	Clients() []xds.Client
 	Holdings() []xds.Holding
 	Dump(id, typeURL string) ([]*envoy.Resource, bool)
 }
 
-// Origins says of which objects Sets are made; *translate.Origins does. Of is called between two calls of Refresh.
+// Origins returns the objects that Sets are made of: a *translate.Origins. Refresh must be called before Of for each
+// new snapshot.
 type Origins interface {
 	Refresh()
 	Of(*envoy.Set) []kinds.Key
 }
 
-// World is the configuration that the page shows, and what is made of it. Its methods may be called from any goroutine.
+// World is the configuration that the page shows, and the origins of resources. Its methods must be safe for concurrent
+// use.
 type World interface {
 	debug.World
 	// Sources returns the objects that a resource is made of.
 	Sources(*envoy.Resource) []pushes.Object
-	// NewOrigins returns Origins that know nothing before Refresh.
+	// NewOrigins returns Origins that have no content before Refresh.
 	NewOrigins() Origins
 }
 
-// Options of the page.
+// Options configure the page.
 type Options struct {
 	World    World
 	Proxies  Proxies
 	Pushes   *pushes.Log
-	Replicas debug.Replicas // nil if the server has no others
-	Name     string         // of this replica
+	Replicas debug.Replicas // nil if the server has no other replicas
+	Name     string         // name of this replica
 	Logger   *slog.Logger
 	Version  string
-	Domain   string // of the cluster: cluster.local
+	Domain   string // domain of the cluster, such as cluster.local
 	Now      func() time.Time
 }
 
-// UI is the page.
+// UI is the live page.
 type UI struct {
 	o       Options
 	slots   chan struct{}
@@ -78,7 +80,7 @@ type UI struct {
 	others   section[[]debug.Replica]
 	proxies  section[[]proxyRow]
 	objects  section[[]objectRow]
-	origins  Origins // of objects, whose mu guards it; nil: made when it is needed
+	origins  Origins // guarded by objects.mu; nil until makeObjects needs it
 	mesh     section[mesh]
 	findings section[[]diag.Diagnostic]
 	pushes   section[pushes.Page]
@@ -86,24 +88,24 @@ type UI struct {
 
 	mu      sync.Mutex
 	encoded *simplelru.LRU[string, encoded]
-	idle    *time.Timer // drops what was made
+	idle    *time.Timer // drops all sections after idleTime
 }
 
-// encoded is an answer, for all who ask for the same.
+// encoded is an encoded answer, shared by equal requests.
 type encoded struct {
 	serial uint64
 	etag   string
 	body   []byte
 }
 
-// Bounds that nobody has a reason to tune.
+// Bounds without options.
 const (
-	maxRequests = 16 // at a time
-	maxEncoded  = 64 // answers that are kept
+	maxRequests = 16 // concurrent requests
+	maxEncoded  = 64 // cached answers
 	idleTime    = 2 * time.Minute
 )
 
-// New makes the page.
+// New returns the page.
 func New(o Options) *UI {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -141,7 +143,7 @@ func (u *UI) Handler() http.Handler {
 	})
 }
 
-// policy allows the page its own files and its own API, and nothing else: no inline script or style, no frame, no form.
+// policy allows only the page's own files and API: no inline script or style, no frame, no form.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
@@ -175,7 +177,7 @@ func etagOf(body []byte) string {
 	return `"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`
 }
 
-// write answers with a body, or that it is the one which the client has.
+// write writes a body, or 304 if the client has it already.
 func (u *UI) write(w http.ResponseWriter, r *http.Request, etag string, body []byte) {
 	w.Header().Set("ETag", etag)
 	if match := r.Header.Get("If-None-Match"); match != "" && strings.Contains(match, etag) {
@@ -219,7 +221,7 @@ func (u *UI) api(w http.ResponseWriter, r *http.Request) {
 	u.write(w, r, e.etag, e.body)
 }
 
-// answer returns what a request asks for.
+// answer returns the answer to a request.
 func (u *UI) answer(name string, query url.Values) (encoded, error) {
 	page, err := pageOf(query)
 	if err != nil {
@@ -256,8 +258,8 @@ func (u *UI) answer(name string, query url.Values) (encoded, error) {
 
 func asIs[T any](v T) any { return v }
 
-// encodeSection returns the answer to a request for a section, of which show makes what is shown. One making is encoded
-// once for all who ask for the same, and what that costs counts as the section's.
+// encodeSection returns the answer to a request for a section. show selects what is encoded. Each build is encoded once
+// for equal requests, and the cost of encoding belongs to the section.
 func encodeSection[T any](u *UI, key string, of *section[T], show func(T) any) (encoded, error) {
 	value, serial := of.get(u.o.Now)
 	u.mu.Lock()
@@ -280,7 +282,7 @@ func encodeJSON(v any) (encoded, error) {
 	return encoded{etag: etagOf(body), body: body}, err
 }
 
-// used says that somebody looks on.
+// used records that there is a viewer.
 func (u *UI) used() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -291,7 +293,7 @@ func (u *UI) used() {
 	u.idle.Reset(idleTime)
 }
 
-// forget drops what was made for viewers.
+// forget drops all sections.
 func (u *UI) forget() {
 	u.others.drop()
 	u.proxies.drop()
@@ -306,7 +308,7 @@ func (u *UI) forget() {
 	u.encoded.Purge()
 }
 
-// Close stops what waits.
+// Close ends waiting requests and the timer.
 func (u *UI) Close() {
 	u.close()
 	u.mu.Lock()

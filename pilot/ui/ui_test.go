@@ -65,7 +65,10 @@ func (w *world) Origin(k kinds.Key) *kinds.Object {
 }
 
 func (*world) Findings() []diag.Diagnostic {
-	return []diag.Diagnostic{{Severity: diag.Warning, Code: "IST0101", Object: "VirtualService a/web", Message: "there is no host other", Fix: "name one", File: "web.yaml", Line: 3}}
+	return []diag.Diagnostic{{
+		Severity: diag.Warning, Code: "IST0101", Object: "VirtualService a/web", Message: "there is no host other", Fix: "name one",
+		File: "web.yaml", Line: 3,
+	}}
 }
 
 func (*world) Sources(*envoy.Resource) []pushes.Object {
@@ -96,7 +99,9 @@ func (r *rig) Clients() []xds.Client {
 		}
 	}
 	if r.failing {
-		list[len(list)-1].Types[envoy.ListenerType] = session.TypeStatus{Sent: "n2", LastError: "no <b>such</b> filter", LastErrorAt: time.Unix(300, 0)}
+		list[len(list)-1].Types[envoy.ListenerType] = session.TypeStatus{
+			Sent: "n2", LastError: "no <b>such</b> filter", LastErrorAt: time.Unix(300, 0),
+		}
 	}
 	return list
 }
@@ -127,8 +132,11 @@ func newRig(t *testing.T) *rig {
 	r := &rig{now: time.Unix(1000, 0), proxies: 3, set: envoy.NewSet(nil), log: pushes.New(pushes.Options{})}
 	r.world.objects = []*kinds.Object{{
 		Key: kinds.Key{Kind: kinds.VirtualService, Namespace: "a", Name: "web"}, Position: "/mesh/web.yaml:3:1",
-		Spec: &networkingv1.VirtualService{Hosts: []string{"web"}, Http: []*networkingv1alpha3.HTTPRoute{{Route: []*networkingv1alpha3.HTTPRouteDestination{
-			{Destination: &networkingv1alpha3.Destination{Host: "other"}, Weight: 90}, {Destination: &networkingv1alpha3.Destination{Host: "web"}, Weight: 10},
+		Spec: &networkingv1.VirtualService{Hosts: []string{
+			"web",
+		}, Http: []*networkingv1alpha3.HTTPRoute{{Route: []*networkingv1alpha3.HTTPRouteDestination{
+			{Destination: &networkingv1alpha3.Destination{Host: "other"}, Weight: 90},
+			{Destination: &networkingv1alpha3.Destination{Host: "web"}, Weight: 10},
 		}}}},
 	}}
 	b := snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Mesh: meshconfig.Default()})
@@ -139,8 +147,12 @@ func newRig(t *testing.T) *rig {
 	b.ApplyRegistry(registry.Changes{Services: map[registry.ServiceKey]*registry.Service{svc.Key(): svc}})
 	b.Apply([]kinds.Change{{Key: r.world.objects[0].Key, Object: r.world.objects[0]}})
 	r.world.snapshot = b.Commit(time.Time{})
-	r.log.Add(pushes.Commit{Revision: 7, Objects: []pushes.Object{{Kind: "VirtualService", Namespace: "a", Name: "web", Position: "/mesh/web.yaml:3:1"}}})
-	r.UI = New(Options{World: &r.world, Proxies: r, Pushes: r.log, Version: "1", Domain: "cluster.local", Now: func() time.Time { return r.now }})
+	r.log.Add(pushes.Commit{
+		Revision: 7, Objects: []pushes.Object{{Kind: "VirtualService", Namespace: "a", Name: "web", Position: "/mesh/web.yaml:3:1"}},
+	})
+	r.UI = New(Options{
+		World: &r.world, Proxies: r, Pushes: r.log, Version: "1", Domain: "cluster.local", Now: func() time.Time { return r.now },
+	})
 	t.Cleanup(r.Close)
 	return r
 }
@@ -168,15 +180,21 @@ func (r *rig) json(t *testing.T, path string, to any) {
 // need nothing else: no script or style in the HTML, nothing from elsewhere, no text that becomes HTML.
 func TestPolicy(t *testing.T) {
 	r := newRig(t)
-	for _, path := range []string{"/ui", "/ui/", "/ui/app.js", "/ui/style.css", "/ui/icon.svg", "/ui/api/summary", "/ui/api/nothing", "/ui/nothing", "/ui/../go.mod"} {
+	for _, path := range []string{
+		"/ui", "/ui/", "/ui/app.js", "/ui/style.css", "/ui/icon.svg", "/ui/api/summary", "/ui/api/nothing", "/ui/nothing", "/ui/../go.mod",
+	} {
 		h := r.get(t, path).Header()
 		csp := h.Get("Content-Security-Policy")
-		for _, want := range []string{"default-src 'none'", "script-src 'self'", "style-src 'self'", "connect-src 'self'", "frame-ancestors 'none'", "base-uri 'none'", "form-action 'none'", "require-trusted-types-for 'script'"} {
+		for _, want := range []string{
+			"default-src 'none'", "script-src 'self'", "style-src 'self'", "connect-src 'self'", "frame-ancestors 'none'", "base-uri 'none'",
+			"form-action 'none'", "require-trusted-types-for 'script'",
+		} {
 			if !strings.Contains(csp, want) {
 				t.Errorf("%s: no %s in %q", path, want, csp)
 			}
 		}
-		if strings.Contains(csp, "unsafe") || strings.Contains(csp, "http") || h.Get("X-Content-Type-Options") != "nosniff" || h.Get("X-Frame-Options") != "DENY" {
+		if strings.Contains(csp, "unsafe") || strings.Contains(csp, "http") || h.Get("X-Content-Type-Options") != "nosniff" ||
+			h.Get("X-Frame-Options") != "DENY" {
 			t.Errorf("%s: %v", path, h)
 		}
 	}
@@ -219,15 +237,26 @@ func TestAnswers(t *testing.T) {
 	r := newRig(t)
 	r.failing = true
 	for path, wants := range map[string][]string{
-		"summary":                          {`"revision":1`, `"services":1`, `"all":3`, `"SYNCED":2`, `"ERROR":1`, `"warning":1`, `"namespaces":["a"]`, `"push":7`},
-		"proxies":                          {`"total":3`, `"id":"web-0002.a"`, `"state":"ERROR"`, `"error":"no \u003cb\u003esuch`, `"subscribed":"all"`, `"sent":200000`},
-		"objects":                          {`"kind":"VirtualService"`, `"position":"/mesh/web.yaml:3:1"`, `"proxies":3,"current":2`, `"findings":1,"severity":"warning"`},
-		"mesh":                             {`"id":"web.a.svc.cluster.local"`, `"80 http"`, `"to":"other.a.svc.cluster.local","weight":90`, `"known":false`, `"object":"VirtualService a/web"`, `"proxies":3`},
+		"summary": {
+			`"revision":1`, `"services":1`, `"all":3`, `"SYNCED":2`, `"ERROR":1`, `"warning":1`, `"namespaces":["a"]`, `"push":7`,
+		},
+		"proxies": {
+			`"total":3`, `"id":"web-0002.a"`, `"state":"ERROR"`, `"error":"no \u003cb\u003esuch`, `"subscribed":"all"`, `"sent":200000`,
+		},
+		"objects": {
+			`"kind":"VirtualService"`, `"position":"/mesh/web.yaml:3:1"`, `"proxies":3,"current":2`, `"findings":1,"severity":"warning"`,
+		},
+		"mesh": {
+			`"id":"web.a.svc.cluster.local"`, `"80 http"`, `"to":"other.a.svc.cluster.local","weight":90`, `"known":false`,
+			`"object":"VirtualService a/web"`, `"proxies":3`,
+		},
 		"findings":                         {`"code":"IST0101"`, `"fix":"name one"`},
 		"pushes":                           {`"id":7`, `"position":"/mesh/web.yaml:3:1"`},
 		"config?proxy=web-0000.a&type=cds": {`"total":1`, `"name":"outbound"`},
-		"resource?proxy=web-0000.a&type=cds&name=outbound": {`"name":"web"`, `"value":{"@type"`, `"defaults":{"@type"`, `connectionPoolPerDownstreamConnection`},
-		"resource?proxy=web-0000.a&type=sds&name=tls":      {`"hidden":true`},
+		"resource?proxy=web-0000.a&type=cds&name=outbound": {
+			`"name":"web"`, `"value":{"@type"`, `"defaults":{"@type"`, `connectionPoolPerDownstreamConnection`,
+		},
+		"resource?proxy=web-0000.a&type=sds&name=tls": {`"hidden":true`},
 	} {
 		w := r.get(t, "/ui/api/"+path)
 		text := strings.ReplaceAll(w.Body.String(), ": ", ":") // protojson puts spaces in at random
@@ -391,7 +420,10 @@ func TestElsewhere(t *testing.T) {
 	r.now = r.now.Add(time.Minute)
 	r.o.Name = "istiod-0"
 	r.o.Replicas = others{
-		{Peer: replicas.Peer{Name: "istiod-1"}, Version: "1", JSON: json.RawMessage(`[{"proxy": "far.b", "resources": {"x": {"type": "lds", "state": "ERROR", "lastError": "no"}}}]`)},
+		{
+			Peer: replicas.Peer{Name: "istiod-1"}, Version: "1",
+			JSON: json.RawMessage(`[{"proxy": "far.b", "resources": {"x": {"type": "lds", "state": "ERROR", "lastError": "no"}}}]`),
+		},
 		{Peer: replicas.Peer{Name: "istiod-2"}, Err: errors.New("it did not answer within 2s")},
 	}
 	var summary struct {
@@ -399,7 +431,8 @@ func TestElsewhere(t *testing.T) {
 		Replicas []replica
 	}
 	must.Succeed(t, json.Unmarshal(r.get(t, "/ui/api/summary").Body.Bytes(), &summary))
-	if summary.Proxies["all"] != r.proxies+1 || len(summary.Replicas) != 3 || !summary.Replicas[0].Self || summary.Replicas[2].Error != "it did not answer within 2s" {
+	if summary.Proxies["all"] != r.proxies+1 || len(summary.Replicas) != 3 || !summary.Replicas[0].Self ||
+		summary.Replicas[2].Error != "it did not answer within 2s" {
 		t.Errorf("%+v", summary)
 	}
 	var page struct{ Rows []proxyRow }

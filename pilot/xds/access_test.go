@@ -161,8 +161,10 @@ func TestAccessToSecrets(t *testing.T) {
 	access.say(false, true, true)
 	m, err := stream.Recv()
 	must.Succeed(t, err)
-	waits("it does not get the secret kubernetes://x, because its service account may not list secrets: bind a Role that may get, watch and list secrets in namespace a to its service account web")
-	if n := strings.Count(r.log.String(), "the proxy does not get the secrets"); n != 1 {
+	waits(
+		"it does not get the secret kubernetes://x, because its service account may not list secrets: bind a Role that may get, watch and list secrets in namespace a to its service account web",
+	)
+	if n := strings.Count(r.log.String(), "service account may not list Secrets"); n != 1 {
 		t.Errorf("the log says %d times that the proxy does not get the secrets:\n%s", n, r.log)
 	}
 	if len(m.Resources) != 2 || len(m.RemovedResources) > 0 || strings.Contains(m.String(), xdstest.Canary) {
@@ -260,7 +262,9 @@ func TestCertificateProvesNoCluster(t *testing.T) {
 	c.subscribe("eds", "0")
 	c.expect("eds 0=none")
 	access.say(true, true, true)
-	eventually(t, "the log says why it gets none", func() bool { return strings.Contains(r.log.String(), "the proxy gets no secrets") })
+	eventually(t, "the log says why it gets none", func() bool {
+		return strings.Contains(r.log.String(), "refusing secrets: the proxy's cluster is unverified")
+	})
 	c.subscribe("eds", "1")
 	c.expect("eds 1=none") // and no secret
 	located.Store(true)

@@ -12,39 +12,39 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/xds/wire"
 )
 
-// account is how a stream counts what it sends, for package pushes. It is the owner's alone.
+// account attributes the responses of a stream to pushes, for package pushes. Only the owner of the stream uses it.
 type account struct {
-	tally *pushes.Tally // of the push that was taken last; nil: there was none, or it is not recorded
-	since time.Time     // when something was last sent because of it, or it was taken
-	last  *pushes.Tally // in which the stream was counted last
-	waits []wait        // for acknowledgements, oldest first
+	tally *pushes.Tally // tally of the push that the stream took last; nil if it is not recorded
+	since time.Time     // time of the last response for that push, or when the push was queued
+	last  *pushes.Tally // tally in which the stream was started last
+	waits []wait        // pushes that are not fully acknowledged, oldest first
 }
 
-// wait is a push of which something has not been acknowledged yet.
+// wait is a push with a response that the client has not acknowledged yet.
 type wait struct {
 	tally    *pushes.Tally
-	number   uint64 // of the last response
-	again    bool   // the stream was counted in the tally before
+	number   uint64 // number of the last response
+	again    bool   // the stream was already started in the tally
 	rejected bool
 }
 
 const (
-	// followUp is how long what a client asks for counts for the push before: new clusters have it ask for endpoints.
+	// followUp is how long a request is attributed to the push before it: new clusters make a client request endpoints.
 	followUp = 2 * time.Second
-	// maxWaits bounds the pushes that a client may be behind before the oldest counts as lost.
+	// maxWaits bounds the unacknowledged pushes of a client. The oldest becomes pushes.Lost beyond that.
 	maxWaits = 8
-	// maxLookups bounds how many rejections in a second are traced to objects.
+	// maxLookups bounds the rejections per second whose objects are looked up.
 	maxLookups = 10
-	// maxNamed is how many resources a rejection names at most.
+	// maxNamed bounds the resources that a rejection names.
 	maxNamed = 8
 )
 
-// take begins with what a push brings.
+// take starts to attribute responses to a push.
 func (a *account) take(p *session.Push) {
 	a.tally, a.since = p.Tally, p.Queued
 }
 
-// countSent counts a response that is about to be sent.
+// countSent records a response that is about to be sent.
 func (c *conn) countSent(r *wire.Response, now time.Time) {
 	a := &c.account
 	if c.server.o.Pushes == nil {
@@ -73,14 +73,14 @@ func (c *conn) countSent(r *wire.Response, now time.Time) {
 	a.waits = append(a.waits, wait{tally: t, number: number, again: again})
 }
 
-// settle ends the wait of that index.
+// settle ends wait i with an outcome.
 func (a *account) settle(i int, now time.Time, o pushes.Outcome) {
 	w := a.waits[i]
 	w.tally.Ended(now, o, w.again)
 	a.waits = slices.Delete(a.waits, i, i+1)
 }
 
-// countAnswered ends the waits of which the client has answered everything.
+// countAnswered ends the waits whose responses the client has all answered.
 func (c *conn) countAnswered(now time.Time) {
 	a := &c.account
 	if len(a.waits) == 0 {
@@ -96,7 +96,7 @@ func (c *conn) countAnswered(now time.Time) {
 	}
 }
 
-// countRejected records what the client did not take, and where that comes from.
+// countRejected records a rejection and the objects that the rejected resources are made of.
 func (c *conn) countRejected(v session.Verdict, now time.Time) {
 	s, a := c.server, &c.account
 	if s.o.Pushes == nil {
@@ -110,9 +110,10 @@ func (c *conn) countRejected(v session.Verdict, now time.Time) {
 		}
 	}
 	message := strings.TrimSpace(v.Message)
-	about := meant(v.Resources, message)
+	about := blamed(v.Resources, message)
 	r := pushes.Rejection{
-		Time: now, Proxy: c.proxy.ID, Type: envoy.ShortType(v.TypeURL), Code: v.Code.String(), Message: shorten(message, 2<<10), Of: len(v.Resources), Resources: []string{},
+		Time: now, Proxy: c.proxy.ID, Type: envoy.ShortType(v.TypeURL), Code: v.Code.String(), Message: shorten(message, 2<<10),
+		Of: len(v.Resources), Resources: []string{},
 	}
 	for _, x := range about {
 		r.Resources = append(r.Resources, x.Name)
@@ -121,8 +122,8 @@ func (c *conn) countRejected(v session.Verdict, now time.Time) {
 	c.countAnswered(now)
 }
 
-// meant returns the resources that a rejection is about: those that its message names, else all if they are few.
-func meant(list []*envoy.Resource, message string) []*envoy.Resource {
+// blamed returns the resources that a rejection is about: the ones that its message names, or else all if they are few.
+func blamed(list []*envoy.Resource, message string) []*envoy.Resource {
 	var named []*envoy.Resource
 	for _, r := range list {
 		if len(list) > 1 && mentions(message, r.Name) && len(named) < maxNamed {
@@ -138,7 +139,7 @@ func meant(list []*envoy.Resource, message string) []*envoy.Resource {
 	return nil
 }
 
-// mentions reports whether a message has a name, and not as a part of a longer one.
+// mentions reports whether a message contains a name as a whole, not as a part of a longer name.
 func mentions(message, name string) bool {
 	if name == "" {
 		return false
@@ -155,7 +156,7 @@ func mentions(message, name string) bool {
 			before = rest[i-1]
 		}
 		after := rest[i+len(name):]
-		if len(after) > 1 && (after[0] == '.' || after[0] == ':') { // the end of a sentence, or a part of a name
+		if len(after) > 1 && (after[0] == '.' || after[0] == ':') { // the end of a sentence, or a part of the name
 			after = after[1:]
 		}
 		if !inName(before) && before != '.' && (after == "" || !inName(after[0])) {
@@ -165,7 +166,7 @@ func mentions(message, name string) bool {
 	}
 }
 
-// sourcesOf returns the objects that resources are made of. If clients reject very much, some is not looked up.
+// sourcesOf returns the objects that resources are made of. It returns nil if clients cause too many look-ups.
 func (s *Server) sourcesOf(list []*envoy.Resource) []pushes.Object {
 	if len(list) == 0 || !s.lookups.Allow() {
 		return nil
@@ -185,7 +186,7 @@ func (s *Server) sourcesOf(list []*envoy.Resource) []pushes.Object {
 	return out
 }
 
-// end counts what the client will not acknowledge any more.
+// end settles all waits as lost when the stream ends.
 func (a *account) end(now time.Time) {
 	for len(a.waits) > 0 {
 		a.settle(0, now, pushes.Lost)

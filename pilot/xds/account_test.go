@@ -29,7 +29,9 @@ func TestPushesAreCounted(t *testing.T) {
 		c.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: m.TypeUrl, ResponseNonce: m.Nonce})
 	}
 	reject := func(c *deltaClient, m *discoveryv3.DeltaDiscoveryResponse, message string) {
-		c.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: m.TypeUrl, ResponseNonce: m.Nonce, ErrorDetail: &rpcstatus.Status{Code: 13, Message: message}})
+		c.send(&discoveryv3.DeltaDiscoveryRequest{
+			TypeUrl: m.TypeUrl, ResponseNonce: m.Nonce, ErrorDetail: &rpcstatus.Status{Code: 13, Message: message},
+		})
 	}
 
 	publish("cds a=1", "eds a=1", "lds l=1")
@@ -63,7 +65,8 @@ func TestPushesAreCounted(t *testing.T) {
 		return p.Acked == 1 && p.Rejected == 1 && p.Pending == 0 && p.Responses == 3 && p.LastAck != nil && len(p.Types) == 2
 	})
 	list := push(2).Rejections
-	if len(list) != 1 || list[0].Proxy != "two.a" || list[0].Type != "cds" || list[0].Message != "no such cluster" || len(list[0].Sources) != 1 || list[0].Sources[0].Name != "b" {
+	if len(list) != 1 || list[0].Proxy != "two.a" || list[0].Type != "cds" || list[0].Message != "no such cluster" ||
+		len(list[0].Sources) != 1 || list[0].Sources[0].Name != "b" {
 		t.Errorf("rejections %+v", list)
 	}
 
@@ -74,7 +77,8 @@ func TestPushesAreCounted(t *testing.T) {
 	reject(two, two.expect(all), "listener(s) bad: no such filter")
 	eventually(t, "a rejection is traced to the listener that it names", func() bool {
 		list := push(3).Rejections
-		return len(list) == 1 && list[0].Of == 10 && strings.Join(list[0].Resources, " ") == "bad" && len(list[0].Sources) == 1 && list[0].Sources[0].Name == "bad"
+		return len(list) == 1 && list[0].Of == 10 && strings.Join(list[0].Resources, " ") == "bad" && len(list[0].Sources) == 1 &&
+			list[0].Sources[0].Name == "bad"
 	})
 
 	publish("cds c=1")

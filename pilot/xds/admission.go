@@ -20,10 +20,10 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/xds/session"
 )
 
-// admission decides which streams are served, and bounds what one identity, or one address of peers that proved none,
-// may hold of what all share, and what one tenant may. Safe for concurrent use.
+// admission decides which streams are served. It bounds the shared resources of one identity, of one address of peers
+// without a proved identity, and of one tenant. It is safe for concurrent use.
 type admission struct {
-	slots   *quota.Pool[identity.Tenant] // of streams; nil if there is no bound
+	slots   *quota.Pool[identity.Tenant] // slots of streams; nil if unbounded
 	short   func() bool                  // reports whether memory is short
 	metrics *metrics
 
@@ -32,7 +32,7 @@ type admission struct {
 		lists   *quota.Values[identity.Holder, subscribed]
 	}
 	cohorts     *quota.Table[identity.Holder, *cohorts]
-	cohortBytes int // most that is kept for the cohorts of one identity or address
+	cohortBytes int // most bytes that are kept for the cohorts of one identity or address
 
 	tenants struct {
 		lists       *quota.Values[identity.Tenant, subscribed]
@@ -41,19 +41,19 @@ type admission struct {
 	}
 }
 
-// tenantShares is how many times what one identity may hold of memory a tenant may hold.
+// tenantShares is the memory that a tenant may hold, in shares of an identity.
 const tenantShares = 3
 
-// subscribed is the list of names that streams subscribe to of a type.
+// subscribed is a list of names that streams subscribe to, and its type.
 type subscribed struct {
 	kind  *envoy.Type
 	names *envoy.Names
 }
 
-// noMemoryLimit stands for the memory limit where there is none.
+// noMemoryLimit is the assumed memory in bytes if there is no memory limit.
 const noMemoryLimit = 2 << 30
 
-// hostMemory returns the bytes of memory of this host, or noMemoryLimit if they are not known. root is the root of the
+// hostMemory returns the memory of this host in bytes, or noMemoryLimit if it is not known. root is the root of the
 // file system.
 func hostMemory(root fs.FS) int {
 	text, err := fs.ReadFile(root, "proc/meminfo")
@@ -70,7 +70,7 @@ func hostMemory(root fs.FS) int {
 	return noMemoryLimit
 }
 
-// newAdmission returns an admission that serves a number of streams at a time, any number if it is 0.
+// newAdmission returns an admission for a number of concurrent streams. 0 means no bound.
 func newAdmission(streams int, l *limits.Limits, m *metrics) *admission {
 	a := &admission{short: memoryShort, metrics: m}
 	each := math.MaxInt
@@ -94,8 +94,8 @@ func newAdmission(streams int, l *limits.Limits, m *metrics) *admission {
 	return a
 }
 
-// enter waits until the stream of a peer may be served; leave ends that. The error is a gRPC status: too many streams
-// of the peer's identity or address, too little memory, or the end of ctx or of the server.
+// enter waits until the stream of a peer may be served. The caller must call leave at its end. It fails with a gRPC
+// status if the peer's identity or address has too many streams, if memory is short, or if ctx or the server ends.
 func (a *admission) enter(ctx context.Context, p identity.Peer, closing <-chan struct{}) (leave func(), err error) {
 	if a.short() {
 		a.metrics.refused(refusedMemory)
@@ -135,8 +135,8 @@ func (a *admission) enter(ctx context.Context, p identity.Peer, closing <-chan s
 	return nil, err
 }
 
-// hold counts the names that a stream of a peer subscribes to of a type, and counts off the names before. A nil list
-// is empty. The error is a gRPC status: the peer's identity or address has too many, or its tenant.
+// hold replaces the names of a type that a stream of a peer subscribes to in the accounts. A nil list is empty. It
+// fails with a gRPC status if the peer's identity, address or tenant holds too many.
 func (a *admission) hold(p identity.Peer, kind *envoy.Type, before, now *envoy.Names) error {
 	h, bounded := p.Holder()
 	if !bounded || before == now {
@@ -164,11 +164,13 @@ func (a *admission) hold(p identity.Peer, kind *envoy.Type, before, now *envoy.N
 		who, most = h.Tenant().String(), a.tenants.lists.Most()
 	}
 	a.metrics.refused(refusedNames)
-	return status.Errorf(codes.ResourceExhausted, "the streams of %s subscribe to different resource names that take more than %d bytes", who, most)
+	return status.Errorf(
+		codes.ResourceExhausted, "the streams of %s subscribe to different resource names that take more than %d bytes", who, most,
+	)
 }
 
-// memoryShort reports whether what is alive takes 85 % of the memory limit, after the last collection. Without a limit
-// it never does.
+// memoryShort reports whether the live heap took more than 85 % of the memory limit at the last collection. It is false
+// without a limit.
 func memoryShort() bool {
 	limit := debug.SetMemoryLimit(-1)
 	if limit == math.MaxInt64 {

@@ -227,7 +227,9 @@ func TestMemoryOfOneTenant(t *testing.T) {
 // meanwhile.
 func TestNamesOfOneIdentity(t *testing.T) {
 	r := newRig(t, accounts(1000))
-	r.server.admission.identities.lists = quota.NewValues[identity.Holder, subscribed](costOf("x-0", "x-1", "x-2", "x-3", "x-4", "x-5", "x-6", "x-7", "x-8", "x-9"))
+	r.server.admission.identities.lists = quota.NewValues[identity.Holder, subscribed](
+		costOf("x-0", "x-1", "x-2", "x-3", "x-4", "x-5", "x-6", "x-7", "x-8", "x-9"),
+	)
 	r.publish(true, "cds a=1")
 	list := func(prefix string, n int) (all []string) {
 		for i := range n {

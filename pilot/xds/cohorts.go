@@ -11,35 +11,35 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 )
 
-// cohorts are the cohorts that the streams of one identity, or of one address without identity, belong to. A proxy
-// chooses the labels and settings by which it belongs to a cohort, and what no other proxy has is kept for that cohort
-// alone. So the bytes that are kept are measured, where there are more cohorts than most identities have. A nil cohorts
-// has no bound. Safe for concurrent use.
+// cohorts are the cohorts of the streams of one identity, or of one address without an identity. Labels and settings,
+// which a proxy chooses, determine its cohort, and each cohort costs memory of its own. So the memory is measured if
+// there are more cohorts than most identities have. A nil cohorts has no bound. It is safe for concurrent use.
 type cohorts struct {
-	few int // number of cohorts for which nothing is measured
+	few int // number of cohorts up to which nothing is measured
 
 	mu        sync.Mutex
 	streams   map[cohort.Key]int // number of streams, by cohort.Key.Kept
-	order     []cohort.Key       // keys of streams, the oldest first
-	bytes     int                // at the last measurement
+	order     []cohort.Key       // keys of streams, oldest first
+	bytes     int                // result of the last measurement
 	next      time.Time          // time of the next measurement
 	measuring bool
 }
 
 const (
-	// fewCohorts are so many that nothing is measured: what they take is no more than a proxy for each of them.
+	// fewCohorts is the number of cohorts of an identity up to which nothing is measured. They cost at most as much as
+	// a proxy each.
 	fewCohorts = 8
-	// fewOfTenant are so many for all identities of a tenant together.
+	// fewOfTenant is the same for all identities of a tenant together.
 	fewOfTenant = 10 * fewCohorts
-	// minMeasure is the least time between two measurements, and a measurement takes no more than a twentieth of the
-	// time between them.
+	// minMeasure is the least time between two measurements. A measurement also takes at most 1/measureRate of that
+	// time.
 	minMeasure  = 100 * time.Millisecond
 	measureRate = 20
 )
 
 func newCohorts(few int) *cohorts { return &cohorts{few: few, streams: map[cohort.Key]int{}} }
 
-// move records that a stream belongs to another cohort. A zero key is none.
+// move records that a stream changes its cohort. A zero key means no cohort.
 func (c *cohorts) move(from, to cohort.Key) {
 	if from, to = from.Cached(), to.Cached(); c == nil || from == to {
 		return
@@ -60,8 +60,7 @@ func (c *cohorts) move(from, to cohort.Key) {
 	}
 }
 
-// kept returns how many bytes are kept for the cohorts beside the first one, as they were measured last, which was not
-// long ago.
+// kept returns the bytes that are kept for the cohorts besides the first one. The result may be a recent measurement.
 func (c *cohorts) kept(measure func([]cohort.Key) int) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -84,8 +83,8 @@ func (c *cohorts) kept(measure func([]cohort.Key) int) int {
 	return n
 }
 
-// admitCohort returns an error, a gRPC status, if a stream asks for more while too much is kept for the cohorts of its
-// identity or address, or of its tenant. A stream that asks for nothing new is sent changes in any case.
+// admitCohort returns a gRPC status if a stream requests more while too much is kept for the cohorts of its identity or
+// address, or of its tenant. A stream that requests nothing new is sent changes in any case.
 func (a *admission) admitCohort(c *conn) error {
 	if c.cohorts == nil || !c.session.Grows() {
 		return nil
@@ -98,6 +97,7 @@ func (a *admission) admitCohort(c *conn) error {
 		}
 	}
 	a.metrics.refused(refusedCohorts)
-	return status.Errorf(codes.ResourceExhausted, "the proxies of %s have different labels or settings, and their configuration takes more than %d bytes, "+
+	return status.Errorf(codes.ResourceExhausted, "the proxies of %s have different labels or settings, "+
+		"and their configuration takes more than %d bytes, "+
 		"%s of the memory: use fewer kinds of proxies for one account, run more replicas, or raise the memory limit", who, most, share)
 }

@@ -26,7 +26,8 @@ func (r *rig) pod(account, pod string) (*deltaClient, error) {
 	r.t.Cleanup(cancel)
 	stream, err := r.dial().DeltaAggregatedResources(ctx)
 	must.Succeed(r.t, err)
-	_ = stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: nodeOf(account, pod), TypeUrl: envoy.ClusterType}) // Recv says whether it has ended
+	// Recv says whether it has ended
+	_ = stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: nodeOf(account, pod), TypeUrl: envoy.ClusterType})
 	_, err = stream.Recv()
 	return &deltaClient{t: r.t, stream: stream, cancel: cancel}, err
 }
@@ -59,7 +60,8 @@ func TestCohortsOfOneIdentity(t *testing.T) {
 			all = append(all, c)
 		}
 	}
-	if len(all) != bound || status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "spiffe://cluster.local/ns/a/sa/flood") {
+	if len(all) != bound || status.Code(err) != codes.ResourceExhausted ||
+		!strings.Contains(err.Error(), "spiffe://cluster.local/ns/a/sa/flood") {
 		t.Fatalf("%d proxies of an identity are served, and then: %v", len(all), err)
 	}
 	for i := range 3 * bound { // one cohort has any number of proxies
@@ -137,7 +139,9 @@ func TestGroupsTakeTurns(t *testing.T) {
 		t.Fatal(err)
 	}
 	waiting := func(account string) int {
-		turns, release := r.server.turns.Hold(identity.Holder{ID: identity.ID{TrustDomain: "cluster.local", Namespace: "a", ServiceAccount: account}})
+		turns, release := r.server.turns.Hold(
+			identity.Holder{ID: identity.ID{TrustDomain: "cluster.local", Namespace: "a", ServiceAccount: account}},
+		)
 		defer release()
 		return len(turns)
 	}

@@ -28,7 +28,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/xds/wire"
 )
 
-// conn is one stream. Its owner is the goroutine that calls run.
+// conn is one stream. The goroutine that calls run owns it.
 type conn struct {
 	server    *Server
 	stream    grpc.ServerStream
@@ -38,80 +38,81 @@ type conn struct {
 	local     string
 	connected time.Time
 
-	// Set before the stream is registered, constant after.
-	id      string // <pod>.<namespace>-<number>
+	// The fields below are set before the stream is registered, and constant afterwards.
+	id      string // POD.NAMESPACE-NUMBER
 	number  uint64
 	proxy   *node.Proxy
 	profile *profile
-	version string // the label under which it is counted
+	version string // label of the stream in the metric pilot_xds
 
-	// Guarded by server.mu; the first two are changed by the owner alone, who may read them without.
-	group    *subscriberGroup // nil: the stream checks each push itself
+	// Guarded by server.mu. Only the owner changes group and cohort, and it may read them without the lock.
+	group    *subscriberGroup // nil if the stream checks each push itself
 	cohort   cohort.Key       // of the session
-	notified span             // the newest consecutive snapshots that were offered to this stream alone
+	notified span             // newest consecutive snapshots that were offered to this stream alone
 
 	requests chan incoming // from the reader
-	sent     chan error    // the outcome of the one Send, where it is not the owner's
-	wake     chan struct{} // something is waiting, or asked, or it is to stop
-	stop     chan error    // one error, with which to end
-	turns    chan struct{} // of the peer's identity or address, to wait for a slot; nil if no bound is for it
-	cohorts  *cohorts      // of the peer's identity or address; nil if no bound is for it
-	tenant   *cohorts      // of its tenant
-	done     chan struct{} // closed when the owner ends
+	sent     chan error    // result of a Send in another goroutine
+	wake     chan struct{} // capacity 1; wakes the owner for a push, a call or the end
+	stop     chan error    // capacity 1; error to end the stream with
+	turns    chan struct{} // turns of the peer's identity or address to wait for a slot; nil if unbounded
+	cohorts  *cohorts      // cohorts of the peer's identity or address; nil if unbounded
+	tenant   *cohorts      // cohorts of the peer's tenant
+	done     chan struct{} // closed when run returns
 
-	mu       sync.Mutex
-	waiting  *session.Push            // what was offered and not taken, or nil
-	asked    []func(*session.Session) // to be run by the owner
-	answered bool                     // the Access has answered since its last answer was applied
+	mu            sync.Mutex
+	pendingPush   *session.Push            // merged pushes that the owner has not taken, or nil
+	calls         []func(*session.Session) // functions for the owner to run
+	accessChanged bool                     // Access has answered since applyAccess
 
-	sendingType string // type URL of the response that is being sent, or empty
+	sendingType string // type URL of the response being sent, or empty
 	sendStarted time.Time
 
-	warnings *rate.Limiter // its share of server.warnings
+	warnings *rate.Limiter // bounds the stream's use of server.warnings
 
-	// The owner's alone.
-	session         *session.Session
-	stopAccessWatch func()                  // nil until the client first asks for a secret
-	wanted          map[kinds.Key]bool      // what the secrets are made of that the client may be sent
-	guarded         bool                    // the session is: it may be sent only what is granted
-	shared          *snapshot.SharedSecrets // by which that was decided
-	sharedGrants    map[string]bool         // secrets that are granted because they are shared, independent of the Access
-	refused         string                  // a secret that is not granted because the Access says no; empty: none
-	located         bool                    // a snapshot has shown that the peer is in the cluster that its proxy names
-	joined          bool
-	names           map[string]*envoy.Names // by type URL, as counted by server.admission
-	deadlines       deadlines
-	lateAt          time.Time // when its cluster was last seen not to have been read
-	inWaitList      bool      // the stream is in server.waiting
-	pass            pass
-	turn            bool           // one of turns is taken
-	sending         *wire.Response // nil: no Send is under way
-	watchdog        *time.Timer    // runs cut
-	made            time.Duration
-	account         account
+	// The fields below are owned by the goroutine of run.
+	session          *session.Session
+	stopAccessWatch  func()                  // nil until the client first asks for a secret
+	wanted           map[kinds.Key]bool      // objects that the client's granted secrets are made of
+	guarded          bool                    // the session is guarded: it sends only granted secrets
+	shared           *snapshot.SharedSecrets // SharedSecrets of the last applyAccess
+	sharedGrants     map[string]bool         // secrets granted because they are shared, independent of Access
+	refused          string                  // secret that Access denies, or empty
+	located          bool                    // a snapshot has shown that the peer is in the cluster that its proxy names
+	joined           bool                    // the session has started
+	names            map[string]*envoy.Names // by type URL, as held in server.admission
+	deadlines        deadlines
+	clusterPendingAt time.Time // when the proxy's cluster was last found to be unread
+	// inWaitList is true if the stream is in server.withoutCertificates.
+	inWaitList bool
+	pass       pass
+	turn       bool           // the stream has taken one of turns
+	sending    *wire.Response // response being sent, or nil
+	watchdog   *time.Timer    // calls cut when a Send takes too long
+	made       time.Duration  // duration of the last translation
+	account    account
 }
 
-// incoming is a request, or how the stream ended.
+// incoming is a request, or the error that ended the stream.
 type incoming struct {
 	request *wire.Request
 	err     error
 }
 
-// pass is what is measured of one push at one stream.
+// pass holds measurements of one push to one stream.
 type pass struct {
 	received  time.Time
 	responses int
 }
 
-// firstRequest bounds how long a stream may say nothing at all.
+// firstRequest bounds the time until the first request of a stream.
 const firstRequest = 30 * time.Second
 
-// resumeQuiet is how long a client that resumes an earlier stream has to ask for nothing before clusters that are gone
-// are removed. They also stay until the client has answered a response with clusters: see session.EndResuming.
+// resumeQuiet is how long a client that resumes an earlier stream must request nothing before removed clusters are
+// removed from it. They also stay until the client has answered a response with clusters: see session.EndResuming.
 const resumeQuiet = time.Second
 
-// resumeMax bounds how long the removal of clusters waits for a client that resumes and keeps asking, as it does where
-// services come and go.
+// resumeMax bounds how long the removal of clusters waits for such a client. Where services change often, it never
+// becomes quiet.
 const resumeMax = 15 * time.Second
 
 func newConn(s *Server, stream grpc.ServerStream, delta bool, peer identity.Peer) *conn {
@@ -126,19 +127,19 @@ func newConn(s *Server, stream grpc.ServerStream, delta bool, peer identity.Peer
 	}
 	c.remote, c.local = addresses(stream.Context())
 	c.deadlines.set(credential, peer.Expires)
-	c.keepProof()
+	c.scheduleReauthentication()
 	return c
 }
 
-// offer leaves a push for the owner, merged with what waits already.
+// offer hands a push to the owner, merged with one that it has not taken yet.
 func (c *conn) offer(p *session.Push) {
 	c.mu.Lock()
-	c.waiting = c.waiting.Merge(p)
+	c.pendingPush = c.pendingPush.Merge(p)
 	c.mu.Unlock()
 	c.rouse()
 }
 
-// rouse has the owner look for what there is.
+// rouse wakes the owner.
 func (c *conn) rouse() {
 	select {
 	case c.wake <- struct{}{}:
@@ -149,18 +150,18 @@ func (c *conn) rouse() {
 func (c *conn) takePush() *session.Push {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p := c.waiting
-	c.waiting = nil
+	p := c.pendingPush
+	c.pendingPush = nil
 	return p
 }
 
 func (c *conn) hasWaiting() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.waiting != nil
+	return c.pendingPush != nil
 }
 
-// end has the owner end the stream. Only the first call counts.
+// end makes the owner end the stream with err. Later calls have no effect.
 func (c *conn) end(err error) {
 	select {
 	case c.stop <- err:
@@ -169,22 +170,22 @@ func (c *conn) end(err error) {
 	}
 }
 
-// ask has the owner run fn, and reports whether it did before ctx ended. If not, fn may still run later.
-func (c *conn) ask(ctx context.Context, fn func(*session.Session)) bool {
-	return c.await(ctx, c.put(fn))
+// call runs fn in the owner's goroutine. It returns false if ctx or the stream ended first; fn may still run later.
+func (c *conn) call(ctx context.Context, fn func(*session.Session)) bool {
+	return c.await(ctx, c.post(fn))
 }
 
-// put has the owner run fn. The channel is closed when fn has returned.
-func (c *conn) put(fn func(*session.Session)) <-chan struct{} {
+// post passes fn to the owner to run. The channel is closed when fn has returned.
+func (c *conn) post(fn func(*session.Session)) <-chan struct{} {
 	ran := make(chan struct{})
 	c.mu.Lock()
-	c.asked = append(c.asked, func(s *session.Session) { fn(s); close(ran) })
+	c.calls = append(c.calls, func(s *session.Session) { fn(s); close(ran) })
 	c.mu.Unlock()
 	c.rouse()
 	return ran
 }
 
-// await waits for what was put, and reports whether it was done before ctx ended.
+// await waits for a posted function, and reports whether it returned before ctx or the stream ended.
 func (c *conn) await(ctx context.Context, ran <-chan struct{}) bool {
 	select {
 	case <-ran:
@@ -192,7 +193,7 @@ func (c *conn) await(ctx context.Context, ran <-chan struct{}) bool {
 	case <-c.done:
 	case <-ctx.Done():
 	}
-	select { // perhaps long ago
+	select { // both channels may be ready
 	case <-ran:
 		return true
 	default:
@@ -200,22 +201,22 @@ func (c *conn) await(ctx context.Context, ran <-chan struct{}) bool {
 	}
 }
 
-// answer applies a new answer of the Access and runs what was asked.
-func (c *conn) answer() {
+// runCalls applies a new answer of Access and runs the posted functions.
+func (c *conn) runCalls() {
 	c.mu.Lock()
-	asked, answered := c.asked, c.answered
-	c.asked, c.answered = nil, false
+	calls, accessChanged := c.calls, c.accessChanged
+	c.calls, c.accessChanged = nil, false
 	c.mu.Unlock()
-	if answered {
+	if accessChanged {
 		c.applyAccess()
-		c.joinGroup() // what it may be sent is part of its group's key
+		c.joinGroup() // granted secrets are part of the group's key
 	}
-	for _, fn := range asked {
+	for _, fn := range calls {
 		fn(c.session)
 	}
 }
 
-// read hands on requests until the stream ends. Only the request on its way is kept.
+// read passes requests to the owner until the stream ends. It holds at most one request.
 func (c *conn) read() {
 	l := &c.server.o.Limits
 	bucket := rate.NewLimiter(rate.Limit(l.RequestsPerSecond), max(1, l.RequestsBurst))
@@ -232,8 +233,8 @@ func (c *conn) read() {
 			}
 			return
 		}
-		// A client that asks too often is held back by not reading from it.
-		cost := min(1+r.Size>>16, bucket.Burst()) // a large request is as much work as many
+		// Not reading from a client that sends too many requests slows it down.
+		cost := min(1+r.Size>>16, bucket.Burst()) // a large request costs as much as many small ones
 		if wait := bucket.ReserveN(time.Now(), cost).Delay(); wait > 0 {
 			select {
 			case <-time.After(wait):
@@ -249,14 +250,14 @@ func (c *conn) read() {
 	}
 }
 
-// run is the owner.
+// run serves the stream. Its goroutine is the owner.
 func (c *conn) run() error {
 	defer close(c.done)
 	if !c.server.spawn("xds reader", c.read) {
 		return errShutdown()
 	}
 	first, err := c.greet()
-	if err != nil || first == nil { // without an error: the client left before it said anything
+	if err != nil || first == nil { // without an error, the client left before its first request
 		return err
 	}
 	defer c.server.remove(c)
@@ -268,7 +269,7 @@ func (c *conn) run() error {
 	return err
 }
 
-// serve answers the first request and all after it.
+// serve answers the first request and all later ones.
 func (c *conn) serve(first *wire.Request, log *slog.Logger) error {
 	if err := c.introduce(); err != nil {
 		return err
@@ -283,8 +284,8 @@ func (c *conn) serve(first *wire.Request, log *slog.Logger) error {
 	return c.loop(log)
 }
 
-// greet waits for the first request, learns from it who the proxy is, and registers the stream. Nothing of the
-// request's node is kept but that. It returns nil if the client leaves instead.
+// greet waits for the first request, identifies the proxy and registers the stream. It keeps nothing else of the
+// request's node. It returns nil if the client leaves first.
 func (c *conn) greet() (*wire.Request, error) {
 	s := c.server
 	timer := time.NewTimer(firstRequest)
@@ -308,7 +309,8 @@ func (c *conn) greet() (*wire.Request, error) {
 		if err := s.authorize(c.profile, c.peer, proxy); err != nil {
 			return nil, err
 		}
-		if proxy.Cluster = s.o.Authorizer.ClusterID(proxy.Cluster); proxy.Cluster == "" { // its word is not needed
+		// metadata cannot override the cluster of the credential
+		if proxy.Cluster = s.o.Authorizer.ClusterID(proxy.Cluster); proxy.Cluster == "" {
 			proxy.Cluster = c.peer.Bound.Cluster
 		}
 		c.number = s.numbers.Add(1)
@@ -322,14 +324,14 @@ func (c *conn) greet() (*wire.Request, error) {
 		c.session.SetSnapshot(snap)
 		return r, err
 	case <-timer.C:
-		return nil, status.Error(codes.DeadlineExceeded, "no request came")
+		return nil, status.Error(codes.DeadlineExceeded, "the client sent no request within 30 seconds")
 	case <-s.closing:
 		return nil, errShutdown()
 	}
 }
 
-// loop serves until the stream ends. It waits for everything at once: a request, a push, the Send under way, a slot to
-// translate in, the next deadline. Each further channel makes each wait more expensive.
+// loop serves until the stream ends. It waits for a request, a push, the current Send, a translation slot and the next
+// deadline at the same time. Each channel makes each wait more expensive.
 func (c *conn) loop(log *slog.Logger) error {
 	s := c.server
 	c.watchdog = time.AfterFunc(time.Hour, func() { safe.Run(log, "xds watchdog", func() { c.cut(log) }) })
@@ -337,14 +339,14 @@ func (c *conn) loop(log *slog.Logger) error {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	defer c.endTurn()
-	var armed time.Time // for what timer was set
+	var armed time.Time // the deadline that timer is set to
 	for {
 		select {
 		case err := <-c.stop:
 			return err
 		default:
 		}
-		c.answer()
+		c.runCalls()
 		var expired <-chan time.Time
 		if next := c.deadlines.next(); !next.IsZero() {
 			if expired = timer.C; next != armed {
@@ -362,7 +364,7 @@ func (c *conn) loop(log *slog.Logger) error {
 			if slot = s.slots; c.urgent() {
 				urgentSlot = s.urgentSlot
 			}
-			// Most often one is free: to wait for many channels costs more than all else.
+			// A slot is usually free, and this check is much cheaper than a select on many channels.
 			if taken := free(urgentSlot, slot); taken != nil {
 				if err := c.step(taken); err != nil {
 					return ending(err)
@@ -405,9 +407,8 @@ func (c *conn) loop(log *slog.Logger) error {
 	}
 }
 
-// takeTurn reports whether the stream may wait for a slot, which is true if it has a turn or needs none. An identity
-// has one turn more than there are slots: it may use all of them, and others wait behind no more of its streams than
-// that.
+// takeTurn reports whether the stream may wait for a slot: it has a turn or needs none. An identity has one turn more
+// than there are slots. So it can use all slots, but only one of its streams waits for a slot besides.
 func (c *conn) takeTurn() bool {
 	if !c.turn {
 		c.turn = free(c.turns) != nil
@@ -415,7 +416,7 @@ func (c *conn) takeTurn() bool {
 	return c.turn || c.turns == nil
 }
 
-// endTurn gives back the turn of the stream, if it has one.
+// endTurn returns the turn of the stream, if it has one.
 func (c *conn) endTurn() {
 	if c.turn {
 		c.turn = false
@@ -423,12 +424,12 @@ func (c *conn) endTurn() {
 	}
 }
 
-// ready reports whether the stream has something to translate, and may.
+// ready reports whether the stream has something to translate and may do so.
 func (c *conn) ready() bool {
 	return c.sending == nil && !c.deadlines.waits(workloadKnown) && (!c.joined || c.session.Pending() || c.hasWaiting())
 }
 
-// expire does what is due when deadlines have passed.
+// expire handles the deadlines that have passed.
 func (c *conn) expire(log *slog.Logger) {
 	for {
 		x, ok := c.deadlines.expire(time.Now())
@@ -440,16 +441,16 @@ func (c *conn) expire(log *slog.Logger) {
 			if c.waitsForCluster() {
 				c.deadlines.set(workloadKnown, time.Now().Add(c.server.podWait))
 			} else {
-				c.server.metrics.waitsInVain.Inc()
+				c.server.metrics.workloadTimeouts.Inc()
 			}
 		case warm:
 			c.markWaiting(log)
 		case resumed:
 			c.session.EndResuming()
 		case credential:
-			c.end(status.Error(codes.Unauthenticated, "the proof of the caller's identity has expired"))
+			c.end(status.Error(codes.Unauthenticated, "the caller's credential has expired"))
 		case proof:
-			c.judgeAgain()
+			c.reauthenticate()
 		case departed:
 			c.session.Depart()
 			c.offer(c.server.newestPush())
@@ -457,7 +458,7 @@ func (c *conn) expire(log *slog.Logger) {
 	}
 }
 
-// free takes a slot that is free, and nobody waits for, and reports which. nil: there is none.
+// free takes a slot that is free and that no other stream waits for. It returns nil if there is none.
 func free(slots ...chan struct{}) chan struct{} {
 	for _, slot := range slots {
 		if slot == nil {
@@ -472,12 +473,12 @@ func free(slots ...chan struct{}) chan struct{} {
 	return nil
 }
 
-// newcomer is how long a stream is new: a proxy that starts asks for one type after the other, and has no
-// configuration to go on with.
+// newcomer is how long a stream is new. A proxy that starts requests one type after the other, and has no configuration
+// until then.
 const newcomer = 10 * time.Second
 
-// urgent reports whether the stream goes before others: gateways, through which others wait, and new streams. Those
-// that come from other hosts and prove no identity never do.
+// urgent reports whether the stream takes precedence: gateways, which other proxies depend on, and new streams. Peers
+// on other hosts without a proved identity never do.
 func (c *conn) urgent() bool {
 	if h, bounded := c.peer.Holder(); bounded && !h.Proved() {
 		return false
@@ -485,7 +486,7 @@ func (c *conn) urgent() bool {
 	return c.profile.urgent || !c.joined || time.Since(c.connected) < c.server.newcomer
 }
 
-// request takes one request. The deadlines of the stream follow from what the client waits for then.
+// request handles one request and updates the stream's deadlines.
 func (c *conn) request(r *wire.Request, log *slog.Logger) error {
 	if err := c.take(r, log); err != nil {
 		return err
@@ -503,7 +504,7 @@ func (c *conn) request(r *wire.Request, log *slog.Logger) error {
 	return nil
 }
 
-// take has the session take one request.
+// take passes one request to the session and records the result.
 func (c *conn) take(r *wire.Request, log *slog.Logger) error {
 	s := c.server
 	s.metrics.request(r.Size)
@@ -519,7 +520,7 @@ func (c *conn) take(r *wire.Request, log *slog.Logger) error {
 	}
 	v, err := c.session.Take(r)
 	if err != nil {
-		s.warnings.log(log.Warn, c.warnings, "the proxy sent a request that is not allowed: ending its stream", "err", err)
+		s.warnings.log(log.Warn, c.warnings, "ending a stream: the proxy sent an invalid request", "err", err)
 		return status.Error(codes.InvalidArgument, err.Error())
 	}
 	before, now := c.names[kind.URL], c.session.Subscribed(kind.URL)
@@ -539,18 +540,20 @@ func (c *conn) take(r *wire.Request, log *slog.Logger) error {
 		s.metrics.expired[envoy.ShortType(v.TypeURL)].Inc()
 	case session.Rejected:
 		if kind.Secret {
-			v.Message = "it does not take a secret" // its own words may quote what is in it
+			v.Message = "it does not take a secret" // its own message may quote the content
 		}
 		s.metrics.reject(v.TypeURL, c.proxy.ID, v.Code)
 		st.LastError = fmt.Sprintf("%v: %s", v.Code, shorten(v.Message, 4<<10))
 		st.LastErrorAt = time.Now()
 		c.countRejected(v, st.LastErrorAt)
-		s.warnings.log(log.Warn, c.warnings, "the proxy rejected a response", "type", envoy.ShortType(v.TypeURL), "err", shorten(v.Message, 1<<10))
+		s.warnings.log(
+			log.Warn, c.warnings, "the proxy rejected a response", "type", envoy.ShortType(v.TypeURL), "err", shorten(v.Message, 1<<10),
+		)
 	}
 	return nil
 }
 
-// shorten returns a copy of at most n bytes: a slice of the message would keep all of it.
+// shorten returns a copy of at most n bytes of s, so that the result does not keep s in memory.
 func shorten(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -558,7 +561,7 @@ func shorten(s string, n int) string {
 	return string([]byte(s[:n])) + "…"
 }
 
-// ending is how a stream ends whose Recv or Send failed: quietly when the client left.
+// ending converts the error of a failed Recv or Send to the result of the stream: nil if the client left.
 func ending(err error) error {
 	if errors.Is(err, io.EOF) || status.Code(err) == codes.Canceled {
 		return nil
@@ -566,12 +569,14 @@ func ending(err error) error {
 	return err
 }
 
-// observing is the conn as its session sees it.
+// observing is the session.Observer of a conn.
 type observing conn
 
 func (o *observing) Panicked(typeURL string, err error) {
 	o.server.metrics.internalErrors.Inc()
-	o.server.o.Logger.Error("translation failed: the proxy keeps what it has", "conn", o.id, "type", envoy.ShortType(typeURL), "err", err)
+	o.server.o.Logger.Error(
+		"failed to translate resources: the proxy keeps its last ones", "conn", o.id, "type", envoy.ShortType(typeURL), "err", err,
+	)
 }
 
 func (o *observing) StandIn(name string) *envoy.Resource { return o.server.standIns.of(name) }

@@ -8,31 +8,31 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/xds/wire"
 )
 
-// Connections is notified of streams, and of what proxies report over them about their own health. It is notified of a
-// stream's end if and only if it accepted the stream.
+// Connections is notified of streams and of the health that proxies report. It is notified of the end of each stream
+// that it accepted, and of no other.
 type Connections interface {
-	// Connected is called once for a stream, before its first answer. It may take its time, which no other stream waits
-	// for, but must return when ctx ends. An error, best one with a gRPC code, ends the stream.
+	// Connected is called once for a stream, before its first response. It may block without delaying other streams,
+	// but must return when ctx ends. An error, best a gRPC status, ends the stream.
 	Connected(ctx context.Context, c Client) error
 
 	// Disconnected is called when the stream has ended. It must not block.
 	Disconnected(c Client)
 
-	// Health is called between the two, in the order of the reports. It must not block. The message says what an
-	// unhealthy application suffers from.
+	// Health is called between Connected and Disconnected, in the order of the reports. It must not block. The message
+	// describes why an application is unhealthy.
 	Health(c Client, healthy bool, message string)
 }
 
-// workloadWait is the longest time for which a stream waits for a snapshot that knows its workload: the proxy of a new
-// pod may come before the news of the pod.
+// workloadWait bounds how long a stream waits for a snapshot that has its workload. The proxy of a new pod may connect
+// before the pod is known here.
 const workloadWait = time.Second
 
-// client is the stream as others see it.
+// client returns a description of the stream.
 func (c *conn) client() Client {
 	return Client{ID: c.id, Proxy: c.proxy, Address: c.remote, Peer: c.peer, Connected: c.connected, Delta: c.delta}
 }
 
-// introduce asks Connections whether the stream may go on.
+// introduce asks Connections to accept the stream.
 func (c *conn) introduce() error {
 	s := c.server
 	if s.o.Connections == nil {
@@ -63,12 +63,12 @@ func (c *conn) introduce() error {
 			ended = err
 			cancel()
 		case <-c.wake:
-			c.answer()
+			c.runCalls()
 		}
 	}
 }
 
-// leave says that the stream has ended.
+// leave notifies Connections of the end of the stream.
 func (c *conn) leave() {
 	c.leaveSecrets()
 	if c.server.o.Connections != nil {
@@ -76,7 +76,7 @@ func (c *conn) leave() {
 	}
 }
 
-// report takes a request that only says how the proxy's application is. It is not answered.
+// report handles a report of the application's health, and returns false for other requests. Reports have no response.
 func (c *conn) report(r *wire.Request) bool {
 	if r.TypeURL != healthType {
 		return false
@@ -87,41 +87,41 @@ func (c *conn) report(r *wire.Request) bool {
 	return true
 }
 
-// knowsWorkload reports whether a snapshot knows the stream's workload, if it has one.
+// knowsWorkload reports whether a snapshot has the stream's workload, if it needs one.
 func (c *conn) knowsWorkload() bool {
 	return !c.profile.workload || c.server.o.World.WorkloadKnown(c.session.Snapshot(), c.proxy) ||
-		c.takesKnown() // news may have come while it was introduced
+		c.takesKnown() // a snapshot may have come during introduce
 }
 
-// woken ends the wait for the workload if the newest snapshot knows it.
+// woken ends the wait for the workload if the newest snapshot has it.
 func (c *conn) woken() {
 	if c.deadlines.waits(workloadKnown) && c.takesKnown() {
 		c.deadlines.clear(workloadKnown)
-		c.server.metrics.waits.Inc()
+		c.server.metrics.workloadsFound.Inc()
 		if c.waitsToBeLocated() {
 			c.applyAccess()
 		}
 	}
 }
 
-// readWait is how long a stream waits for its workload after its cluster has been read: what was read has to become a
-// snapshot.
+// readWait is how long a stream waits for its workload after its cluster has been read, until a snapshot has the
+// objects.
 const readWait = 10 * time.Second
 
-// waitsForCluster reports whether the proxy goes on waiting for its workload: it has what it was sent before, and its
-// cluster is yet to be read, or has just been.
+// waitsForCluster reports whether the proxy should go on waiting for its workload: it resumes, and its cluster has not
+// been read or has been read recently.
 func (c *conn) waitsForCluster() bool {
 	if !c.session.Resumed() {
 		return false
 	}
 	if c.server.o.World.ClusterPending(c.proxy) {
-		c.lateAt = time.Now()
+		c.clusterPendingAt = time.Now()
 	}
-	return time.Since(c.lateAt) < readWait
+	return time.Since(c.clusterPendingAt) < readWait
 }
 
-// takesKnown takes the newest snapshot, and reports whether it knows the workload. Nothing was sent yet, so earlier
-// snapshots need not be looked at.
+// takesKnown takes the newest snapshot, and reports whether it has the workload. Earlier snapshots can be skipped,
+// because nothing has been sent yet.
 func (c *conn) takesKnown() bool {
 	p := c.takePush()
 	if p == nil {

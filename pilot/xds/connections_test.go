@@ -243,7 +243,7 @@ func TestNewsWhileConnecting(t *testing.T) {
 	eventually(t, "the owner has been woken", func() bool { all := r.server.streams(); return len(all) == 1 && len(all[0].wake) == 0 })
 	release()
 	c.expect("cds a=2")
-	if n := testutil.ToFloat64(r.server.metrics.waitsInVain); n != 0 {
+	if n := testutil.ToFloat64(r.server.metrics.workloadTimeouts); n != 0 {
 		t.Error("it waited until it was late")
 	}
 }

@@ -2,20 +2,20 @@ package xds
 
 import "time"
 
-// deadline names something that a stream waits for, but not for ever.
+// deadline is a reason why a stream waits for a bounded time.
 type deadline int
 
 const (
-	workloadKnown deadline = iota // the first answer waits for a snapshot that knows the workload
+	workloadKnown deadline = iota // the first response waits for a snapshot that has the workload
 	warm                          // an Envoy warms its clusters
-	resumed                       // a client that resumes keeps clusters that are gone
-	departed                      // a proxy whose workload has gone keeps its inbound half
-	credential                    // the stream ends when the peer's proof of its identity expires
-	proof                         // the peer's proof is judged again: it may have been revoked
+	resumed                       // a client that resumes keeps removed clusters
+	departed                      // a proxy whose workload was deleted keeps its inbound configuration
+	credential                    // the peer's credential expires, which ends the stream
+	proof                         // the peer is authenticated again, because its credential may have been revoked
 	allDeadlines
 )
 
-// deadlines holds the time of each deadline. It is zero where the stream does not wait.
+// deadlines holds the time of each deadline, or the zero time if the stream does not wait.
 type deadlines [allDeadlines]time.Time
 
 func (d *deadlines) waits(x deadline) bool { return !d[x].IsZero() }
@@ -24,7 +24,7 @@ func (d *deadlines) set(x deadline, at time.Time) { d[x] = at }
 
 func (d *deadlines) clear(x deadline) { d[x] = time.Time{} }
 
-// keep sets a deadline unless there is one, if the stream waits, and else clears it.
+// keep sets a deadline if the stream waits and it is not set yet, and clears it if the stream does not wait.
 func (d *deadlines) keep(x deadline, waits bool, at time.Time) {
 	switch {
 	case !waits:
@@ -34,7 +34,7 @@ func (d *deadlines) keep(x deadline, waits bool, at time.Time) {
 	}
 }
 
-// next returns the first deadline, or the zero time.
+// next returns the earliest deadline, or the zero time.
 func (d *deadlines) next() (first time.Time) {
 	for _, at := range d {
 		if !at.IsZero() && (first.IsZero() || at.Before(first)) {

@@ -20,21 +20,21 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/xds/wire"
 )
 
-// DebugType begins the types by which tools such as istioctl ask for debug pages.
+// DebugType is the prefix of the types by which tools such as istioctl request debug pages.
 const DebugType = names.DebugType
 
-// debugNonce is that of every answer to a tool.
+// debugNonce is the nonce of every response to a tool.
 const debugNonce = "debug"
 
-// debugTime bounds the stream of a tool.
+// debugTime bounds the duration of a tool's stream.
 const debugTime = 5 * time.Minute
 
-// asksForDebug reports whether a request comes from a tool that waits for a debug page. A proxy may ask for any other
-// type that nobody serves: it gets no answer, and all else.
+// asksForDebug reports whether a request is a tool's request for a debug page. A proxy may request other unknown types,
+// which have no response.
 func asksForDebug(r *wire.Request) bool { return strings.HasPrefix(r.TypeURL, DebugType) }
 
-// serveDebug answers the requests of a tool until it leaves. It is no proxy: its node says nothing, and it is in no
-// list of connected clients.
+// serveDebug answers the requests of a tool until it leaves. A tool is no proxy: its node is ignored, and it is not a
+// connected client.
 func (c *conn) serveDebug(r *wire.Request) error {
 	s := c.server
 	end := time.Now().Add(debugTime)
@@ -56,15 +56,15 @@ func (c *conn) serveDebug(r *wire.Request) error {
 			}
 			r = in.request
 		case <-timer.C:
-			return status.Error(codes.DeadlineExceeded, "a stream for debug pages has its time")
+			return status.Error(codes.DeadlineExceeded, "a stream for debug pages ends after five minutes")
 		case <-s.closing:
 			return errShutdown()
 		}
 	}
 }
 
-// answerDebug answers a request. last is the nonce of the answer before, or empty: a request that has it acknowledges
-// that answer. istioctl puts a nonce of its own into the first one. It returns the nonce of the last answer.
+// answerDebug answers a request and returns the nonce of the last response. last is the nonce of the previous response,
+// or empty. A request with that nonce is an acknowledgement. istioctl puts a nonce of its own into its first request.
 func (c *conn) answerDebug(r *wire.Request, last string) (nonce string, err error) {
 	s := c.server
 	s.metrics.request(r.Size)
@@ -72,11 +72,13 @@ func (c *conn) answerDebug(r *wire.Request, last string) (nonce string, err erro
 	case r.Fault != nil:
 		return last, status.Error(codes.InvalidArgument, r.Fault.Error())
 	case !asksForDebug(r):
-		return last, status.Errorf(codes.InvalidArgument, "this stream is for debug pages: %s needs another", envoy.ShortType(r.TypeURL))
+		return last, status.Errorf(
+			codes.InvalidArgument, "this stream is for debug pages: request %s on another stream", envoy.ShortType(r.TypeURL),
+		)
 	case last != "" && r.Nonce == last:
-		return last, nil // it acknowledges the answer
+		return last, nil // an acknowledgement
 	}
-	if s.o.Authenticate != nil && c.peer.Proved() { // the proof may have been revoked since
+	if s.o.Authenticate != nil && c.peer.Proved() { // the credential may have been revoked since
 		now, err := s.o.Authenticate(c.stream.Context())
 		if err == nil && !sameRights(now, c.peer) {
 			err = errOtherPeer()
@@ -103,7 +105,9 @@ func (c *conn) answerDebug(r *wire.Request, last string) (nonce string, err erro
 		return last, err
 	}
 	m := c.debugResponse(r, pages)
-	watchdog := time.AfterFunc(s.o.Limits.SendGrace+time.Duration(float64(proto.Size(m))/float64(s.o.Limits.SendRate)*float64(time.Second)), func() {
+	watchdog := time.AfterFunc(s.o.Limits.SendGrace+time.Duration(
+		float64(proto.Size(m))/float64(s.o.Limits.SendRate)*float64(time.Second),
+	), func() {
 		safe.Run(s.o.Logger, "xds watchdog", func() {
 			s.metrics.writeTimeouts.Inc()
 			s.listeners.cut(c.remote, c.local)
@@ -113,8 +117,8 @@ func (c *conn) answerDebug(r *wire.Request, last string) (nonce string, err erro
 	return debugNonce, c.stream.SendMsg(m)
 }
 
-// beginDebug waits until an answer may be made, until done is called. The error is a gRPC status: the answers before
-// have not been read in time.
+// beginDebug waits until a response may be made. The caller must call done afterwards. It fails with a gRPC status if
+// earlier responses are not read in time.
 func (c *conn) beginDebug() (done func(), err error) {
 	holder, _ := c.peer.Holder()
 	ctx, cancel := context.WithTimeout(c.stream.Context(), c.server.o.Limits.DebugWait)
@@ -125,7 +129,7 @@ func (c *conn) beginDebug() (done func(), err error) {
 	return done, nil
 }
 
-// debugResponse returns a response without a nonce that matters: nobody is sent a page again.
+// debugResponse returns a response. Its nonce is constant, because a page is never sent again.
 func (c *conn) debugResponse(r *wire.Request, pages []*anypb.Any) proto.Message {
 	by := &corev3.ControlPlane{Identifier: c.server.o.Identifier}
 	if !c.delta {

@@ -9,26 +9,26 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/xds/session"
 )
 
-// subscriberGroup is the streams with one session.Key. Whether a snapshot has anything for them is checked once; if
-// not, they sleep. What is a proxy's own, its inbound half and its cohort, changes only if Translator.NeedsReassign
-// reports so: then the stream is notified by itself.
+// subscriberGroup is the set of streams with one session.Key. It checks each snapshot once, and wakes its streams only
+// if the snapshot changes something for them. A proxy's inbound configuration and cohort change only if
+// Translator.NeedsReassign reports so, and then the stream is notified directly.
 type subscriberGroup struct {
 	server  *Server
 	key     session.Key
-	members map[*conn]struct{} // server.mu's
+	members map[*conn]struct{} // guarded by server.mu
 
-	mu       sync.Mutex
-	waiting  *session.Push
-	checking bool // a goroutine is at it, which alone touches last
+	mu          sync.Mutex
+	pendingPush *session.Push
+	checking    bool // the goroutine of check runs; it owns last
 
-	last [session.MaxTypes]envoy.Union // of each subscription, at the last push
+	last [session.MaxTypes]envoy.Union // by subscription, as of the last push
 
-	// turns are the turns of the identity or address that all members share; nil if they do not share one.
+	// turns are the turns of the identity or address of all members, or nil if the members have different ones.
 	// Guarded by server.mu.
 	turns chan struct{}
 }
 
-// offer has a push checked, unless it has nothing for the group's types.
+// offer schedules a check of a push, unless it changes none of the group's types.
 func (g *subscriberGroup) offer(p *session.Push) {
 	if p.ReassignsOnly || !slices.ContainsFunc(g.key.Subscriptions[:], func(x session.Subscription) bool {
 		return x.TypeURL != "" && p.Changes(envoy.TypeOf(x.TypeURL))
@@ -37,7 +37,7 @@ func (g *subscriberGroup) offer(p *session.Push) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.waiting = g.waiting.Merge(p); !g.checking {
+	if g.pendingPush = g.pendingPush.Merge(p); !g.checking {
 		g.checking = g.server.spawn("xds subscriber group", g.check)
 	}
 }
@@ -46,8 +46,8 @@ func (g *subscriberGroup) check() {
 	s := g.server
 	for {
 		g.mu.Lock()
-		p := g.waiting
-		g.waiting, g.checking = nil, p != nil
+		p := g.pendingPush
+		g.pendingPush, g.checking = nil, p != nil
 		g.mu.Unlock()
 		if p == nil {
 			return
@@ -55,7 +55,7 @@ func (g *subscriberGroup) check() {
 		s.mu.Lock()
 		turns := g.turns
 		s.mu.Unlock()
-		if turns != nil { // an identity with many groups waits with no more of them than with streams: see takeTurn
+		if turns != nil { // bounds the waiting groups of one identity: see takeTurn
 			select {
 			case turns <- struct{}{}:
 			case <-s.closing:
@@ -78,8 +78,8 @@ func (g *subscriberGroup) check() {
 	}
 }
 
-// changed reports whether a push has anything for the group. If that cannot be determined, the streams check for
-// themselves.
+// changed reports whether a push changes something for the group. It returns true if the translation fails, so that the
+// streams check for themselves.
 func (g *subscriberGroup) changed(p *session.Push) bool {
 	before := g.last
 	if err := safe.Do("translate for a subscriber group", func() {
@@ -95,25 +95,25 @@ func (g *subscriberGroup) changed(p *session.Push) bool {
 		g.last = [session.MaxTypes]envoy.Union{}
 		return true
 	}
-	// Of several pushes in one, a stream may have been notified of the earlier ones alone, and have what they brought.
+	// If pushes were merged, a stream may have been notified of the earlier ones only, and may have their resources.
 	return g.last != before || p.First != p.Snapshot.Revision
 }
 
-// translationFailed counts and logs an error, if there is one. The streams will not report it.
+// translationFailed counts and logs a translation error. The streams do not report it.
 func (s *Server) translationFailed(typeURL string, err error) {
 	if err != nil {
 		s.metrics.internalErrors.Inc()
-		s.o.Logger.Error("translation failed: proxies keep what they have", "type", envoy.ShortType(typeURL), "err", err)
+		s.o.Logger.Error("failed to translate resources: proxies keep their last ones", "type", envoy.ShortType(typeURL), "err", err)
 	}
 }
 
-// notify offers a push to a group.
+// notify offers a push to the members of a group.
 func (s *Server) notify(g *subscriberGroup, p *session.Push) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	newest := *p
-	newest.Snapshot = s.latest // a stream that was offered a later one meanwhile must not go back
-	// the stream checks what came since for itself: its group may be a different one by then
+	newest.Snapshot = s.latest // a stream that was offered a later one must not go back
+	// The stream compares newer snapshots itself, because it may be in a different group by then.
 	newest.Full = p.Full || p.Snapshot != s.latest
 	for c := range g.members {
 		if c.notified.from > p.First || p.Snapshot.Revision > c.notified.to {
@@ -125,7 +125,7 @@ func (s *Server) notify(g *subscriberGroup, p *session.Push) {
 // span is a range of consecutive revisions.
 type span struct{ from, to uint64 }
 
-// add appends a revision, or begins a new range where it does not follow.
+// add appends a revision, or begins a new range if the revision does not follow.
 func (s *span) add(last, revision uint64) {
 	if s.to != last {
 		s.from = revision
@@ -133,7 +133,7 @@ func (s *span) add(last, revision uint64) {
 	s.to = revision
 }
 
-// joinGroup moves the stream to the group that it belongs to now.
+// joinGroup moves the stream to the group of its current key.
 func (c *conn) joinGroup() {
 	key, ok := c.session.Key()
 	same := !ok && c.group == nil || ok && c.group != nil && c.group.key == key
@@ -150,7 +150,7 @@ func (c *conn) joinGroup() {
 		return
 	}
 	s.leaveGroup(c)
-	// its old group may not have checked that yet, and the new one may have
+	// The old group may not have checked the latest snapshot yet, and the new group may already have done so.
 	if s.latest.Revision > c.session.Revision() {
 		c.offer(s.fullPush())
 	}
@@ -169,7 +169,7 @@ func (c *conn) joinGroup() {
 	c.group = g
 }
 
-// leaveGroup takes a stream from its group. mu is held.
+// leaveGroup removes a stream from its group. The caller holds mu.
 func (s *Server) leaveGroup(c *conn) {
 	g := c.group
 	if g == nil {

@@ -34,7 +34,7 @@ func TestGroupSleepsThroughPushesWithNothingForIt(t *testing.T) {
 	at := func(proxy string) (revision uint64) {
 		all := r.server.streams()
 		i := slices.IndexFunc(all, func(c *conn) bool { return c.proxy.ID == proxy })
-		if i < 0 || !all[i].ask(t.Context(), func(s *session.Session) { revision = s.Revision() }) {
+		if i < 0 || !all[i].call(t.Context(), func(s *session.Session) { revision = s.Revision() }) {
 			t.Fatalf("the stream of %s is gone", proxy)
 		}
 		return revision
@@ -96,7 +96,9 @@ func (r *rig) grouped(names ...string) {
 		defer r.server.mu.Unlock()
 		return !slices.ContainsFunc(names, func(name string) bool {
 			for key := range r.server.groups {
-				if slices.ContainsFunc(key.Subscriptions[:], func(x session.Subscription) bool { return x.TypeURL == envoy.EndpointType && x.Names.Has(name) }) {
+				if slices.ContainsFunc(
+					key.Subscriptions[:], func(x session.Subscription) bool { return x.TypeURL == envoy.EndpointType && x.Names.Has(name) },
+				) {
 					return false
 				}
 			}
@@ -287,7 +289,7 @@ func TestLeavesItsGroupBeforeThatHasChecked(t *testing.T) {
 		r.server.slots <- struct{}{}
 	}
 	r.publish(true, "cds a=2")
-	if !of.ask(t.Context(), func(s *session.Session) {
+	if !of.call(t.Context(), func(s *session.Session) {
 		of.connected = of.connected.Add(-time.Hour)
 		_, err := s.Take(&wire.Request{Delta: true, TypeURL: envoy.NameTableType, Limits: &r.server.o.Limits, Interner: r.server.interner})
 		if err != nil {

@@ -42,7 +42,9 @@ func TestVirtualHostsAloneForEnvoysThatCan(t *testing.T) {
 		m := s.expect("vhds 80/x=1 80/y=1")
 		// What was rejected together comes again one by one, each when the one before was answered.
 		reject := func(m *discoveryv3.DeltaDiscoveryResponse) {
-			s.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: m.TypeUrl, ResponseNonce: m.Nonce, ErrorDetail: &rpcstatus.Status{Code: 13, Message: "no"}})
+			s.send(
+				&discoveryv3.DeltaDiscoveryRequest{TypeUrl: m.TypeUrl, ResponseNonce: m.Nonce, ErrorDetail: &rpcstatus.Status{Code: 13, Message: "no"}},
+			)
 		}
 		reject(m)
 		reject(s.expect("vhds 80/x=1"))
@@ -51,7 +53,8 @@ func TestVirtualHostsAloneForEnvoysThatCan(t *testing.T) {
 		r.publish(true, "vhds 80/y=2")
 		s.expect("vhds 80/y=2")
 		routes, ok := r.server.Dump("web.a", envoy.RouteType)
-		if !ok || len(routes) != 1 || !strings.Contains(string(routes[0].Bytes()), "80/y=2") || !strings.Contains(string(routes[0].Bytes()), "80=head") {
+		if !ok || len(routes) != 1 || !strings.Contains(string(routes[0].Bytes()), "80/y=2") ||
+			!strings.Contains(string(routes[0].Bytes()), "80=head") {
 			t.Errorf("dump: %v %v", routes, ok)
 		}
 		if hosts, ok := r.server.Dump("web.a", envoy.VirtualHostType); !ok || len(hosts) != 2 {

@@ -10,30 +10,32 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/xds/session"
 )
 
-// Client is one connected stream, as it was at one moment.
+// Client is a snapshot of one connected stream.
 type Client struct {
-	ID        string // <pod>.<namespace>-<number>
+	ID        string // POD.NAMESPACE-NUMBER
 	Proxy     *node.Proxy
-	Address   string // of the peer
+	Address   string // address of the peer
 	Peer      identity.Peer
 	Connected time.Time
 	Delta     bool
 	Types     map[string]session.TypeStatus // by type URL
-	// what an Envoy that starts waits for, until it has asked for listeners, or a proxy that is refused secrets
+	// Waits says what an Envoy that starts waits for until it requests listeners, or why a proxy is refused secrets.
 	Waits string
 }
 
-// inspection bounds how long introspection waits for streams that are being translated for.
+// inspection bounds how long introspection waits for busy streams.
 const inspection = 5 * time.Second
 
-// Clients returns the connected streams by ID. A stream that does not answer in time comes without its types.
+// Clients returns the connected streams by ID. A stream that does not answer in time has no types.
 func (s *Server) Clients() []Client {
 	ctx, cancel := context.WithTimeout(context.Background(), inspection)
 	defer cancel()
 	streams := s.streams()
-	types, waits, ran := make([]map[string]session.TypeStatus, len(streams)), make([]string, len(streams)), make([]<-chan struct{}, len(streams))
-	for i, c := range streams { // all at once: one that does not answer takes no other's time
-		ran[i] = c.put(func(x *session.Session) { types[i], waits[i] = x.Status(), c.waits() })
+	types, waits, ran := make(
+		[]map[string]session.TypeStatus, len(streams),
+	), make([]string, len(streams)), make([]<-chan struct{}, len(streams))
+	for i, c := range streams { // concurrently, so that one slow stream does not delay others
+		ran[i] = c.post(func(x *session.Session) { types[i], waits[i] = x.Status(), c.waits() })
 	}
 	var list []Client
 	for i, c := range streams {
@@ -46,8 +48,8 @@ func (s *Server) Clients() []Client {
 	return list
 }
 
-// Dump returns what a proxy, by its id or that of one of its streams, has been sent of a type, by name; secrets without
-// their content. It returns false if the proxy is not connected or never asked for that type.
+// Dump returns the resources of a type that a proxy was sent, by name, without the contents of secrets. id is the ID of
+// the proxy or of one of its streams. It returns false if the proxy is not connected or never requested the type.
 func (s *Server) Dump(id, typeURL string) ([]*envoy.Resource, bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), inspection)
 	defer cancel()
@@ -65,7 +67,7 @@ func (s *Server) Dump(id, typeURL string) ([]*envoy.Resource, bool) {
 		found     bool
 	}
 	answered := make(chan dump, 1)
-	if !newest.ask(ctx, func(x *session.Session) {
+	if !newest.call(ctx, func(x *session.Session) {
 		answered <- dump{x.Resources(typeURL), x.StatusOf(typeURL) != nil}
 	}) {
 		return nil, false
@@ -77,8 +79,8 @@ func (s *Server) Dump(id, typeURL string) ([]*envoy.Resource, bool) {
 	return d.resources, d.found
 }
 
-// Disconnect ends the streams of a proxy, or the one of that id, because the server stops. It reports whether there was
-// one.
+// Disconnect ends the streams of a proxy, or the stream with that ID, with the status of a shutdown. It reports whether
+// there was one.
 func (s *Server) Disconnect(id string) bool {
 	found := false
 	for _, c := range s.streams() {
@@ -90,21 +92,21 @@ func (s *Server) Disconnect(id string) bool {
 	return found
 }
 
-// Holding is what one stream was last sent.
+// Holding describes the resources that one stream was last sent.
 type Holding struct {
-	ID      string // of its proxy
-	Waiting bool   // a push waits for it, or is on its way
+	ID      string // ID of the proxy
+	Waiting bool   // a push is pending or being sent
 	Types   []session.Held
 }
 
-// Holdings returns what each stream was last sent, for those that answer in time.
+// Holdings returns the Holding of each stream that answers in time.
 func (s *Server) Holdings() []Holding {
 	ctx, cancel := context.WithTimeout(context.Background(), inspection)
 	defer cancel()
 	streams := s.streams()
 	all, ran := make([]Holding, len(streams)), make([]<-chan struct{}, len(streams))
 	for i, c := range streams {
-		ran[i] = c.put(func(x *session.Session) {
+		ran[i] = c.post(func(x *session.Session) {
 			all[i] = Holding{ID: c.proxy.ID, Waiting: c.hasWaiting() || x.Pending(), Types: x.Held()}
 		})
 	}

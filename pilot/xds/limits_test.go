@@ -87,10 +87,14 @@ func TestRequestsThatEndTheStream(t *testing.T) {
 			t.Errorf("%s: %v", name, c)
 		}
 	}
-	if c := first(&discoveryv3.DeltaDiscoveryRequest{Node: xdstest.Node("web.a"), TypeUrl: envoy.EndpointType, ResourceNamesSubscribe: xdstest.Names(20000)}); c != codes.OK {
+	if c := first(&discoveryv3.DeltaDiscoveryRequest{
+		Node: xdstest.Node("web.a"), TypeUrl: envoy.EndpointType, ResourceNamesSubscribe: xdstest.Names(20000),
+	}); c != codes.OK {
 		t.Errorf("as many names as may be: %v", c)
 	}
-	if c := first(&discoveryv3.DeltaDiscoveryRequest{Node: xdstest.Node(strings.Repeat("x", 5<<20)), TypeUrl: envoy.ClusterType}); c != codes.ResourceExhausted {
+	if c := first(
+		&discoveryv3.DeltaDiscoveryRequest{Node: xdstest.Node(strings.Repeat("x", 5<<20)), TypeUrl: envoy.ClusterType},
+	); c != codes.ResourceExhausted {
 		t.Errorf("a message that is too large: %v", c)
 	}
 	eventually(t, "all streams are gone", func() bool { return len(r.server.Clients()) == 0 })
@@ -181,7 +185,9 @@ func TestNodeIsNotKept(t *testing.T) {
 			n.Metadata.Fields[fmt.Sprint("FILL", j)] = structpb.NewStringValue(strings.Repeat(fmt.Sprint(i%10), 64<<10))
 		}
 		for j := range 516 {
-			n.Extensions = append(n.Extensions, &corev3.Extension{Name: fmt.Sprintf("envoy.filters.http.number_%d", j), Category: "envoy.filters.http"})
+			n.Extensions = append(
+				n.Extensions, &corev3.Extension{Name: fmt.Sprintf("envoy.filters.http.number_%d", j), Category: "envoy.filters.http"},
+			)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		t.Cleanup(cancel)
@@ -248,7 +254,9 @@ func TestLogOfClientFaultsIsBounded(t *testing.T) {
 	c.expect("cds a=1")
 	const n = 1000
 	for range n {
-		c.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: envoy.ClusterType, ResponseNonce: "x", ErrorDetail: &rpcstatus.Status{Code: 13, Message: "no"}})
+		c.send(&discoveryv3.DeltaDiscoveryRequest{
+			TypeUrl: envoy.ClusterType, ResponseNonce: "x", ErrorDetail: &rpcstatus.Status{Code: 13, Message: "no"},
+		})
 	}
 	eventually(t, "all are counted", func() bool { return sample(t, r.reg, "pilot_total_xds_rejects", "type", "cds") == n })
 	if lines := strings.Count(r.log.String(), "rejected a response"); lines == 0 || lines > n/4 {

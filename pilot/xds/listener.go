@@ -8,9 +8,9 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/quota"
 )
 
-// accepted are the accepted connections of all listeners, by the addresses of both ends. Safe for concurrent use.
+// accepted tracks the connections of all listeners by their two addresses. It is safe for concurrent use.
 type accepted struct {
-	bound *quota.Counter[netip.Addr] // of connections
+	bound *quota.Counter[netip.Addr] // connections of each address
 
 	mu    sync.Mutex
 	conns map[ends]net.Conn
@@ -26,7 +26,7 @@ func (c *accepted) wrap(l net.Listener) net.Listener {
 	return quota.Listen(&trackingListener{l, c}, c.bound)
 }
 
-// cut closes the connection between two addresses. false: it came from no listener of ours.
+// cut closes the connection between two addresses. It returns false if no wrapped listener has accepted it.
 func (c *accepted) cut(remote, local string) bool {
 	c.mu.Lock()
 	conn := c.conns[ends{remote, local}]
@@ -35,9 +35,9 @@ func (c *accepted) cut(remote, local string) bool {
 		return false
 	}
 	if tcp, ok := conn.(*net.TCPConn); ok {
-		_ = tcp.SetLinger(0) // what the peer would not read is not kept for it
+		_ = tcp.SetLinger(0) // discard data that the peer does not read
 	}
-	_ = conn.Close() // whatever it says, the connection is gone
+	_ = conn.Close() // the connection is closed despite an error
 	return true
 }
 

@@ -8,18 +8,18 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// logLimiter bounds the log lines that clients can cause, all together.
+// logLimiter bounds the log lines that all clients together can cause.
 type logLimiter struct {
 	limiter *rate.Limiter
 
 	mu      sync.Mutex
-	omitted int // lines since the last that was logged
+	omitted int // lines dropped since the last one was logged
 }
 
 func newLogLimiter() *logLimiter { return &logLimiter{limiter: rate.NewLimiter(20, 500)} }
 
-// log writes a line by one of the methods of a slog.Logger, unless there were too many of all clients or, if own is not
-// nil, of this one. The next line states how many were left out.
+// log writes a line with a method of slog.Logger, unless all clients, or this client if own is not nil, have caused too
+// many lines. The next line has the number of dropped lines.
 func (l *logLimiter) log(write func(string, ...any), own *rate.Limiter, message string, args ...any) {
 	now := time.Now()
 	l.mu.Lock()
@@ -40,8 +40,8 @@ func (l *logLimiter) log(write func(string, ...any), own *rate.Limiter, message 
 // maxNoticed is the number of texts that a noticed remembers.
 const maxNoticed = 1 << 12
 
-// noticed remembers texts, so that a line which holds for each stream of a proxy is logged for its first stream. It
-// forgets all texts when it has maxNoticed of them.
+// noticed remembers texts, so that a line about all streams of a proxy is logged for its first stream only. It forgets
+// all texts when it has maxNoticed of them.
 type noticed struct {
 	mu    sync.Mutex
 	texts map[uint64]struct{} // hashes
@@ -49,7 +49,7 @@ type noticed struct {
 
 var noticedSeed = maphash.MakeSeed()
 
-// first reports whether the text is not remembered, and remembers it.
+// first remembers a text, and reports whether it is new.
 func (n *noticed) first(text string) bool {
 	hash := maphash.String(noticedSeed, text)
 	n.mu.Lock()

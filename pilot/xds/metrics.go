@@ -15,45 +15,46 @@ import (
 
 // reasons are the values of pilot_push_triggers' label type.
 var reasons = [...]string{
-	"endpoint", "headlessendpoint", "config", "service", "proxy", "global", "unknown", "debug", "secret", "networks", "proxyrequest", "namespace", "cluster", "tag", "ambient",
+	"endpoint", "headlessendpoint", "config", "service", "proxy", "global", "unknown", "debug", "secret", "networks", "proxyrequest",
+	"namespace", "cluster", "tag", "ambient",
 }
 
-// maxRejectLabels bounds the proxies that the reject gauges name at a time; pilot_total_xds_rejects counts them all.
+// maxRejectLabels bounds the proxies in the labels of the reject gauges. pilot_total_xds_rejects counts all rejections.
 const maxRejectLabels = 1000
 
-// maxVersionLabels bounds the proxy versions that pilot_xds names at a time: the version is whatever a client says.
+// maxVersionLabels bounds the versions in the labels of pilot_xds, because clients choose their version.
 const maxVersionLabels = 50
 
-// metrics are bound when they are made, so that a push looks up no label.
+// metrics are the metrics of a Server. The labels are resolved in advance, so that a push looks up none.
 type metrics struct {
-	registry       prometheus.Registerer
-	clients        *prometheus.GaugeVec
-	pushes         map[string]prometheus.Counter
-	sendErrors     map[string]prometheus.Counter
-	pushTime       map[string]prometheus.Observer
-	size           map[string]prometheus.Observer
-	triggers       map[string]prometheus.Counter
-	expired        map[string]prometheus.Counter
-	rejects        map[string]prometheus.Counter
-	rejectGauges   map[string]*prometheus.GaugeVec
-	refusals       map[refusal]prometheus.Counter
-	suppressed     prometheus.Counter
-	internalErrors prometheus.Counter
-	deniedSecrets  prometheus.Counter
-	writeTimeouts  prometheus.Counter
-	waits          prometheus.Counter // for a workload that was found
-	waitsInVain    prometheus.Counter
-	sendTime       prometheus.Observer
-	queueTime      prometheus.Observer
-	convergence    prometheus.Observer
-	largest        atomic.Int64
+	registry         prometheus.Registerer
+	clients          *prometheus.GaugeVec
+	pushes           map[string]prometheus.Counter
+	sendErrors       map[string]prometheus.Counter
+	pushTime         map[string]prometheus.Observer
+	size             map[string]prometheus.Observer
+	triggers         map[string]prometheus.Counter
+	expired          map[string]prometheus.Counter
+	rejects          map[string]prometheus.Counter
+	rejectGauges     map[string]*prometheus.GaugeVec
+	refusals         map[refusal]prometheus.Counter
+	suppressed       prometheus.Counter
+	internalErrors   prometheus.Counter
+	deniedSecrets    prometheus.Counter
+	writeTimeouts    prometheus.Counter
+	workloadsFound   prometheus.Counter // streams whose workload became known in time
+	workloadTimeouts prometheus.Counter // streams whose workload did not
+	sendTime         prometheus.Observer
+	queueTime        prometheus.Observer
+	convergence      prometheus.Observer
+	largest          atomic.Int64
 
 	mu       sync.Mutex
 	versions map[string]int                 // streams by version label
-	rejected map[string]map[[2]string]int64 // by node: type and error of each gauge that is set
+	rejected map[string]map[[2]string]int64 // by node: values of its gauges by type and error
 }
 
-// seconds are buckets from a millisecond on, in the places where Istio's dashboards look, and finer below.
+// seconds are the histogram buckets: the bounds of Istio's dashboards, and finer ones below.
 var seconds = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 3, 5, 10, 20, 30}
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -76,38 +77,57 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		return h
 	}
 	m := &metrics{
-		registry:       reg,
-		clients:        gauge("pilot_xds", "Connected streams by version of the proxy.", "version"),
-		suppressed:     counter("xds_nack_suppressed", "Resources not sent again because the proxy had rejected that version.").WithLabelValues(),
-		internalErrors: counter("pilot_total_xds_internal_errors", "Translations that failed; what was sent before stands.").WithLabelValues(),
-		deniedSecrets:  counter("pilot_xds_denied_secrets", "Secrets that proxies asked for and may not receive.").WithLabelValues(),
-		writeTimeouts:  counter("pilot_xds_write_timeout", "Streams cut because the proxy did not read.").WithLabelValues(),
-		sendTime:       histogram("pilot_xds_send_time", "Seconds in sending one response.", seconds).WithLabelValues(),
-		queueTime:      histogram("pilot_proxy_queue_time", "Seconds from a snapshot to a stream taking it.", seconds).WithLabelValues(),
-		convergence:    histogram("pilot_proxy_convergence_time", "Seconds from a change coming in to the proxy having been sent everything.", seconds).WithLabelValues(),
-		pushes:         map[string]prometheus.Counter{},
-		sendErrors:     map[string]prometheus.Counter{},
-		pushTime:       map[string]prometheus.Observer{},
-		size:           map[string]prometheus.Observer{},
-		triggers:       map[string]prometheus.Counter{},
-		expired:        map[string]prometheus.Counter{},
-		rejects:        map[string]prometheus.Counter{},
-		rejectGauges:   map[string]*prometheus.GaugeVec{},
-		refusals:       map[refusal]prometheus.Counter{},
-		versions:       map[string]int{},
-		rejected:       map[string]map[[2]string]int64{},
+		registry: reg,
+		clients:  gauge("pilot_xds", "Connected streams, by version of the proxy.", "version"),
+		suppressed: counter(
+			"xds_nack_suppressed", "Resources that were not sent again because the proxy had rejected the same version.",
+		).WithLabelValues(),
+		internalErrors: counter(
+			"pilot_total_xds_internal_errors",
+			"Translations that failed because of a fault of the server. Proxies keep the resources that they have.",
+		).WithLabelValues(),
+		deniedSecrets: counter("pilot_xds_denied_secrets", "Requests of proxies for secrets that they may not receive.").WithLabelValues(),
+		writeTimeouts: counter(
+			"pilot_xds_write_timeout", "Streams that were closed because the proxy did not read a response in time.",
+		).WithLabelValues(),
+		sendTime: histogram("pilot_xds_send_time", "Seconds that sending a response takes.", seconds).WithLabelValues(),
+		queueTime: histogram(
+			"pilot_proxy_queue_time", "Seconds from the publication of a snapshot until a stream takes it.", seconds,
+		).WithLabelValues(),
+		convergence: histogram(
+			"pilot_proxy_convergence_time", "Seconds from the arrival of a change until a proxy was sent all resources that it changes.",
+			seconds,
+		).WithLabelValues(),
+		pushes:       map[string]prometheus.Counter{},
+		sendErrors:   map[string]prometheus.Counter{},
+		pushTime:     map[string]prometheus.Observer{},
+		size:         map[string]prometheus.Observer{},
+		triggers:     map[string]prometheus.Counter{},
+		expired:      map[string]prometheus.Counter{},
+		rejects:      map[string]prometheus.Counter{},
+		rejectGauges: map[string]*prometheus.GaugeVec{},
+		refusals:     map[refusal]prometheus.Counter{},
+		versions:     map[string]int{},
+		rejected:     map[string]map[[2]string]int64{},
 	}
-	refusals := counter("pilot_xds_refused_streams", "Streams refused or ended for one identity, one address or all streams had too much of something.", "reason")
+	refusals := counter(
+		"pilot_xds_refused_streams", "Streams that were refused or ended, by the bound that they reached: streams, names, cohorts or memory.",
+		"reason",
+	)
 	for _, r := range []refusal{refusedStreams, refusedNames, refusedCohorts, refusedMemory} {
 		m.refusals[r] = refusals.WithLabelValues(string(r))
 	}
-	waits := counter("pilot_xds_waits_for_pod", "Streams whose first answer waited for their workload.", "result")
-	m.waits, m.waitsInVain = waits.WithLabelValues("found"), waits.WithLabelValues("timeout")
-	pushes := counter("pilot_xds_pushes", "Responses by type, and sends that failed.", "type")
-	pushTime := histogram("pilot_xds_push_time", "Seconds in making one response.", seconds, "type")
-	size := histogram("pilot_xds_config_size_bytes", "Bytes of the resources in one response.", []float64{1e3, 1e4, 1e5, 1e6, 4e6, 1e7, 4e7}, "type")
-	expired := counter("pilot_xds_expired_nonce", "Requests that answer a response which was followed by another.", "type")
-	rejects := counter("pilot_total_xds_rejects", "Responses that proxies rejected.", "type")
+	waits := counter("pilot_xds_waits_for_pod", "Streams whose first response waited until their workload was known, by result.", "result")
+	m.workloadsFound, m.workloadTimeouts = waits.WithLabelValues("found"), waits.WithLabelValues("timeout")
+	pushes := counter("pilot_xds_pushes", "Responses sent, by type. The types that end in _senderr count failed sends.", "type")
+	pushTime := histogram("pilot_xds_push_time", "Seconds that making a response takes, by type.", seconds, "type")
+	size := histogram(
+		"pilot_xds_config_size_bytes", "Bytes of the resources in a response, by type.", []float64{1e3, 1e4, 1e5, 1e6, 4e6, 1e7, 4e7}, "type",
+	)
+	expired := counter(
+		"pilot_xds_expired_nonce", "Requests that answer a response after a newer response of the type was sent, by type.", "type",
+	)
+	rejects := counter("pilot_total_xds_rejects", "Responses that proxies rejected, by type.", "type")
 	for _, t := range envoy.ShortTypes() {
 		m.pushes[t] = pushes.WithLabelValues(t)
 		m.sendErrors[t] = pushes.WithLabelValues(t + "_senderr")
@@ -117,35 +137,39 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		m.rejects[t] = rejects.WithLabelValues(t)
 	}
 	for _, t := range []string{"cds", "eds", "lds", "rds"} {
-		m.rejectGauges[t] = gauge("pilot_xds_"+t+"_reject", "Rejected "+t+" responses of connected proxies.", "node", "err")
+		m.rejectGauges[t] = gauge(
+			"pilot_xds_"+t+"_reject", "Responses of type "+t+" that connected proxies have rejected, by proxy and error code.", "node", "err",
+		)
 	}
-	triggers := counter("pilot_push_triggers", "Pushes to proxies by what caused them.", "type")
+	triggers := counter("pilot_push_triggers", "Pushes to proxies, by cause.", "type")
 	for _, r := range reasons {
 		m.triggers[r] = triggers.WithLabelValues(r)
 	}
-	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "pilot_xds_recv_max", Help: "Bytes of the largest request so far."},
+	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "pilot_xds_recv_max", Help: "Bytes of the largest request since the start.",
+	},
 		func() float64 { return float64(m.largest.Load()) }))
 	return m
 }
 
-// refusal is why a stream is not served.
+// refusal is the reason why a stream is not served.
 type refusal string
 
 // Refusals.
 const (
-	refusedStreams refusal = "streams" // its identity or address has the most streams
+	refusedStreams refusal = "streams" // its identity or address has too many streams
 	refusedNames   refusal = "names"   // its identity or address subscribes to too many names
-	refusedCohorts refusal = "cohorts" // too much is kept for its identity's or address's proxies alone
+	refusedCohorts refusal = "cohorts" // configuration for its identity's or address's proxies alone takes too much memory
 	refusedMemory  refusal = "memory"  // the server has too little memory
 )
 
 // refused counts a stream that is not served.
 func (m *metrics) refused(why refusal) { m.refusals[why].Inc() }
 
-// groups has the number of subscriber groups shown.
+// groups registers the gauge of subscriber groups.
 func (m *metrics) groups(count func() int) {
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "pilot_xds_subscriber_groups", Help: "Groups of streams that are sent the same and are translated for once.",
+		Name: "pilot_xds_subscriber_groups", Help: "Groups of streams that are sent the same resources, which are translated once.",
 	}, func() float64 { return float64(count()) }))
 }
 
@@ -164,7 +188,7 @@ func (m *metrics) request(size int) {
 	}
 }
 
-// connect counts a stream and returns the label that disconnect has to be called with.
+// connect counts a stream and returns its version label, which the caller passes to disconnect.
 func (m *metrics) connect(version string) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -203,7 +227,7 @@ func (m *metrics) reject(typeURL, node string, code codes.Code) {
 		return
 	}
 	err := code.String()
-	if code > codes.Unauthenticated {
+	if code > codes.Unauthenticated { // clients choose the number
 		err = codes.Unknown.String() // the number is whatever a client says
 	}
 	m.mu.Lock()
@@ -218,7 +242,7 @@ func (m *metrics) reject(typeURL, node string, code codes.Code) {
 	gauge.WithLabelValues(node, err).Inc()
 }
 
-// sent records one response that was made in one time and sent in another.
+// sent records a response, the time it took to make, and the time it took to send.
 func (m *metrics) sent(r *wire.Response, made, took time.Duration, err error) {
 	t := envoy.ShortType(r.TypeURL)
 	if err != nil {

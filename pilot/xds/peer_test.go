@@ -40,7 +40,10 @@ func TestPeersAreAuthenticated(t *testing.T) {
 		{"another namespace in the domain", web, nil, "sidecar~10.1.1.1~web-0.a~b.svc.cluster.local", codes.PermissionDenied},
 		{"another namespace in the name", web, nil, "sidecar~10.1.1.1~web-0.b~a.svc.cluster.local", codes.PermissionDenied},
 		{"a name without namespace", web, nil, "sidecar~10.1.1.1~web-0~a.svc.cluster.local", codes.OK},
-		{"a bad token", identity.Peer{}, status.Error(codes.Unauthenticated, "no"), "sidecar~10.1.1.1~web-0.a~a.svc.cluster.local", codes.Unauthenticated},
+		{
+			"a bad token", identity.Peer{}, status.Error(codes.Unauthenticated, "no"), "sidecar~10.1.1.1~web-0.a~a.svc.cluster.local",
+			codes.Unauthenticated,
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			connections := make(clients, 1)
@@ -51,7 +54,8 @@ func TestPeersAreAuthenticated(t *testing.T) {
 			r.publish(true)
 			stream, err := r.dial().StreamAggregatedResources(t.Context())
 			must.Succeed(t, err)
-			_ = stream.Send(&discoveryv3.DiscoveryRequest{TypeUrl: envoy.ClusterType, Node: &corev3.Node{Id: c.node}}) // a stream that was refused may have ended
+			// a stream that was refused may have ended
+			_ = stream.Send(&discoveryv3.DiscoveryRequest{TypeUrl: envoy.ClusterType, Node: &corev3.Node{Id: c.node}})
 			if _, err := stream.Recv(); status.Code(err) != c.code {
 				t.Fatalf("%v, want %v", err, c.code)
 			}
@@ -84,7 +88,9 @@ func TestStreamEndsWithItsCredential(t *testing.T) {
 	r.publish(true)
 	stream, err := r.dial().StreamAggregatedResources(t.Context())
 	must.Succeed(t, err)
-	must.Succeed(t, stream.Send(&discoveryv3.DiscoveryRequest{TypeUrl: envoy.ClusterType, Node: &corev3.Node{Id: "sidecar~10.1.1.1~web-0.a~a.svc.cluster.local"}}))
+	must.Succeed(t, stream.Send(
+		&discoveryv3.DiscoveryRequest{TypeUrl: envoy.ClusterType, Node: &corev3.Node{Id: "sidecar~10.1.1.1~web-0.a~a.svc.cluster.local"}},
+	))
 	for {
 		if _, err = stream.Recv(); err != nil {
 			break
@@ -123,7 +129,9 @@ func TestStreamEndsWhenItsProofIsRevoked(t *testing.T) {
 		t.Helper()
 		stream, err := service.StreamAggregatedResources(metadata.AppendToOutgoingContext(t.Context(), account, who))
 		must.Succeed(t, err)
-		must.Succeed(t, stream.Send(&discoveryv3.DiscoveryRequest{TypeUrl: envoy.ClusterType, Node: &corev3.Node{Id: "sidecar~10.1.1.1~web-0.a~a.svc.cluster.local"}}))
+		must.Succeed(t, stream.Send(
+			&discoveryv3.DiscoveryRequest{TypeUrl: envoy.ClusterType, Node: &corev3.Node{Id: "sidecar~10.1.1.1~web-0.a~a.svc.cluster.local"}},
+		))
 		if _, err := stream.Recv(); err != nil {
 			t.Fatal(err)
 		}
@@ -167,7 +175,10 @@ func TestStreamEndsWhenItsProofIsRevoked(t *testing.T) {
 // TestAccountOfThePod serves a peer as the proxy of a pod of its own service account alone, also if the pod comes to be
 // known later. The cluster of a token is the proxy's where its metadata name none.
 func TestAccountOfThePod(t *testing.T) {
-	peer := identity.Peer{ID: identity.ID{TrustDomain: "cluster.local", Namespace: "a", ServiceAccount: "web"}, Proof: identity.Certificate, Bound: identity.Bound{Cluster: "far"}}
+	peer := identity.Peer{
+		ID: identity.ID{TrustDomain: "cluster.local", Namespace: "a", ServiceAccount: "web"}, Proof: identity.Certificate,
+		Bound: identity.Bound{Cluster: "far"},
+	}
 	connections := make(clients, 10)
 	r := newRig(t, func(o *Options) {
 		o.Connections = connections
@@ -189,7 +200,9 @@ func TestAccountOfThePod(t *testing.T) {
 		t.Helper()
 		stream, err := service.StreamAggregatedResources(t.Context())
 		must.Succeed(t, err)
-		must.Succeed(t, stream.Send(&discoveryv3.DiscoveryRequest{TypeUrl: envoy.ClusterType, Node: &corev3.Node{Id: "sidecar~10.1.1.1~" + name + ".a~a.svc.cluster.local"}}))
+		must.Succeed(t, stream.Send(
+			&discoveryv3.DiscoveryRequest{TypeUrl: envoy.ClusterType, Node: &corev3.Node{Id: "sidecar~10.1.1.1~" + name + ".a~a.svc.cluster.local"}},
+		))
 		_, err = stream.Recv()
 		if got := <-connections; got.Proxy.Cluster != "far" {
 			t.Errorf("%s is of cluster %q", name, got.Proxy.Cluster)
@@ -218,7 +231,10 @@ func TestAccountOfThePod(t *testing.T) {
 
 // TestStreamEndsWhenItsPeerIsAnother ends a stream soon after what its peer presented proves less of it, or another.
 func TestStreamEndsWhenItsPeerIsAnother(t *testing.T) {
-	web := identity.Peer{ID: identity.ID{TrustDomain: "cluster.local", Namespace: "a", ServiceAccount: "web"}, Proof: identity.Certificate, Bound: identity.Bound{Node: "n"}}
+	web := identity.Peer{
+		ID: identity.ID{TrustDomain: "cluster.local", Namespace: "a", ServiceAccount: "web"}, Proof: identity.Certificate,
+		Bound: identity.Bound{Node: "n"},
+	}
 	federated, bound, other, moved := web, web, web, web
 	federated.Federated, bound.Bound.Cluster, other.ID.ServiceAccount, moved.Bound.Node = true, "far", "db", ""
 	for what, now := range map[string]identity.Peer{"federated": federated, "bound": bound, "another": other} {
@@ -241,7 +257,9 @@ func TestStreamEndsWhenItsPeerIsAnother(t *testing.T) {
 			r.publish(true)
 			stream, err := r.dial().StreamAggregatedResources(t.Context())
 			must.Succeed(t, err)
-			must.Succeed(t, stream.Send(&discoveryv3.DiscoveryRequest{TypeUrl: envoy.ClusterType, Node: &corev3.Node{Id: "sidecar~10.1.1.1~web-0.a~a.svc.cluster.local"}}))
+			must.Succeed(t, stream.Send(
+				&discoveryv3.DiscoveryRequest{TypeUrl: envoy.ClusterType, Node: &corev3.Node{Id: "sidecar~10.1.1.1~web-0.a~a.svc.cluster.local"}},
+			))
 			set := func(p identity.Peer) {
 				mu.Lock()
 				defer mu.Unlock()

@@ -16,20 +16,20 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/xds/session"
 )
 
-// profile is what kind of client a stream has. It is chosen at the stream's first request. Every difference between
-// kinds of clients is here.
+// profile describes a kind of client. It is chosen at the stream's first request, and holds all differences between
+// kinds of clients.
 type profile struct {
 	session.Profile
 	translator session.Translator
-	name       string // in the log
-	urgent     bool   // it goes before others
-	workload   bool   // a workload runs beside it
-	warms      bool   // it warms its clusters before it asks for listeners
-	reads      bool   // it reads objects of configuration, which not everybody may
+	name       string // name in log lines
+	urgent     bool   // takes precedence over other streams
+	workload   bool   // serves a workload
+	warms      bool   // warms its clusters before it requests listeners
+	reads      bool   // reads objects of configuration, which needs permission
 }
 
-// apiGenerator is the GENERATOR in the metadata of a node that wants the objects of configuration themselves, not what
-// a proxy makes of them: another control plane, or a tool.
+// apiGenerator is the GENERATOR in the node metadata of a client that wants objects of configuration instead of a
+// proxy's resources: another control plane, or a tool.
 const apiGenerator = "api"
 
 // profileOf returns the profile of a client.
@@ -54,12 +54,11 @@ func (s *Server) profileOf(p *node.Proxy, delta bool) *profile {
 	}
 }
 
-// healthType is that of reports of health, which are not answered.
+// healthType is the type of health reports, which have no response.
 const healthType = "type.googleapis.com/istio.v1.HealthInformation"
 
-// authorize returns an error to a peer that may not open a stream of a profile as a proxy. The proxy's ID, by which
-// pages and logs call it, may not name another namespace than its metadata. What a token is bound to counts, not what
-// metadata says.
+// authorize returns an error if a peer may not open a stream of a profile as a proxy. The namespace in the proxy's ID,
+// which pages and logs show, must match its metadata. A token's binding takes precedence over metadata.
 func (s *Server) authorize(p *profile, peer identity.Peer, proxy *node.Proxy) error {
 	err := s.o.Authorizer.Proxy(peer, proxy.Namespace)
 	if of, ok := strings.CutPrefix(proxy.ID, proxy.Name+"."); ok && err == nil {
@@ -74,8 +73,8 @@ func (s *Server) authorize(p *profile, peer identity.Peer, proxy *node.Proxy) er
 	return denied(err)
 }
 
-// authorizeAccount returns an error to a peer that may not be served as a proxy, for the account of the proxy's pod is
-// another. While the pod is not known nothing says so. A token that is bound to a pod was compared with it before.
+// authorizeAccount returns an error if the pod of a proxy runs as another service account than the peer's. It returns
+// nil while the pod is unknown. A token that is bound to a pod has been compared with the pod before.
 func (s *Server) authorizeAccount(peer identity.Peer, proxy *node.Proxy) error {
 	if !peer.Proved() || peer.Bound.Pod != "" {
 		return nil
@@ -87,7 +86,7 @@ func (s *Server) authorizeAccount(peer identity.Peer, proxy *node.Proxy) error {
 	return denied(s.o.Authorizer.Account(peer, s.o.World.ServiceAccount(newest, proxy)))
 }
 
-// denied returns an error as a gRPC status, if it says that something is not allowed.
+// denied converts an *authorize.Denied to a gRPC status.
 func denied(err error) error {
 	var no *authorize.Denied
 	if errors.As(err, &no) {
@@ -96,7 +95,7 @@ func denied(err error) error {
 	return err
 }
 
-// authenticate returns who is at the other end of a stream.
+// authenticate identifies the peer of a stream.
 func (s *Server) authenticate(ctx context.Context) (p identity.Peer, err error) {
 	if s.o.Authenticate != nil {
 		return s.o.Authenticate(ctx)

@@ -12,14 +12,16 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/xds/session"
 )
 
-// proofTime bounds how long a stream goes on after its peer's proof was revoked: the proof is judged again that often.
-const proofTime = time.Minute
+// reauthenticateTime is how often a peer is authenticated again. It bounds how long a stream lives after its credential
+// was revoked.
+const reauthenticateTime = time.Minute
 
-// judgeTime bounds one such judgement.
-const judgeTime = 10 * time.Second
+// authenticateTimeout bounds one such authentication.
+const authenticateTimeout = 10 * time.Second
 
-// keepProof has the proof of the peer's identity judged again in a while, not at the same time as those of others.
-func (c *conn) keepProof() {
+// scheduleReauthentication sets the time of the next authentication of the peer, at random so that streams do not
+// coincide.
+func (c *conn) scheduleReauthentication() {
 	if c.server.o.Authenticate == nil || !c.peer.Proved() {
 		return
 	}
@@ -27,16 +29,16 @@ func (c *conn) keepProof() {
 	c.deadlines.set(proof, time.Now().Add(all/2+rand.N(all/2)))
 }
 
-// judgeAgain judges what the peer presented when it opened the stream, beside the owner. The stream ends if a new one
-// would be refused, or would have other rights. It goes on while nobody can judge: then what was found last counts.
-func (c *conn) judgeAgain() {
+// reauthenticate authenticates the peer's credential again, in another goroutine. It ends the stream if a new stream
+// would be refused, or would have other rights. If authentication is unavailable, the last result stays in force.
+func (c *conn) reauthenticate() {
 	c.server.spawn("xds authentication", func() {
-		ctx, cancel := context.WithTimeout(c.stream.Context(), judgeTime)
+		ctx, cancel := context.WithTimeout(c.stream.Context(), authenticateTimeout)
 		defer cancel()
 		now, err := c.server.o.Authenticate(ctx)
 		switch {
 		case status.Code(err) == codes.Unauthenticated:
-			err = status.Error(codes.Unauthenticated, "the proof of the caller's identity is not accepted any more")
+			err = status.Error(codes.Unauthenticated, "the caller's credential is not accepted any more")
 		case err == nil && !sameRights(now, c.peer):
 			err = errOtherPeer()
 		default:
@@ -46,17 +48,17 @@ func (c *conn) judgeAgain() {
 			c.end(err)
 			return
 		}
-		c.put(func(*session.Session) { c.keepProof() })
+		c.post(func(*session.Session) { c.scheduleReauthentication() })
 	})
 }
 
-// sameRights reports whether what a peer presented proves the same of it as before. The node that its pod runs on is
-// not always known, and is nothing that a stream depends on.
+// sameRights reports whether a credential still proves the same identity and binding. It ignores the node of the pod,
+// which is not always known and which no right depends on.
 func sameRights(now, before identity.Peer) bool {
 	now.Bound.Node = before.Bound.Node
 	return now.ID == before.ID && now.Federated == before.Federated && now.Bound == before.Bound
 }
 
 func errOtherPeer() error {
-	return status.Error(codes.Unauthenticated, "the proof of the caller's identity is not good any more for what it was good for")
+	return status.Error(codes.Unauthenticated, "the caller's credential proves another identity than at the start of the stream")
 }

@@ -26,19 +26,19 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/xds/wire"
 )
 
-// Access finds out whether an identity may have the Secrets of its namespace in a cluster, where being of the namespace
-// is not enough. A cluster is the proxy's own, by its ID; an empty one is the server's.
+// Access decides whether an identity may have the Secrets of its namespace in a cluster, if membership of the namespace
+// is not enough. cluster is the ID of the proxy's cluster, or empty for the server's own.
 type Access interface {
-	// Watch has notify called after each answer about an identity, from any goroutine, until stop is called.
+	// Watch calls notify after each answer about an identity, from any goroutine, until stop is called.
 	Watch(cluster string, id identity.ID, notify func()) (stop func())
-	// Allowed returns the last answer about an identity that is watched, and reports whether it still counts for what is
-	// asked for anew.
+	// Allowed returns the last answer about a watched identity. known is false if there is none that may be used for
+	// new subscriptions.
 	Allowed(cluster string, id identity.ID) (allowed, known bool)
 }
 
-// allowSecrets removes from a request the names of secrets that the client may not receive. They are not answered, like
-// unknown names. So no session ever subscribes to what its peer may not have. It reports whether the session has to
-// take the rest of the request.
+// allowSecrets removes from a request the names of secrets that the client may not receive. They have no response, like
+// unknown names. So a session never subscribes to a secret that its peer may not have. It reports whether the session
+// must handle the rest of the request.
 func (c *conn) allowSecrets(r *wire.Request, log *slog.Logger) bool {
 	var allowed []string
 	var why error
@@ -53,12 +53,15 @@ func (c *conn) allowSecrets(r *wire.Request, log *slog.Logger) bool {
 	if denied > 0 {
 		r.Names.Names = c.server.interner.Of(allowed)
 		c.server.metrics.deniedSecrets.Add(float64(denied))
-		c.server.warnings.log(log.Warn, c.warnings, "the proxy asked for secrets that it may not receive", "type", envoy.ShortType(r.TypeURL), "denied", denied, "err", why)
+		c.server.warnings.log(
+			log.Warn, c.warnings, "refusing secrets that the proxy may not receive", "type", envoy.ShortType(r.TypeURL), "denied", denied, "err",
+			why,
+		)
 	}
 	return allowed != nil || c.session.StatusOf(r.TypeURL) != nil
 }
 
-// allowSecret returns an error unless the client may receive the secret of that name.
+// allowSecret returns an error unless the client may receive the secret with that name.
 func (c *conn) allowSecret(name string) error {
 	if !c.profile.workload {
 		return fmt.Errorf("secrets are not served to a %s", c.profile.name)
@@ -72,7 +75,7 @@ func (c *conn) allowSecret(name string) error {
 		return nil
 	}
 	if newest := c.server.newest(); newest != nil {
-		// A share with a namespace is for accounts that may list the Secrets there, which only an Access knows.
+		// A share with a namespace is for accounts that may list the Secrets there, which only Access can tell.
 		if shared, direct := newest.Shared.With(c.peer.ID, name); direct || shared && c.server.o.Access != nil {
 			return c.server.o.Authorizer.SharedSecret(c.peer)
 		}
@@ -80,19 +83,19 @@ func (c *conn) allowSecret(name string) error {
 	return err
 }
 
-// mayAlways reports whether the client may receive the secret of that name whatever an Access says: a proxy of the
-// server's own cluster, whose objects share the secret with its service account or with all.
-func (c *conn) mayAlways(name string) bool {
+// sharedDirectly reports whether the client may receive the secret independent of Access: it is a proxy of the server's
+// own cluster, and an object shares the secret with its service account or with all accounts.
+func (c *conn) sharedDirectly(name string) bool {
 	newest := c.server.newest()
-	if newest == nil || !c.profile.workload || c.proxy.Cluster != "" && c.proxy.Cluster != newest.Cluster || c.server.o.Authorizer.SharedSecret(c.peer) != nil {
+	if newest == nil || !c.profile.workload || c.proxy.Cluster != "" && c.proxy.Cluster != newest.Cluster ||
+		c.server.o.Authorizer.SharedSecret(c.peer) != nil {
 		return false
 	}
 	_, direct := newest.Shared.With(c.peer.ID, name)
 	return direct && c.inCluster()
 }
 
-// reviewSecrets is called when the client has asked for secrets. Without an Access it may be sent all that it
-// subscribes to.
+// reviewSecrets handles a request for secrets. Without Access, all subscribed secrets are granted.
 func (c *conn) reviewSecrets() {
 	if a := c.server.o.Access; a != nil && c.stopAccessWatch == nil && c.session.Subscribed(envoy.SecretType).Len() > 0 {
 		c.stopAccessWatch = a.Watch(c.proxy.Cluster, c.peer.ID, c.accessAnswered)
@@ -100,17 +103,17 @@ func (c *conn) reviewSecrets() {
 	c.applyAccess()
 }
 
-// accessAnswered wakes the owner, which applies the new answer of the Access.
+// accessAnswered wakes the owner to apply a new answer of Access.
 func (c *conn) accessAnswered() {
 	c.mu.Lock()
-	c.answered = true
+	c.accessChanged = true
 	c.mu.Unlock()
 	c.rouse()
 }
 
-// applyAccess grants the secrets that the client subscribes to, or withdraws them. Until the Access has answered, the
-// client keeps the guarded secrets that it already has and receives no new ones. A shared secret is granted as long as
-// it is shared.
+// applyAccess grants or withdraws the secrets that the client subscribes to. Until Access has answered, the client
+// keeps the guarded secrets that it already has and receives no new ones. A shared secret is granted as long as it is
+// shared.
 func (c *conn) applyAccess() {
 	subscribed := c.session.Subscribed(envoy.SecretType)
 	c.shared = nil
@@ -130,7 +133,7 @@ func (c *conn) applyAccess() {
 		guarded := c.allowSecret(name) == nil
 		switch {
 		case guarded && known && allowed, guarded && !known && had != nil && had.Has(name) && !c.sharedGrants[name]:
-		case guarded && c.mayAlways(name):
+		case guarded && c.sharedDirectly(name):
 			sharedGrants[name] = true
 		default:
 			denied = denied || known || !guarded || c.sharedGrants[name]
@@ -157,24 +160,28 @@ func (c *conn) applyAccess() {
 	c.demandSecrets(granted)
 }
 
-// markRefused records a secret that the client does not get because its service account may not list Secrets, "" for
-// none. The log says so once for a name.
+// markRefused records a secret that is refused because the client's service account may not list Secrets, or "" if
+// there is none. It logs each name once.
 func (c *conn) markRefused(name string) {
 	if name != "" && name != c.refused {
 		s := c.server
 		s.metrics.deniedSecrets.Inc()
-		s.warnings.log(s.o.Logger.Warn, c.warnings, "the proxy does not get the secrets of its namespace: its service account may not list them", "conn", c.id, "secret", name, "fix", c.mayList())
+		s.warnings.log(
+			s.o.Logger.Warn, c.warnings, "refusing secrets: the proxy's service account may not list Secrets", "conn", c.id, "secret", name,
+			"fix", c.listAdvice(),
+		)
 	}
 	c.refused = name
 }
 
-// mayList says how the client's service account may get secrets.
-func (c *conn) mayList() string {
-	return "bind a Role that may get, watch and list secrets in namespace " + c.peer.ID.Namespace + " to its service account " + c.peer.ID.ServiceAccount
+// listAdvice returns the fix for a service account that may not list Secrets.
+func (c *conn) listAdvice() string {
+	return "bind a Role that may get, watch and list secrets in namespace " + c.peer.ID.Namespace +
+		" to its service account " + c.peer.ID.ServiceAccount
 }
 
-// inCluster reports whether the peer is in the cluster that its proxy names. A certificate is good in every cluster, so
-// that is known once a snapshot has the workload there, and stays so. Until then the log says what is missing.
+// inCluster reports whether the peer is in the cluster that its proxy names. A certificate is valid in every cluster,
+// so the answer is false until a snapshot has the workload there, and true from then on.
 func (c *conn) inCluster() bool {
 	s := c.server
 	if c.located || c.peer.Bound.Cluster != "" {
@@ -182,21 +189,22 @@ func (c *conn) inCluster() bool {
 	}
 	newest := s.newest()
 	if c.located = newest != nil && s.o.World.InCluster(newest, c.peer, c.proxy); !c.located {
-		s.warnings.log(s.o.Logger.Warn, c.warnings, "the proxy gets no secrets: nothing shows that it is in the cluster that it names", "conn", c.id, "cluster", c.proxy.Cluster,
-			"fix", "let it present a token of its cluster, or call it as its Pod or WorkloadEntry of service account "+c.peer.ID.ServiceAccount+" there")
+		s.warnings.log(s.o.Logger.Warn, c.warnings, "refusing secrets: the proxy's cluster is unverified",
+			"conn", c.id, "cluster", c.proxy.Cluster, "fix", "let it present a token of its cluster, "+
+				"or name it like its Pod or WorkloadEntry of service account "+c.peer.ID.ServiceAccount+" there")
 	}
 	return c.located
 }
 
-// standIns make what replaces secrets that a client may not have any more: an Envoy keeps a secret that is removed.
-// They are a certificate that is its own issuer, with its key, and another one in the place of a CA, whose key nobody
-// has: it has issued nothing. Both expired long ago, and no client trusts them. Safe for concurrent use.
+// standIns make the secrets that replace withdrawn ones, because an Envoy keeps a secret that is removed. They are a
+// self-signed certificate with its key, and a different one for a CA, which has signed nothing and whose key is
+// discarded. Both expired long ago, and no client trusts them. It is safe for concurrent use.
 type standIns struct {
 	once                 sync.Once
-	certificate, key, ca []byte // PEM; nil without randomness
+	certificate, key, ca []byte // PEM; nil if the system has no randomness
 }
 
-// of returns the stand-in for the secret of a name, nil for none.
+// of returns the stand-in for a secret, or nil if there is none.
 func (s *standIns) of(name string) *envoy.Resource {
 	secret, ok := names.ParseSecret(name, "x")
 	s.once.Do(func() {
@@ -209,15 +217,17 @@ func (s *standIns) of(name string) *envoy.Resource {
 	inline := func(b []byte) *corev3.DataSource {
 		return &corev3.DataSource{Specifier: &corev3.DataSource_InlineBytes{InlineBytes: b}}
 	}
-	m := &tlsv3.Secret{Name: name, Type: &tlsv3.Secret_TlsCertificate{TlsCertificate: &tlsv3.TlsCertificate{CertificateChain: inline(s.certificate), PrivateKey: inline(s.key)}}}
+	m := &tlsv3.Secret{Name: name, Type: &tlsv3.Secret_TlsCertificate{
+		TlsCertificate: &tlsv3.TlsCertificate{CertificateChain: inline(s.certificate), PrivateKey: inline(s.key)},
+	}}
 	if secret.CA {
 		m.Type = &tlsv3.Secret_ValidationContext{ValidationContext: &tlsv3.CertificateValidationContext{TrustedCa: inline(s.ca)}}
 	}
 	return envoy.NewResource(name, m)
 }
 
-// selfSigned returns a certificate that was valid for an hour in 1970, a CA's or not, and its key. It returns nil if
-// there is no randomness.
+// selfSigned returns a certificate that was valid for an hour in 1970, and its key. It returns nil if the system has no
+// randomness.
 func selfSigned(authority bool) (certificate, key []byte) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -241,12 +251,12 @@ func selfSigned(authority bool) (certificate, key []byte) {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
 }
 
-// waitsToBeLocated reports whether the client has asked for secrets, and is not known to be in its cluster.
+// waitsToBeLocated reports whether the client has requested secrets, and its cluster is unverified.
 func (c *conn) waitsToBeLocated() bool {
 	return c.stopAccessWatch != nil && !c.located && c.peer.Bound.Cluster == ""
 }
 
-// demandSecrets has the server want what some secrets are made of, for this stream.
+// demandSecrets records the objects that the granted secrets of this stream are made of.
 func (c *conn) demandSecrets(list *envoy.Names) {
 	wanted := map[kinds.Key]bool{}
 	for name := range list.Each() {
@@ -266,7 +276,7 @@ func (c *conn) demandSecrets(list *envoy.Names) {
 	c.wanted = wanted
 }
 
-// leaveSecrets ends what the stream wanted.
+// leaveSecrets withdraws the stream's demand.
 func (c *conn) leaveSecrets() {
 	if c.stopAccessWatch != nil {
 		c.stopAccessWatch()
@@ -275,13 +285,13 @@ func (c *conn) leaveSecrets() {
 	c.wanted = nil
 }
 
-// demand counts the streams that may be sent what Secrets and ConfigMaps hold.
+// demand counts the streams that may be sent the contents of each Secret and ConfigMap.
 type demand struct {
 	mu    sync.Mutex
 	count map[kinds.Key]int
 }
 
-// replaceDemand replaces what a stream wants.
+// replaceDemand replaces the demand of a stream.
 func (s *Server) replaceDemand(was, is map[kinds.Key]bool) {
 	if maps.Equal(was, is) {
 		return
@@ -306,7 +316,10 @@ func (s *Server) replaceDemand(was, is map[kinds.Key]bool) {
 	}
 	if turned {
 		s.o.World.WantSecrets(slices.SortedFunc(maps.Keys(d.count), func(a, b kinds.Key) int {
-			return cmp.Or(cmp.Compare(a.Kind.Name, b.Kind.Name), cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+			return cmp.Or(
+				cmp.Compare(a.Kind.Name, b.Kind.Name), cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Namespace, b.Namespace),
+				cmp.Compare(a.Name, b.Name),
+			)
 		}))
 	}
 }

@@ -63,9 +63,12 @@ func (c *secretClient) allowed(name string) bool {
 	return c.namespace != "" && (in == "own" || in == c.namespace)
 }
 
-func newSecretClient(t *rapid.T, service discoveryv3.AggregatedDiscoveryServiceClient, namespace, identity string, delta bool) *secretClient {
+func newSecretClient(
+	t *rapid.T, service discoveryv3.AggregatedDiscoveryServiceClient, namespace, identity string, delta bool,
+) *secretClient {
 	c := &secretClient{
-		name: fmt.Sprintf("of %s as %q, delta %t", namespace, identity, delta), namespace: identity, delta: delta, asked: map[string]bool{}, have: map[string]string{},
+		name: fmt.Sprintf("of %s as %q, delta %t", namespace, identity, delta), namespace: identity, delta: delta, asked: map[string]bool{},
+		have: map[string]string{},
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	c.close = cancel
@@ -74,7 +77,9 @@ func newSecretClient(t *rapid.T, service discoveryv3.AggregatedDiscoveryServiceC
 		stream, err := service.DeltaAggregatedResources(ctx)
 		must.Succeed(t, err)
 		c.send = func(typeURL string, add, remove []string) error {
-			return stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: node, TypeUrl: typeURL, ResourceNamesSubscribe: add, ResourceNamesUnsubscribe: remove})
+			return stream.Send(
+				&discoveryv3.DeltaDiscoveryRequest{Node: node, TypeUrl: typeURL, ResourceNamesSubscribe: add, ResourceNamesUnsubscribe: remove},
+			)
 		}
 		c.receive = func() (*answer, error) {
 			m, err := stream.Recv()
@@ -144,7 +149,9 @@ func TestSecretsGoToTheirNamespace(t *testing.T) {
 		var clients []*secretClient
 		for _, delta := range []bool{false, true} {
 			clients = append(clients,
-				newSecretClient(t, services[0], "a", "", delta), newSecretClient(t, services[1], "a", "a", delta), newSecretClient(t, services[2], "b", "b", delta))
+				newSecretClient(t, services[0], "a", "", delta), newSecretClient(
+					t, services[1], "a", "a", delta,
+				), newSecretClient(t, services[2], "b", "b", delta))
 		}
 		names := slices.Sorted(maps.Keys(secretNames))
 		for _, c := range clients {

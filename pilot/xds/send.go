@@ -13,9 +13,9 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/xds/wire"
 )
 
-var errSending = errors.New("sending failed") // by a panic
+var errSending = errors.New("sending failed") // a panic ended Send
 
-// step makes the next response, in the slot that was taken, and starts to send it.
+// step makes the next response in the slot that the caller has taken, and starts to send it.
 func (c *conn) step(slot chan struct{}) error {
 	unacknowledged := c.session.Unacknowledged()
 	r, err := c.translate(slot)
@@ -29,8 +29,8 @@ func (c *conn) step(slot chan struct{}) error {
 	return c.send(r, unacknowledged)
 }
 
-// translate makes the next response, and gives back the slot that was taken. It returns nil if the client has
-// everything.
+// translate makes the next response, and returns the slot that the caller has taken. It returns nil if the client has
+// all resources.
 func (c *conn) translate(slot chan struct{}) (*wire.Response, error) {
 	defer func() { <-slot; c.endTurn() }()
 	start := time.Now()
@@ -53,13 +53,13 @@ func (c *conn) translate(slot chan struct{}) (*wire.Response, error) {
 	}
 	if r == nil {
 		p := c.takePush()
-		if p == nil && c.session.Snapshot() == nil { // it has slept through what has nothing for it
+		if p == nil && c.session.Snapshot() == nil { // the stream was not woken for snapshots that change nothing for it
 			newest := c.server.newest()
 			if p = c.takePush(); p == nil && newest.Revision == c.session.Revision() {
 				c.session.SetSnapshot(newest)
 			} else if p == nil {
-				// whether it has something for it may not be known yet: what is asked for must not be of another world
-				// than the rest
+				// The group may not have checked the newest snapshot yet. The response must be from the same snapshot
+				// as the client's other resources.
 				p = c.server.newestPush()
 			}
 		}
@@ -97,12 +97,12 @@ func (c *conn) endPass() {
 	c.session.ReleaseSnapshot()
 }
 
-// room is how many unacknowledged bytes a stream takes without blocking: gRPC queues 64 KiB.
+// room is the number of unacknowledged bytes that a stream takes without blocking. gRPC queues 64 KiB.
 const room = 32 << 10
 
-// send starts the Send of one response and its watchdog. unacknowledged is the bytes of the responses before. A client
-// that has acknowledged them, or almost, has room for this one: Send returns at once and needs no goroutine. If the
-// client lies, the watchdog ends the stream all the same.
+// send starts to send one response, and the watchdog. unacknowledged is the number of bytes in unacknowledged
+// responses. If they are few, Send does not block and needs no goroutine. The watchdog covers a client that
+// acknowledges responses without reading them.
 func (c *conn) send(r *wire.Response, unacknowledged int) error {
 	s, now := c.server, time.Now()
 	c.sending = r
@@ -128,7 +128,7 @@ func (c *conn) send(r *wire.Response, unacknowledged int) error {
 	return nil
 }
 
-// delivered takes the outcome of a Send.
+// delivered handles the result of a Send.
 func (c *conn) delivered(err error) error {
 	c.watchdog.Stop()
 	c.mu.Lock()
@@ -151,7 +151,7 @@ func (c *conn) delivered(err error) error {
 	return nil
 }
 
-// cut closes the connection of a client that does not read, which ends the Send under way.
+// cut closes the connection of a client that does not read, which ends its Send.
 func (c *conn) cut(log *slog.Logger) {
 	c.mu.Lock()
 	typeURL, took := c.sendingType, time.Since(c.sendStarted)
@@ -163,5 +163,8 @@ func (c *conn) cut(log *slog.Logger) {
 	s.metrics.writeTimeouts.Inc()
 	c.end(status.Error(codes.Unavailable, "the client does not read"))
 	closed := s.listeners.cut(c.remote, c.local)
-	log.Warn("the proxy does not read: cutting its connection", "type", envoy.ShortType(typeURL), "dur", took.Round(time.Millisecond), "closed", closed)
+	log.Warn(
+		"closing a connection: the proxy does not read", "type", envoy.ShortType(typeURL), "dur", took.Round(time.Millisecond), "closed",
+		closed,
+	)
 }

@@ -34,88 +34,92 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/xds/wire"
 )
 
-// Translator makes what proxies are sent.
+// Translator makes the resources that proxies are sent.
 type Translator interface {
 	session.Translator
 
-	// Compare reports whether more may differ from the snapshot before than Live types and the configuration of
-	// proxies whose workload changed.
+	// Compare reports whether a snapshot may change more than Live types and the configuration of proxies whose
+	// workload changed.
 	Compare(s *snapshot.Snapshot) bool
 
-	// ReassignsOnly reports whether proxies may belong to other cohorts than at the snapshot before, and nothing else
-	// differs: what a cohort is sent is the same.
+	// ReassignsOnly reports whether a snapshot may move proxies to other cohorts and changes nothing else. Then the
+	// resources of each cohort are unchanged.
 	ReassignsOnly(s *snapshot.Snapshot) bool
 
-	// Bytes returns about how many bytes are kept for some cohorts, beside what the first of them has as well.
+	// Bytes returns the approximate number of bytes that are kept for cohorts, excluding what the first of them shares.
 	Bytes(cohorts []cohort.Key) int
 }
 
-// Options of a Server. Only Translator is needed.
+// Options configure a Server. Only Translator is required.
 type Options struct {
 	Translator   Translator
-	Objects      session.Translator // makes what readers of configuration are sent; nil: Translator does
+	Objects      session.Translator // makes the objects for readers of configuration; default Translator
 	Logger       *slog.Logger
 	Metrics      prometheus.Registerer
-	Limits       limits.Limits // the zero value stands for the defaults
+	Limits       limits.Limits // limits; the zero value means the defaults
 	Identifier   string        // control_plane.identifier of every response
-	Translations int           // how many translations run at a time; 0: one for each CPU
-	Streams      int           // how many streams are served at a time, more wait; 0: no bound
-	Connections  Connections   // nil: nobody is notified
-	// NoVirtualHosts sends every proxy its route configurations whole, also those that take virtual hosts by
-	// themselves.
+	Translations int           // concurrent translations; 0 for one per CPU
+	Streams      int           // concurrent streams, others wait; 0 for no bound
+	Connections  Connections   // optional
+	// NoVirtualHosts disables on-demand virtual hosts: every proxy is sent whole route configurations.
 	NoVirtualHosts bool
-	// Authenticate returns who is at the other end of a stream. Its error is a gRPC status. Nil: the peer's address is
-	// all that is known.
+	// Authenticate identifies the peer of a stream. It fails with a gRPC status. If it is nil, only the peer's address
+	// is known.
 	Authenticate func(context.Context) (identity.Peer, error)
-	ProofTime    time.Duration         // how long a stream goes on at most after its peer's proof was revoked; 0 is a minute
-	World        World                 // optional: Standalone
-	Access       Access                // who may have the secrets of its namespace; nil: every peer of the namespace
-	Authorizer   *authorize.Authorizer // who may open which stream; nil: as by the zero authorize.Options
-	Pushes       *pushes.Log           // optional: records what is sent because of each push
+	// ProofTime bounds how long a stream lives after its peer's credential was revoked. 0 means a minute.
+	ProofTime time.Duration
+	World     World // optional; default Standalone
+	// Access decides which peers may have the secrets of their namespace. Nil if every peer of the namespace may.
+	Access Access
+	// Authorizer decides which peer may open which stream. Nil for the zero authorize.Options.
+	Authorizer *authorize.Authorizer
+	Pushes     *pushes.Log // optional; records the responses of each push
 }
 
-// Server is the DiscoveryServer. Its methods may be called from any goroutine.
+// Server is the discovery server. Its methods are safe for concurrent use.
 type Server struct {
 	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
 
-	o           Options // with the defaults
+	o           Options // with defaults
 	metrics     *metrics
 	encoder     *wire.Encoder
-	lookups     *rate.Limiter // of sources
+	lookups     *rate.Limiter // bounds look-ups of the sources of rejected resources
 	demand      demand
 	standIns    standIns
 	differences diff.Cache
 	interner    *wire.Interner
-	warnings    *logLimiter // for faults of clients
-	arrivals    *logLimiter // for streams that begin and end
+	warnings    *logLimiter // log lines about faulty clients
+	arrivals    *logLimiter // log lines about the begin and end of streams
 	noticed     noticed
 	newcomer    time.Duration
 	warmTime    time.Duration
 	podWait     time.Duration
-	slots       chan struct{}                                // one taken by each translation; senders on a channel are served in order
-	urgentSlot  chan struct{}                                // one more, for urgent streams
-	turns       *quota.Table[identity.Holder, chan struct{}] // of each identity or address, one taken by each of its streams that waits for a slot or has one
-	debugging   *quota.Slots[identity.Holder]                // for answers to tools that are made or have not been read
-	admission   *admission
-	listeners   *accepted
-	numbers     atomic.Uint64
-	running     sync.WaitGroup // goroutines of streams
-	closing     chan struct{}  // closed by Shutdown
+	slots       chan struct{} // taken by translations; waiting senders are served in order
+	urgentSlot  chan struct{} // one additional slot for urgent streams
+	// turns has the turns of each identity or address. Each stream that waits for a slot or has one takes a turn.
+	turns     *quota.Table[identity.Holder, chan struct{}]
+	debugging *quota.Slots[identity.Holder] // responses to tools that are being made or read
+	admission *admission
+	listeners *accepted
+	numbers   atomic.Uint64
+	running   sync.WaitGroup // goroutines of streams
+	closing   chan struct{}  // closed by Shutdown
 
-	mu     sync.Mutex                       // taken before conn.mu and after subscriberGroup.mu
+	mu     sync.Mutex                       // acquired before conn.mu and after subscriberGroup.mu
 	latest *snapshot.Snapshot               // nil before the first Publish
-	tally  *pushes.Tally                    // of latest, or nil
-	conns  map[string]*conn                 // by id
+	tally  *pushes.Tally                    // tally of latest, or nil
+	conns  map[string]*conn                 // by ID
 	groups map[session.Key]*subscriberGroup // with members
-	count  map[string]int                   // streams by the proxy's id
-	// those that cannot start without certificates, with a cluster that wants them
-	waiting map[*conn]string
-	closed  bool
+	count  map[string]int                   // number of streams by proxy ID
+	// withoutCertificates has the streams of Envoys that cannot start without certificates, with a cluster that wants
+	// them.
+	withoutCertificates map[*conn]string
+	closed              bool
 }
 
-// New makes a Server that answers Unavailable until the first Publish.
+// New returns a Server that refuses streams with Unavailable until the first Publish.
 func New(o Options) *Server {
-	o.ProofTime, o.Limits = cmp.Or(o.ProofTime, proofTime), cmp.Or(o.Limits, limits.Default())
+	o.ProofTime, o.Limits = cmp.Or(o.ProofTime, reauthenticateTime), cmp.Or(o.Limits, limits.Default())
 	if o.Objects == nil {
 		o.Objects = o.Translator
 	}
@@ -128,21 +132,21 @@ func New(o Options) *Server {
 		o.Translations = runtime.GOMAXPROCS(0)
 	}
 	s := &Server{
-		o:        o,
-		metrics:  newMetrics(o.Metrics),
-		encoder:  wire.NewEncoder(o.Identifier),
-		lookups:  rate.NewLimiter(maxLookups, maxLookups),
-		interner: wire.NewInterner(),
-		warnings: newLogLimiter(),
-		arrivals: newLogLimiter(),
-		newcomer: newcomer,
-		warmTime: warmTime,
-		podWait:  workloadWait,
-		conns:    map[string]*conn{},
-		groups:   map[session.Key]*subscriberGroup{},
-		count:    map[string]int{},
-		waiting:  map[*conn]string{},
-		closing:  make(chan struct{}),
+		o:                   o,
+		metrics:             newMetrics(o.Metrics),
+		encoder:             wire.NewEncoder(o.Identifier),
+		lookups:             rate.NewLimiter(maxLookups, maxLookups),
+		interner:            wire.NewInterner(),
+		warnings:            newLogLimiter(),
+		arrivals:            newLogLimiter(),
+		newcomer:            newcomer,
+		warmTime:            warmTime,
+		podWait:             workloadWait,
+		conns:               map[string]*conn{},
+		groups:              map[session.Key]*subscriberGroup{},
+		count:               map[string]int{},
+		withoutCertificates: map[*conn]string{},
+		closing:             make(chan struct{}),
 	}
 	s.slots, s.urgentSlot = make(chan struct{}, o.Translations), make(chan struct{}, 1)
 	s.turns = quota.NewTable[identity.Holder](func() chan struct{} { return make(chan struct{}, o.Translations+1) })
@@ -156,17 +160,17 @@ func New(o Options) *Server {
 	return s
 }
 
-// Register offers the service. The gRPC server should be made with MaxRecvMsgSize of the limits, and serve listeners
+// Register registers the service. The gRPC server should have the MaxRecvMsgSize of the limits, and serve listeners
 // from Listen.
 func (s *Server) Register(r grpc.ServiceRegistrar) {
 	discoveryv3.RegisterAggregatedDiscoveryServiceServer(r, s)
 }
 
-// Listen tracks the connections that l accepts, so that one whose peer does not read can be closed: ending the stream
-// alone would queue its trailers behind the blocked data and free nothing.
+// Listen tracks the connections that l accepts, so that the connection of a peer that does not read can be closed.
+// Ending the stream alone would queue its trailers behind the blocked data and free nothing.
 func (s *Server) Listen(l net.Listener) net.Listener { return s.listeners.wrap(l) }
 
-// Publish makes a snapshot the newest and lets every stream know. It never waits for one. Snapshots are published in
+// Publish makes a snapshot the newest and notifies every stream without waiting for any. Snapshots must be published in
 // order.
 func (s *Server) Publish(snap *snapshot.Snapshot) {
 	p := session.NewPush(snap, time.Now())
@@ -202,7 +206,7 @@ func (s *Server) Publish(snap *snapshot.Snapshot) {
 	}
 }
 
-// Push has every stream compare what it has with the newest snapshot.
+// Push makes every stream compare its resources with the newest snapshot.
 func (s *Server) Push() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -213,21 +217,21 @@ func (s *Server) Push() {
 	}
 }
 
-// fullPush makes a push of the newest snapshot for which a stream compares all that it has. mu is held.
+// fullPush returns a push of the newest snapshot for which a stream compares all its resources. The caller holds mu.
 func (s *Server) fullPush() *session.Push {
 	p := session.NewFullPush(s.latest, time.Now())
 	p.Tally = s.tally
 	return p
 }
 
-// newestPush is fullPush for who does not hold mu.
+// newestPush is fullPush for callers that do not hold mu.
 func (s *Server) newestPush() *session.Push {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.fullPush()
 }
 
-// wake offers a push to streams, to urgent ones first. mu is held.
+// wake offers a push to the selected streams, urgent ones first. The caller holds mu.
 func (s *Server) wake(p *session.Push, which func(*conn) bool) {
 	for _, urgent := range []bool{true, false} {
 		for _, c := range s.conns {
@@ -238,7 +242,7 @@ func (s *Server) wake(p *session.Push, which func(*conn) bool) {
 	}
 }
 
-// Shutdown ends all streams with Unavailable, refuses new ones, and returns when the goroutines of all have ended.
+// Shutdown ends all streams with Unavailable, refuses new ones, and waits for the goroutines of all streams.
 func (s *Server) Shutdown() {
 	s.mu.Lock()
 	if !s.closed {
@@ -262,7 +266,7 @@ func (s *Server) DeltaAggregatedResources(stream discoveryv3.AggregatedDiscovery
 	return s.serve(stream, true)
 }
 
-// serve runs one stream to its end. A panic ends the stream and nothing else.
+// serve serves one stream until it ends. A panic ends only this stream.
 func (s *Server) serve(stream grpc.ServerStream, delta bool) error {
 	ctx := stream.Context()
 	if err := s.ready(); err != nil {
@@ -280,7 +284,7 @@ func (s *Server) serve(stream grpc.ServerStream, delta bool) error {
 	c := newConn(s, stream, delta, peer)
 	defer func() {
 		for url, names := range c.names {
-			_ = s.admission.hold(peer, envoy.TypeOf(url), names, nil) // no error: it holds less
+			_ = s.admission.hold(peer, envoy.TypeOf(url), names, nil) // releasing names cannot fail
 		}
 	}()
 	if h, bounded := peer.Holder(); bounded {
@@ -315,14 +319,14 @@ func (s *Server) ready() error {
 	return nil
 }
 
-// newest is the newest snapshot. Whatever was published before it waits at the streams already.
+// newest returns the newest snapshot. Every stream has already been offered the snapshots before it.
 func (s *Server) newest() *snapshot.Snapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.latest
 }
 
-// add registers a stream and returns the snapshot that it starts from; later ones are offered to it.
+// add registers a stream and returns its first snapshot. Later ones are offered to it.
 func (s *Server) add(c *conn) (*snapshot.Snapshot, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -342,7 +346,7 @@ func (s *Server) remove(c *conn) {
 		return
 	}
 	delete(s.conns, c.id)
-	delete(s.waiting, c)
+	delete(s.withoutCertificates, c)
 	s.leaveGroup(c)
 	c.cohorts.move(c.cohort, cohort.Key{})
 	c.tenant.move(c.cohort, cohort.Key{})
@@ -354,7 +358,7 @@ func (s *Server) remove(c *conn) {
 	s.metrics.disconnect(c.version, c.proxy.ID, last)
 }
 
-// spawn runs fn in a goroutine that Shutdown waits for. false: the server is shutting down.
+// spawn runs fn in a goroutine that Shutdown waits for. It returns false if the server is shutting down.
 func (s *Server) spawn(name string, fn func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -369,7 +373,7 @@ func (s *Server) spawn(name string, fn func()) bool {
 	return true
 }
 
-// streams returns all streams, by id.
+// streams returns all streams, sorted by proxy ID and number.
 func (s *Server) streams() []*conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()

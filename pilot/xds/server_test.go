@@ -215,7 +215,9 @@ func TestServerDelta(t *testing.T) {
 	c.expect("eds a=1 b=none")
 	c.subscribe("lds")
 	m = c.expect("lds l=1")
-	c.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: envoy.ListenerType, ResponseNonce: m.Nonce, ErrorDetail: &rpcstatus.Status{Code: 13, Message: "no such filter"}})
+	c.send(&discoveryv3.DeltaDiscoveryRequest{
+		TypeUrl: envoy.ListenerType, ResponseNonce: m.Nonce, ErrorDetail: &rpcstatus.Status{Code: 13, Message: "no such filter"},
+	})
 	c.subscribe("rds", "r")
 	c.expect("rds r=1")
 	r.publish(true, "cds a", "cds b=1", "lds l=2")
@@ -233,7 +235,8 @@ func TestServerDelta(t *testing.T) {
 		t.Errorf("client %+v", client)
 	}
 	cds, lds := client.Types[envoy.ClusterType], client.Types[envoy.ListenerType]
-	if cds.Acked == "" || cds.AckedAt.IsZero() || cds.Acked == cds.Sent || !cds.Wildcard || cds.SentAt.IsZero() || client.Types[envoy.EndpointType].Names != 2 {
+	if cds.Acked == "" || cds.AckedAt.IsZero() || cds.Acked == cds.Sent || !cds.Wildcard || cds.SentAt.IsZero() ||
+		client.Types[envoy.EndpointType].Names != 2 {
 		t.Errorf("clusters: %+v", cds)
 	}
 	if lds.LastError != "Internal: no such filter" || lds.Acked != "" {
@@ -314,7 +317,9 @@ func TestServerStateOfTheWorld(t *testing.T) {
 	m := exchange(&discoveryv3.DiscoveryRequest{Node: xdstest.Node("web.a"), TypeUrl: envoy.ClusterType}, "a=1")
 	exchange(&discoveryv3.DiscoveryRequest{TypeUrl: envoy.EndpointType, ResourceNames: []string{"a"}}, "a=1")
 	// A node in a later request changes nothing.
-	ack := &discoveryv3.DiscoveryRequest{Node: xdstest.Node("other.b"), TypeUrl: envoy.ClusterType, ResponseNonce: m.Nonce, VersionInfo: m.VersionInfo}
+	ack := &discoveryv3.DiscoveryRequest{
+		Node: xdstest.Node("other.b"), TypeUrl: envoy.ClusterType, ResponseNonce: m.Nonce, VersionInfo: m.VersionInfo,
+	}
 	must.Succeed(t, stream.Send(ack))
 	r.publish(true, "cds b=1")
 	n, err := stream.Recv()

@@ -109,7 +109,9 @@ func TestSecretsSharedWithAccounts(t *testing.T) {
 	const shared, other = "kubernetes-gateway://a/s", "kubernetes-gateway://a/other"
 	access, located := &oracle{}, &atomic.Bool{}
 	access.say(false, true, false)
-	r := newSecureRig(t, xdstest.NewPeers(t, []string{"spiffe://cluster.local/ns/a/sa/edge"}, []string{"spiffe://cluster.local/ns/a/sa/web"}), func(o *Options) {
+	r := newSecureRig(t, xdstest.NewPeers(
+		t, []string{"spiffe://cluster.local/ns/a/sa/edge"}, []string{"spiffe://cluster.local/ns/a/sa/web"},
+	), func(o *Options) {
 		o.Access = access
 		o.World = locating{located: func(*snapshot.Snapshot, identity.Peer, *node.Proxy) bool { return located.Load() }}
 	})

@@ -14,17 +14,20 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
-// arrived logs that a client has connected.
+// arrived logs the connection of a client, and metadata without effect.
 func (c *conn) arrived() {
 	c.logArrival("connected", "delta", c.delta)
 	for _, n := range c.proxy.Notices() {
 		if c.server.noticed.first(c.proxy.ID + "\x00" + n.Key + "\x00" + n.Value) {
-			c.server.warnings.log(c.server.o.Logger.Warn, c.warnings, "an entry of the proxy's metadata has no effect", "conn", c.id, "entry", n.Key, "value", n.Value, "fix", n.Fix)
+			c.server.warnings.log(
+				c.server.o.Logger.Warn, c.warnings, "an entry of the proxy's metadata has no effect", "conn", c.id, "entry", n.Key, "value",
+				n.Value, "fix", n.Fix,
+			)
 		}
 	}
 }
 
-// left logs that a client has gone, and why.
+// left logs the end of a stream and the reason.
 func (c *conn) left(err error) {
 	reason := "the client closed the connection"
 	if err != nil {
@@ -38,22 +41,22 @@ func (c *conn) logArrival(event string, more ...any) {
 	c.server.arrivals.log(c.server.o.Logger.Info, nil, c.profile.name+" "+event, append(args, more...)...)
 }
 
-// warmTime is how long the clusters of an Envoy may take to warm before the server looks for the reason. Envoy asks for
-// listeners when they are warm: clusters that look up names or check health may take seconds.
+// warmTime is how long the clusters of an Envoy may take to warm before the server looks for a reason. Envoy requests
+// listeners when they are warm. Clusters that resolve names or check health may take seconds.
 const warmTime = 5 * time.Second
 
-// starting reports whether the client is an Envoy that has not asked for listeners yet.
+// starting reports whether the client is an Envoy that has not requested listeners yet.
 func (c *conn) starting() bool {
 	return c.profile.warms && c.session.StatusOf(envoy.ListenerType) == nil
 }
 
-// warming reports whether the client is an Envoy that has its clusters and has not asked for listeners yet.
+// warming reports whether the client is an Envoy that has its clusters and has not requested listeners yet.
 func (c *conn) warming() bool {
 	clusters := c.session.StatusOf(envoy.ClusterType)
 	return c.starting() && clusters != nil && clusters.Acked != ""
 }
 
-// wantsCertificates returns the name of a cluster of the client that wants certificates, or "".
+// wantsCertificates returns the name of one of the client's clusters that wants certificates, or "".
 func (c *conn) wantsCertificates() string {
 	for _, r := range c.session.Resources(envoy.ClusterType) {
 		if r.WantsCertificates() {
@@ -63,12 +66,12 @@ func (c *conn) wantsCertificates() string {
 	return ""
 }
 
-// waits returns what an Envoy that starts waits for, or a proxy that is refused secrets, or "".
+// waits returns what an Envoy that starts waits for, or why a proxy is refused secrets, or "".
 func (c *conn) waits() string {
 	clusters := c.session.StatusOf(envoy.ClusterType)
 	switch {
 	case c.refused != "":
-		return "it does not get the secret " + c.refused + ", because its service account may not list secrets: " + c.mayList()
+		return "it does not get the secret " + c.refused + ", because its service account may not list secrets: " + c.listAdvice()
 	case !c.starting():
 		return ""
 	case clusters == nil:
@@ -77,7 +80,11 @@ func (c *conn) waits() string {
 		return "it has not acknowledged its clusters yet"
 	}
 	if name := c.wantsCertificates(); name != "" {
-		return fmt.Sprintf("it has its clusters and has not asked for listeners yet: cluster %s is warming until the cluster %s of the bootstrap has certificates for it", name, names.SDSCluster)
+		return fmt.Sprintf(
+			"it has its clusters and has not asked for listeners yet: "+
+				"cluster %s is warming until the cluster %s of the bootstrap has certificates for it",
+			name, names.SDSCluster,
+		)
 	}
 	return "it has its clusters and has not asked for listeners yet: they are warming"
 }
@@ -90,7 +97,7 @@ func (c *conn) markWaiting(log *slog.Logger) {
 	}
 	s := c.server
 	s.mu.Lock()
-	s.waiting[c] = name
+	s.withoutCertificates[c] = name
 	s.mu.Unlock()
 	if !c.inWaitList {
 		c.inWaitList = true
@@ -98,7 +105,7 @@ func (c *conn) markWaiting(log *slog.Logger) {
 	}
 }
 
-// unmarkWaiting takes it off the findings again.
+// unmarkWaiting removes the Envoy from the findings.
 func (c *conn) unmarkWaiting() {
 	if !c.inWaitList {
 		return
@@ -107,18 +114,18 @@ func (c *conn) unmarkWaiting() {
 	s := c.server
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.waiting, c)
+	delete(s.withoutCertificates, c)
 }
 
-// Findings returns what is wrong with proxies that are connected: those that cannot start without certificates.
+// Findings returns a finding about the connected proxies that cannot start without certificates.
 func (s *Server) Findings() []diag.Diagnostic {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.waiting) == 0 {
+	if len(s.withoutCertificates) == 0 {
 		return nil
 	}
-	byName := make(map[string]string, len(s.waiting))
-	for c, cluster := range s.waiting {
+	byName := make(map[string]string, len(s.withoutCertificates))
+	for c, cluster := range s.withoutCertificates {
 		byName[c.proxy.ID] = cluster
 	}
 	proxies := slices.Sorted(maps.Keys(byName))
@@ -132,7 +139,12 @@ func noCertificates(proxies []string, cluster string) diag.Diagnostic {
 	}
 	return diag.Diagnostic{
 		Severity: diag.Warning, Code: "NoCertificates", Object: object,
-		Message: fmt.Sprintf("it has its clusters and does not ask for listeners: %s uses mTLS, and Envoy waits for certificates from the cluster %s of its bootstrap", cluster, names.SDSCluster),
-		Fix:     "switch mTLS off with a PeerAuthentication of mode DISABLE in the root namespace, or run an SDS server and name it in the bootstrap (pilot-discovery bootstrap --sds)",
+		Message: fmt.Sprintf(
+			"it has its clusters and does not ask for listeners: "+
+				"%s uses mTLS, and Envoy waits for certificates from the cluster %s of its bootstrap",
+			cluster, names.SDSCluster,
+		),
+		Fix: "switch mTLS off with a PeerAuthentication of mode DISABLE in the root namespace, " +
+			"or run an SDS server and name it in the bootstrap (pilot-discovery bootstrap --sds)",
 	}
 }

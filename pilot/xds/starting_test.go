@@ -29,7 +29,9 @@ import (
 func envoyNode(pod string) *corev3.Node {
 	n := xdstest.Node(pod)
 	n.Metadata = nil
-	n.UserAgentVersionType = &corev3.Node_UserAgentBuildVersion{UserAgentBuildVersion: &corev3.BuildVersion{Version: &typev3.SemanticVersion{MajorNumber: 1, MinorNumber: 40}}}
+	n.UserAgentVersionType = &corev3.Node_UserAgentBuildVersion{
+		UserAgentBuildVersion: &corev3.BuildVersion{Version: &typev3.SemanticVersion{MajorNumber: 1, MinorNumber: 40}},
+	}
 	return n
 }
 
@@ -146,7 +148,8 @@ func TestDebugPages(t *testing.T) {
 		c.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: "istio.io/debug", ResourceNamesSubscribe: []string{"edsz?proxyID=p.a"}})
 		m, err := c.stream.Recv()
 		must.Succeed(t, err)
-		if m.TypeUrl != "istio.io/debug" || len(m.Resources) != 1 || string(m.Resources[0].Resource.Value) != "edsz?proxyID=p.a" || m.ControlPlane.GetIdentifier() != "here" {
+		if m.TypeUrl != "istio.io/debug" || len(m.Resources) != 1 || string(m.Resources[0].Resource.Value) != "edsz?proxyID=p.a" ||
+			m.ControlPlane.GetIdentifier() != "here" {
 			t.Errorf("answer %v", m)
 		}
 		c.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: m.TypeUrl, ResponseNonce: m.Nonce})
@@ -155,7 +158,8 @@ func TestDebugPages(t *testing.T) {
 	must.Succeed(t, err)
 	// The first request of istioctl has a nonce: the time.
 	must.Succeed(t, sotw.Send(&discoveryv3.DiscoveryRequest{TypeUrl: "istio.io/debug/syncz", ResponseNonce: time.Now().String()}))
-	if m, err := sotw.Recv(); err != nil || len(m.Resources) != 1 || m.Resources[0].TypeUrl != "istio.io/debug/syncz" || m.ControlPlane.GetIdentifier() != "here" {
+	if m, err := sotw.Recv(); err != nil || len(m.Resources) != 1 || m.Resources[0].TypeUrl != "istio.io/debug/syncz" ||
+		m.ControlPlane.GetIdentifier() != "here" {
 		t.Errorf("answer %v, %v", m, err)
 	}
 	if n := len(r.server.Clients()); n != 0 {
@@ -169,7 +173,10 @@ func TestDebugPages(t *testing.T) {
 		}
 	}
 	ends(c, &discoveryv3.DeltaDiscoveryRequest{TypeUrl: envoy.ClusterType}, codes.InvalidArgument, "this stream is for debug pages")
-	ends(r.silent(), &discoveryv3.DeltaDiscoveryRequest{TypeUrl: "istio.io/debug", ResourceNamesSubscribe: []string{"secret"}}, codes.PermissionDenied, "not to you")
+	ends(
+		r.silent(), &discoveryv3.DeltaDiscoveryRequest{TypeUrl: "istio.io/debug", ResourceNamesSubscribe: []string{"secret"}},
+		codes.PermissionDenied, "not to you",
+	)
 	p := r.delta("p.a")
 	p.expect("cds a=1")
 	ends(p, &discoveryv3.DeltaDiscoveryRequest{TypeUrl: "istio.io/debug/syncz"}, codes.InvalidArgument, "needs a stream of its own")
@@ -225,7 +232,8 @@ func TestDebugAnswersOfOneIdentity(t *testing.T) {
 		t.Helper()
 		stream, err := r.dial().DeltaAggregatedResources(metadata.AppendToOutgoingContext(t.Context(), "account", account))
 		must.Succeed(t, err)
-		_ = stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: xdstest.Node("tool.a"), TypeUrl: "istio.io/debug/syncz"}) // Recv says whether it has ended
+		// Recv says whether it has ended
+		_ = stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: xdstest.Node("tool.a"), TypeUrl: "istio.io/debug/syncz"})
 		return stream
 	}
 	wait := func(d time.Duration) { r.server.o.Limits.DebugWait = d } // of requests from now on

@@ -13,39 +13,39 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 )
 
-// World is what a Server asks about the mesh, beside what is in its snapshots. Its methods may be called from any
-// goroutine.
+// World answers a Server's questions about the mesh that are not about its snapshots. Its methods must be safe for
+// concurrent use.
 type World interface {
-	// WorkloadKnown reports whether a snapshot has the workload of a proxy. The first answer of a stream waits up to a
-	// second for such a snapshot.
+	// WorkloadKnown reports whether a snapshot has the workload of a proxy. The first response of a stream waits up to
+	// a second for such a snapshot.
 	WorkloadKnown(*snapshot.Snapshot, *node.Proxy) bool
 
-	// ClusterPending reports whether the proxy's cluster is known by name and has not been read yet. Until it was read, a
-	// proxy that resumes is not answered and keeps what it has.
+	// ClusterPending reports whether the proxy's cluster is known by name and has not been read. Until then, a proxy
+	// that resumes has no response and keeps its configuration.
 	ClusterPending(*node.Proxy) bool
 
-	// ServiceAccount returns the service account of the pod that a proxy belongs to, as a snapshot has it, or "" if it is
-	// unknown. A peer that proved to be another account is not served.
+	// ServiceAccount returns the service account of the pod that a proxy belongs to according to a snapshot, or "" if
+	// it is unknown. A peer that proved a different account is not served.
 	ServiceAccount(*snapshot.Snapshot, *node.Proxy) string
 
-	// InCluster reports whether a snapshot shows that a peer which proved an identity, but no cluster, is in the cluster
-	// that its proxy names. Otherwise it gets no secrets that an Access guards.
+	// InCluster reports whether a snapshot shows that a peer is in the cluster that its proxy names, if its credential
+	// does not prove the cluster. A peer that is not has no secrets that Access guards.
 	InCluster(*snapshot.Snapshot, identity.Peer, *node.Proxy) bool
 
-	// WantSecrets takes all Secrets and ConfigMaps that streams want, by the IDs of clusters. It is called in order, after
-	// each change of them, and must not block.
+	// WantSecrets replaces the Secrets and ConfigMaps that streams want, with cluster IDs in the keys. It is called
+	// after each change, in order, and must not block.
 	WantSecrets([]kinds.Key)
 
-	// Sources returns the objects that a resource is made of. It is asked about resources that proxies reject.
+	// Sources returns the objects that a resource is made of. It is called for rejected resources.
 	Sources(*envoy.Resource) []pushes.Object
 
-	// DebugPages returns the answer to a peer that asks for debug pages by a type and names. It returns an
-	// *authorize.Denied to a peer that may not read them.
+	// DebugPages returns the response to a request for debug pages, by type and names. It returns an *authorize.Denied
+	// if the peer may not read them.
 	DebugPages(peer identity.Peer, typeURL string, names []string) ([]*anypb.Any, error)
 }
 
-// Standalone is the World of a Server that has nothing to ask: each workload is known, each peer is in its cluster, and
-// there are no debug pages.
+// Standalone is a World without a mesh: each workload is known, each peer is in its cluster, and there are no debug
+// pages.
 type Standalone struct{}
 
 // WorkloadKnown returns true.

@@ -18,41 +18,42 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// The default limits of requests to an API server.
+// Default limits of requests to an API server.
 const (
 	DefaultQPS   = 80
 	DefaultBurst = 160
 )
 
-// ClientOptions are how to reach an API server. What is empty has a default.
+// ClientOptions configure a connection to an API server. Empty fields have defaults.
 type ClientOptions struct {
-	Kubeconfig string                     // a path, or several with colons between; empty is the cluster that the server runs in
-	Context    string                     // of the kubeconfig; empty is its current one
+	// Kubeconfig is a path, or several with colons between them. If it is empty, the server's own cluster is used.
+	Kubeconfig string
+	Context    string                     // context of the kubeconfig; default its current context
 	Overrides  *clientcmd.ConfigOverrides // optional settings that take precedence over the kubeconfig, as kubectl's flags do
 
-	// Of the cluster that the server runs in.
-	Host      string // of KUBERNETES_SERVICE_HOST
-	Port      string // of KUBERNETES_SERVICE_PORT
+	// The fields below are for the server's own cluster.
+	Host      string // KUBERNETES_SERVICE_HOST
+	Port      string // KUBERNETES_SERVICE_PORT
 	TokenFile string
 	CAFile    string
 
 	QPS     float32
 	Burst   int
-	Version string // of this server, for the user agent
+	Version string // version of this server, for the user agent
 
-	// Insecure names what a kubeconfig of Remote may use although it is read from a Secret: clientCertificate,
-	// clientKey, certificateAuthority, tokenFile, exec, authProvider, insecureSkipTLSVerify. They are those of Istio's
+	// Insecure names the unsafe features that a kubeconfig of Remote may use: clientCertificate, clientKey,
+	// certificateAuthority, tokenFile, exec, authProvider, insecureSkipTLSVerify. They are the options of Istio's
 	// PILOT_INSECURE_MULTICLUSTER_KUBECONFIG_OPTIONS.
 	Insecure []string
 }
 
-// The files that a pod has of its cluster.
+// Credentials of a pod for its cluster.
 const (
 	inClusterToken = "/var/run/secrets/kubernetes.io/serviceaccount/token" //nolint:gosec // a path
 	inClusterCA    = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"
 )
 
-// Config returns the configuration of a client for a kubeconfig, or for the cluster that the server runs in.
+// Config returns the client configuration for a kubeconfig, or for the server's own cluster.
 func Config(o ClientOptions) (*rest.Config, error) {
 	if o.Kubeconfig == "" {
 		return inCluster(o)
@@ -64,7 +65,7 @@ func Config(o ClientOptions) (*rest.Config, error) {
 	return o.tune(c), nil
 }
 
-// kubeconfig returns what reads the kubeconfig, or the list of them, at the context that is asked for.
+// kubeconfig returns a loader for the kubeconfigs and the context.
 func (o ClientOptions) kubeconfig() clientcmd.ClientConfig {
 	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: o.Kubeconfig}
 	if paths := filepath.SplitList(o.Kubeconfig); len(paths) > 1 {
@@ -78,7 +79,7 @@ func (o ClientOptions) kubeconfig() clientcmd.ClientConfig {
 	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &overrides)
 }
 
-// Namespace returns the namespace that a kubeconfig's context names, or "default".
+// Namespace returns the namespace of the kubeconfig's context, or "default".
 func Namespace(o ClientOptions) string {
 	if o.Kubeconfig == "" {
 		return metav1.NamespaceDefault
@@ -101,15 +102,16 @@ func inCluster(o ClientOptions) (*rest.Config, error) {
 			return nil, fmt.Errorf("use the pod's ServiceAccount: %w", err)
 		}
 	}
-	// The token is read from its file again and again: kubelets replace it.
+	// The client reads the token file regularly, because kubelets replace it.
 	return o.tune(&rest.Config{
-		Host: "https://" + net.JoinHostPort(o.Host, o.Port), BearerTokenFile: o.TokenFile, TLSClientConfig: rest.TLSClientConfig{CAFile: o.CAFile},
+		Host: "https://" + net.JoinHostPort(o.Host, o.Port), BearerTokenFile: o.TokenFile,
+		TLSClientConfig: rest.TLSClientConfig{CAFile: o.CAFile},
 	}), nil
 }
 
-// Remote returns the configuration of a client for a kubeconfig that came in a Secret. Whoever can write the Secret
-// must not get this server to run a program, to read its files for them, or to trust anybody: such options are refused
-// unless o.Insecure names them.
+// Remote returns the client configuration for a kubeconfig from a Secret. Writers of the Secret must not be able to
+// make this server run a program, read its files or trust an unverified server, so such features are refused unless
+// o.Insecure names them.
 func Remote(kubeconfig []byte, o ClientOptions) (*rest.Config, error) {
 	raw, err := clientcmd.Load(kubeconfig)
 	if err != nil {
@@ -125,7 +127,7 @@ func Remote(kubeconfig []byte, o ClientOptions) (*rest.Config, error) {
 	return o.tune(c), nil
 }
 
-// refuse looks at every entry, used or not: which context is current is one field of the same text.
+// refuse checks all entries, even unused ones, because the current context is just a field of the same text.
 func refuse(c *clientcmdapi.Config, allowed []string) error {
 	var bad []string
 	check := func(used bool, entry, field, option string) {
@@ -158,13 +160,13 @@ func (o ClientOptions) tune(c *rest.Config) *rest.Config {
 	c.QPS, c.Burst = o.QPS, o.Burst
 	c.QPS = cmp.Or(c.QPS, DefaultQPS)
 	c.Burst = cmp.Or(c.Burst, DefaultBurst)
-	c.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(c.QPS, c.Burst) // one for all clients that are made of it
+	c.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(c.QPS, c.Burst) // shared by all clients with this configuration
 	c.UserAgent = "pilot-discovery"
 	if o.Version != "" {
 		c.UserAgent += "/" + o.Version
 	}
 	c.ContentType = runtime.ContentTypeProtobuf
 	c.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	c.Timeout = 0 // it would end watches; each request that is no watch has a deadline of the server's own
+	c.Timeout = 0 // a timeout would end watches; other requests have deadlines of their own
 	return c
 }

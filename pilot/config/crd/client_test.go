@@ -43,8 +43,10 @@ const someCA = "certificate-authority-data: YQ=="
 
 func TestRemoteKubeconfigs(t *testing.T) {
 	for name, c := range map[string]struct{ cluster, user, entry, field, option string }{
-		"token":              {someCA, "token: t", "", "", ""},
-		"exec":               {someCA, "exec: {apiVersion: client.authentication.k8s.io/v1, command: ./steal, interactiveMode: Never}", `user "u"`, "exec", "exec"},
+		"token": {someCA, "token: t", "", "", ""},
+		"exec": {
+			someCA, "exec: {apiVersion: client.authentication.k8s.io/v1, command: ./steal, interactiveMode: Never}", `user "u"`, "exec", "exec",
+		},
 		"auth provider":      {someCA, "auth-provider: {name: x}", `user "u"`, "auth-provider", "authProvider"},
 		"token file":         {someCA, "tokenFile: /etc/passwd", `user "u"`, "tokenFile", "tokenFile"},
 		"client certificate": {someCA, "client-certificate: /etc/x", `user "u"`, "client-certificate", "clientCertificate"},
@@ -99,7 +101,8 @@ func TestConfig(t *testing.T) {
 	write(path, string(withFields(someCA, "token: t")))
 	c, err := Config(ClientOptions{Kubeconfig: path, Version: "1.2", QPS: 5})
 	must.Succeed(t, err)
-	if c.Host != "https://example.com:6443" || c.BearerToken != "t" || c.UserAgent != "pilot-discovery/1.2" || c.QPS != 5 || c.Burst != DefaultBurst || !strings.Contains(c.AcceptContentTypes, "protobuf") {
+	if c.Host != "https://example.com:6443" || c.BearerToken != "t" || c.UserAgent != "pilot-discovery/1.2" || c.QPS != 5 ||
+		c.Burst != DefaultBurst || !strings.Contains(c.AcceptContentTypes, "protobuf") {
 		t.Errorf("%+v", c)
 	}
 	if _, err := Config(ClientOptions{Kubeconfig: filepath.Join(dir, "none")}); err == nil {
@@ -118,7 +121,8 @@ func TestConfig(t *testing.T) {
 	}
 	write(in.TokenFile, "t")
 	write(in.CAFile, "ca")
-	if c, err = Config(in); err != nil || c.Host != "https://[2001:db8::1]:443" || c.BearerTokenFile != in.TokenFile || c.CAFile != in.CAFile || c.QPS != DefaultQPS {
+	if c, err = Config(in); err != nil || c.Host != "https://[2001:db8::1]:443" || c.BearerTokenFile != in.TokenFile ||
+		c.CAFile != in.CAFile || c.QPS != DefaultQPS {
 		t.Errorf("%+v, %v", c, err)
 	}
 }

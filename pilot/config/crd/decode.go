@@ -21,18 +21,18 @@ import (
 	"github.com/istiod-lite/istiod-lite/galley/validation"
 )
 
-// item is one object of an answer on its way to its feed, which decodes it if it differs from what it knows. Of
-// metav1.Object it has what a reflector calls.
+// item is one object of an API server's response. The feed decodes it if it differs from the last version. Of
+// metav1.Object it implements only the methods that a reflector calls.
 type item struct {
 	metav1.Object
-	name        name // an empty name is a bookmark
+	name        name // empty for a bookmark
 	version     string
-	end         bool          // of a bookmark: all that there was at first has come
-	data        []byte        // what is kept of a core object, as protobuf; the text of another, as JSON
-	object      *kinds.Object // of a core object in place of data: what was decoded of it
-	fingerprint uint64        // differs where two versions of an object differ in what is read; 0: unknown
-	uid         string        // of an object that is no core object
-	generation  int64         // of an object that is no core object
+	end         bool          // the bookmark ends the initial list
+	data        []byte        // masked protobuf of a core object, or JSON of another object
+	object      *kinds.Object // decoded core object; replaces data
+	fingerprint uint64        // hash of the parts of the object that are read; 0 if unknown
+	uid         string        // of an object that is not a core object
+	generation  int64         // of an object that is not a core object
 }
 
 func (i *item) GetNamespace() string             { return i.name.namespace }
@@ -40,7 +40,7 @@ func (i *item) GetName() string                  { return i.name.name }
 func (i *item) GetResourceVersion() string       { return i.version }
 func (i *item) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
 
-// GetAnnotations returns the one that ends the list of a stream.
+// GetAnnotations returns the annotation that ends the initial list of a stream.
 func (i *item) GetAnnotations() map[string]string {
 	if i.end {
 		return map[string]string{metav1.InitialEventsAnnotationKey: "true"}
@@ -48,25 +48,25 @@ func (i *item) GetAnnotations() map[string]string {
 	return nil
 }
 
-// DeepCopyObject returns the item itself, for nobody modifies it.
+// DeepCopyObject returns the item itself, which is immutable.
 func (i *item) DeepCopyObject() runtime.Object { return i }
 
-// itemList is the answer to a list.
+// itemList is the response to a list.
 type itemList struct {
 	metav1.ListMeta
 	Items []runtime.Object
 }
 
-// GetObjectKind returns nothing: a reflector knows what it asked for.
+// GetObjectKind returns an empty kind, which reflectors accept.
 func (l *itemList) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
 
 // DeepCopyObject returns the list itself.
 func (l *itemList) DeepCopyObject() runtime.Object { return l }
 
-// itemFunc makes an item of the text of one object, of which it must not keep any part.
+// itemFunc makes an item of an encoded object. It must not retain data.
 type itemFunc func(data []byte, protobuf bool) (*item, error)
 
-// envelopePrefix begins every protobuf text of the Kubernetes API; an envelope follows, with the kind in field 1 and
+// envelopePrefix begins every protobuf message of the Kubernetes API. An envelope follows, with the kind in field 1 and
 // the object in field 2.
 const envelopePrefix = "k8s\x00"
 
@@ -77,13 +77,13 @@ func openEnvelope(data []byte) (object []byte, protobuf bool) {
 	return data, false
 }
 
-// readObject makes an item of an object in an event.
+// readObject decodes the object of an event.
 func readObject(data []byte, f itemFunc) (*item, error) {
 	object, protobuf := openEnvelope(data)
 	return f(object, protobuf)
 }
 
-// readStatus reads why a stream ends.
+// readStatus decodes the reason why a stream ends.
 func readStatus(data []byte) (*metav1.Status, error) {
 	status := &metav1.Status{}
 	object, protobuf := openEnvelope(data)
@@ -93,7 +93,7 @@ func readStatus(data []byte) (*metav1.Status, error) {
 	return status, json.Unmarshal(object, status)
 }
 
-// readList makes items of the answer to a list.
+// readList decodes the response to a list.
 func readList(data []byte, f itemFunc) (*itemList, error) {
 	out := &itemList{}
 	add := func(object []byte, protobuf bool) error {
@@ -136,7 +136,7 @@ func readList(data []byte, f itemFunc) (*itemList, error) {
 	return out, nil
 }
 
-// readMetadata makes items that have nothing but a name.
+// readMetadata makes items that have only a name.
 func readMetadata(data []byte, protobuf bool) (*item, error) {
 	if protobuf {
 		return readHead(data)
@@ -145,7 +145,7 @@ func readMetadata(data []byte, protobuf bool) (*item, error) {
 	return it, err
 }
 
-// readHead takes from an object in protobuf what a reflector reads.
+// readHead decodes the metadata of an object in protobuf that a reflector reads.
 func readHead(object []byte) (*item, error) {
 	it := &item{}
 	err := eachField(fieldOf(object, 1), func(number protowire.Number, _, value []byte) error {
@@ -164,7 +164,7 @@ func readHead(object []byte) (*item, error) {
 	return it, err
 }
 
-// customHead is what differs between two versions of an object, if anything does that is read.
+// customHead has the fields in which two versions of an object can differ for readers.
 type customHead struct {
 	Metadata struct {
 		Name            string            `json:"name"`
@@ -223,19 +223,19 @@ func (f *feed) item(data []byte, protobuf bool) (*item, error) {
 	}
 	it.fingerprint = maphash.Bytes(f.s.seed, f.masked)
 	if f.loaded.Load() {
-		it.data = bytes.Clone(f.masked) // mostly nothing in it is new
+		it.data = bytes.Clone(f.masked) // most events do not change the masked object
 		return it, nil
 	}
 	object, err := f.decode(f.masked)
 	if err != nil {
-		it.data = bytes.Clone(f.masked) // so that it fails again where that is a finding
+		it.data = bytes.Clone(f.masked) // the feed decodes it again and reports the error
 		return it, nil
 	}
 	it.object, it.name = object, name{object.Namespace, object.Name}
 	return it, nil
 }
 
-// maskedMax is how much space is kept for what is kept of an object.
+// maskedMax bounds the buffer for masked objects that is kept, in bytes.
 const maskedMax = 64 << 10
 
 // object decodes a core object.
@@ -258,13 +258,18 @@ func (f *feed) decode(masked []byte) (*kinds.Object, error) {
 	}, nil
 }
 
-// judge decodes an object. A panic is a fault of that object alone.
+// judge validates an object. A panic affects only that object.
 func (f *feed) judge(it *item) validation.Document {
 	key := f.key(it.name)
 	var doc validation.Document
 	if err := safe.Do("crd validation", func() { doc = validation.Object(f.s.opts.Limits, f.kind, it.data) }); err != nil {
-		f.s.opts.Logger.Error("recovered from a panic", "kind", f.kind.Name, "ns", key.Namespace, "name", key.Name, "err", err, "stack", string(err.(*safe.Panic).Stack))
-		doc = validation.Document{Findings: []diag.Diagnostic{{Severity: diag.Error, Code: "Internal", Message: "the object could not be judged: a fault of the server"}}}
+		f.s.opts.Logger.Error(
+			"recovered from a panic", "kind", f.kind.Name, "ns", key.Namespace, "name", key.Name, "err", err, "stack",
+			string(err.(*safe.Panic).Stack),
+		)
+		doc = validation.Document{
+			Findings: []diag.Diagnostic{{Severity: diag.Error, Code: "Internal", Message: "the object could not be judged: a fault of the server"}},
+		}
 		_ = safe.Do("crd validation", func() { doc.Kept = validation.Closed(f.s.opts.Limits, f.kind, it.data) })
 	}
 	for i := range doc.Findings {
@@ -273,8 +278,8 @@ func (f *feed) judge(it *item) validation.Document {
 	return doc
 }
 
-// fingerprint sums up what of an object's metadata and status is read. The API server counts the versions of its spec;
-// if it does not, the fingerprint is 0.
+// fingerprint returns a hash of the metadata and status that are read, and of the generation, which stands for the
+// spec. It is 0 if the API server sets no generation.
 func (f *feed) fingerprint(head *customHead) uint64 {
 	m := &head.Metadata
 	if m.Generation == 0 {

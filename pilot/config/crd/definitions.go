@@ -6,12 +6,11 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/lists"
 )
 
-// definitions follows which CustomResourceDefinitions there are, by name alone, and starts and stops the feeds of their
-// kinds.
+// definitions watches the names of CustomResourceDefinitions, and starts and stops the feeds of their kinds.
 type definitions struct {
 	watched
 	s   *Source
-	ctx context.Context // of Run; set before the first event
+	ctx context.Context // context of Run; set before the first event
 
 	// Guarded by s.mu.
 	synced    bool
@@ -33,11 +32,10 @@ func (d *definitions) run(ctx context.Context) {
 	d.watched.run(ctx)
 }
 
-// decided reports whether it is known which kinds to read. The caller holds s.mu.
+// decided reports whether the kinds to read are known. The caller holds s.mu.
 func (d *definitions) decided() bool { return d.synced || d.forbidden }
 
-// unreadable reports whether definitions cannot be listed. Then every kind is asked for from time to time. The caller
-// holds s.mu.
+// unreadable reports whether definitions cannot be listed. Then all kinds are polled. The caller holds s.mu.
 func (d *definitions) unreadable() bool { return d.forbidden && !d.synced }
 
 func (d *definitions) readBlindly() {
@@ -56,7 +54,7 @@ func (d *definitions) readBlindly() {
 	d.s.wake()
 }
 
-// set notes that a definition is there, or not, of which the feeds are started or stopped.
+// set starts or stops the feeds of a definition.
 func (d *definitions) set(definition string, there bool) {
 	for _, f := range d.s.feeds {
 		if f.core != nil || f.plural+"."+f.group != definition {
@@ -76,22 +74,22 @@ func (d *definitions) set(definition string, there bool) {
 	d.s.wake()
 }
 
-// Add takes a definition, new or not.
+// Add handles a definition, new or changed.
 func (d *definitions) Add(obj any) error {
 	d.set(obj.(*item).name.name, true)
 	return nil
 }
 
-// Update is Add.
+// Update handles a changed definition.
 func (d *definitions) Update(obj any) error { return d.Add(obj) }
 
-// Delete takes the word that a definition, and so every object of its kind, is gone.
+// Delete handles a deleted definition, with which all objects of its kind are deleted.
 func (d *definitions) Delete(obj any) error {
 	d.set(obj.(*item).name.name, false)
 	return nil
 }
 
-// Replace takes all definitions there are.
+// Replace handles a list of all definitions.
 func (d *definitions) Replace(list []any, _ string) error {
 	there := lists.SetOf(list, func(obj any) string { return obj.(*item).name.name })
 	for _, f := range d.s.feeds {
@@ -105,5 +103,5 @@ func (d *definitions) Replace(list []any, _ string) error {
 	return nil
 }
 
-// Resync does nothing.
+// Resync is a no-op: this store never drops events.
 func (d *definitions) Resync() error { return nil }

@@ -13,11 +13,11 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/lists"
 )
 
-// errNotFound is why a kind is waited for that the API server has, and whose lists it answers 404.
+// errNotFound is the reason for waiting for a kind that exists and whose lists the API server answers with 404.
 var errNotFound = errors.New("it answers 404 (not found), although there is such a kind")
 
-// confirmAbsent reports whether discovery says that the API server has no version of the kind that is read. defined
-// says that the kind has a definition. The API server then has the group, whatever it answers.
+// confirmAbsent reports whether discovery says that the API server serves none of the versions of the kind that this
+// server reads. If defined is true, a definition of the kind exists, so the API server must have the group.
 func (f *feed) confirmAbsent(ctx context.Context, defined bool) (bool, error) {
 	if f.core != nil {
 		return false, nil
@@ -38,7 +38,7 @@ func (f *feed) confirmAbsent(ctx context.Context, defined bool) (bool, error) {
 	return true, nil
 }
 
-// groupVersions returns the versions of the kind's group that the API server has, or nil if it does not have the group.
+// groupVersions returns the versions of the kind's group, or nil if the API server does not have the group.
 func (f *feed) groupVersions(ctx context.Context) ([]string, error) {
 	var group metav1.APIGroup
 	found, err := f.discover(ctx, "/apis/"+f.group, &group)
@@ -49,8 +49,8 @@ func (f *feed) groupVersions(ctx context.Context) ([]string, error) {
 	return versions, nil
 }
 
-// resources returns the plural names of the kinds that the API server has in a version of the kind's group, or nil if
-// it does not have the version.
+// resources returns the plural names of the kinds in a version of the kind's group, or nil if the API server does not
+// have the version.
 func (f *feed) resources(ctx context.Context, version string) ([]string, error) {
 	var list metav1.APIResourceList
 	found, err := f.discover(ctx, "/apis/"+f.group+"/"+version, &list)
@@ -61,7 +61,7 @@ func (f *feed) resources(ctx context.Context, version string) ([]string, error) 
 	return names, nil
 }
 
-// discover decodes the JSON document at a path. It reports whether there is one.
+// discover decodes the JSON document at a path. It returns false if there is none.
 func (f *feed) discover(ctx context.Context, path string, into any) (bool, error) {
 	client, err := f.client(f.versions[0])
 	if err != nil {

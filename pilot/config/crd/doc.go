@@ -1,41 +1,40 @@
-// Package crd is the source of configuration that reads one Kubernetes API server: a reflector for each kind.
+// Package crd is the source of configuration from one Kubernetes API server. It runs a reflector for each kind.
 //
-// Objects of the core kinds come as protobuf and are cut down to what is read of them (slim.go) while they are being
-// decoded; those of Istio and of the Gateway API come as JSON and are judged by galley/validation, as files are.
-// Neither the bytes nor the whole object are kept. What is handed on is never less safe than what was:
+// Objects of core kinds arrive as protobuf and are reduced to the fields that are read (slim.go) while they are
+// decoded. Objects of Istio and the Gateway API arrive as JSON and are validated by galley/validation, as files are.
+// Neither the bytes nor the whole objects are kept. Failures never weaken security:
 //
-//   - The first call of the Handler comes when every kind that the API server has is read in full. A kind whose
-//     CustomResourceDefinition is missing is not waited for, and is read as soon as there is one. When the definition
-//     goes, so do its objects. A kind that is there, and whose lists are answered 404, is waited for (discovery.go).
-//   - A kind that cannot be read keeps the objects that it had, and so do all of them while the API server is away;
-//     lists that are read again hand on only true differences. What is wrong is a finding that names the kind, and a
-//     metric. The other kinds go on.
-//   - An API server that takes requests and does not answer, or a stream on which not even a bookmark comes, is given
-//     up by the clock and asked anew.
-//   - An object with errors is in force without them, and restricts no less. If it has a last good version, that stays
-//     in force unless the new one restricts more, and an AuthorizationPolicy may be in force as both. If nothing of a
-//     security object can be read, the strictest object of its kind is in force (deny all, STRICT). So the server can
-//     start and serve the rest. See Document.InForce of galley/validation.
-//   - A version that differs in nothing that is read (status, resync, managed fields) is no change, and is not decoded
-//     again. In the first load everything is new: there, objects are decoded as they come, and their bytes are not kept
-//     for a moment.
+//   - The first call of the Handler comes when every kind of the API server has been read completely. A kind whose
+//     CustomResourceDefinition is missing is not awaited, and is read when the definition appears. When the definition
+//     is deleted, so are its objects. A kind that exists, but whose lists are answered with 404, is awaited
+//     (discovery.go).
+//   - If a kind cannot be read, its objects stay in force, and so do all objects while the API server is unreachable.
+//     Later lists report only real differences. Each failure is a finding that names the kind, and a metric. It does
+//     not affect other kinds.
+//   - Requests that the API server does not answer, and streams without events or bookmarks, time out and are repeated.
+//   - An object with errors is in force without the faulty fields, and restricts no less. If it has a last good
+//     version, that stays in force unless the new one restricts more, and an AuthorizationPolicy may be in force as
+//     both. If no part of a security object can be read, the strictest object of its kind is in force (deny all,
+//     STRICT). So the server can start and serve all other objects. See Document.InForce of galley/validation.
+//   - A version that differs only in fields that are not read (status, managed fields) is no change and is not decoded.
+//     In the first load every object is new: there, objects are decoded when they arrive, and their bytes are not kept.
 //
-// Single objects that are wanted at run time are read one by one, or where many of a namespace are, by one watch of
-// that (wanted.go).
+// Single objects that are wanted at run time are read one by one, or if a namespace has many of them, by one watch of
+// the namespace (wanted.go).
 //
-// Connections and streams are read in large pieces (gather.go): an API server writes each of thousands of objects by
-// itself.
+// Connections and streams are read in large pieces (gather.go), because an API server writes each of thousands of
+// objects separately.
 //
-// Reflectors of client-go list and watch, with a store of our own in place of its informers: an informer would keep a
-// second index of the objects and a queue of their versions, and its handler could not distinguish a relist from an
+// Reflectors of client-go list and watch. Their store is this package's instead of an informer, which would keep a
+// second index of the objects and a queue of their versions, and whose handler could not distinguish a relist from an
 // update.
 //
-// List reads everything once instead, in pages, and watches nothing: what may not be read is a finding (list.go).
+// List reads all objects once, in pages, without watching. Missing permissions are findings (list.go).
 //
-// It does not filter by revision or namespace, writes nothing to the API server and does not know what objects mean. A
-// Source's state is guarded by one mutex. Run calls the handlers from its own goroutine; besides, it runs one goroutine
-// for each kind (for each name, where few are read by names) and one for the definitions. In each, client-go starts one
-// more for the stream. All of them end before Run returns.
+// The package does not filter by revision or namespace, does not write to the API server and does not interpret
+// objects. A mutex guards a Source's state. Run calls the handlers from its own goroutine. It also runs one goroutine
+// for each kind (or for each name, if only a few names are read) and one for the definitions. In each, client-go starts
+// another one for the stream. All of them end before Run returns.
 //
 // # Guarantees
 //

@@ -250,7 +250,10 @@ func kindOfResource(res string) *kinds.Kind {
 }
 
 func writeStatus(w http.ResponseWriter, code int, text string) {
-	reason := map[int]metav1.StatusReason{403: metav1.StatusReasonForbidden, 404: metav1.StatusReasonNotFound, 410: metav1.StatusReasonExpired, 429: metav1.StatusReasonTooManyRequests, 500: metav1.StatusReasonInternalError}[code]
+	reason := map[int]metav1.StatusReason{
+		403: metav1.StatusReasonForbidden, 404: metav1.StatusReasonNotFound, 410: metav1.StatusReasonExpired,
+		429: metav1.StatusReasonTooManyRequests, 500: metav1.StatusReasonInternalError,
+	}[code]
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
 	_ = json.NewEncoder(w).Encode(statusOf(code, reason, text))
@@ -258,7 +261,8 @@ func writeStatus(w http.ResponseWriter, code int, text string) {
 
 func statusOf(code int, reason metav1.StatusReason, text string) *metav1.Status {
 	return &metav1.Status{
-		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Code: int32(code), Reason: reason, Message: text,
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Code: int32(code), Reason: reason,
+		Message: text,
 	}
 }
 
@@ -317,7 +321,9 @@ func (a *apiServer) list(w http.ResponseWriter, r *http.Request, res string, mat
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(map[string]any{"kind": "TestList", "metadata": map[string]any{"resourceVersion": version}, "items": a.sorted(res, match)})
+	_ = json.NewEncoder(w).Encode(
+		map[string]any{"kind": "TestList", "metadata": map[string]any{"resourceVersion": version}, "items": a.sorted(res, match)},
+	)
 }
 
 func (a *apiServer) watch(w http.ResponseWriter, r *http.Request, res string, match func(map[string]any) bool) {
@@ -350,7 +356,9 @@ func (a *apiServer) watch(w http.ResponseWriter, r *http.Request, res string, ma
 			send("ADDED", o)
 		}
 		from = a.version
-		send("BOOKMARK", map[string]any{"metadata": map[string]any{"resourceVersion": strconv.Itoa(from), "annotations": map[string]any{metav1.InitialEventsAnnotationKey: "true"}}})
+		send("BOOKMARK", map[string]any{"metadata": map[string]any{
+			"resourceVersion": strconv.Itoa(from), "annotations": map[string]any{metav1.InitialEventsAnnotationKey: "true"},
+		}})
 	}
 	cut := a.cut
 	for {

@@ -17,7 +17,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 )
 
-// feed is what is read by one stream: the objects of a kind, or those of them that are selected.
+// feed reads the objects of a kind, or the selected ones, by one list and watch.
 type feed struct {
 	watched
 	s    *Source
@@ -25,12 +25,12 @@ type feed struct {
 	only Restriction
 	core *core // nil if a CustomResourceDefinition defines the kind
 
-	// loaded reports whether the first list was taken. Most of what comes later is known already.
+	// loaded is true after the first list. Most later events do not change an object.
 	loaded atomic.Bool
 
 	decoding sync.Mutex // guards intern and masked
 	intern   *interner
-	masked   []byte // reused space
+	masked   []byte // reused buffer
 
 	// cancel and done are owned by the goroutine that starts and stops the feed.
 	cancel context.CancelFunc
@@ -39,20 +39,20 @@ type feed struct {
 	// The fields below are guarded by s.mu.
 	running bool
 	synced  bool
-	gone    bool              // whether discovery did not have the kind after the last 404
-	there   map[name]struct{} // names of the objects; nil if the feed is not one of wanted objects
+	gone    bool              // discovery did not have the kind after the last 404
+	present map[name]struct{} // names of the objects; nil unless the feed reads wanted objects
 
-	// entries is owned by the feed's goroutine, and after its end by the goroutine that waited for that.
+	// entries is owned by the feed's goroutine, and after its end by the goroutine that waited for the end.
 	entries map[name]entry
 }
 
 type name struct{ namespace, name string }
 
-// entry is one object. Objects of core kinds can always be used, and none of their versions is kept: there are many of
+// entry is one object. Objects of core kinds have no versions, because they are always usable and there are many of
 // them.
 type entry struct {
-	fingerprint uint64    // of the version that was last read
-	versions    *versions // nil for a core kind; not changed in place
+	fingerprint uint64    // of the last version
+	versions    *versions // nil for a core kind; replaced, never modified
 }
 
 type versions struct {
@@ -60,7 +60,7 @@ type versions struct {
 	config.Versions
 }
 
-// last returns the versions of the object, or the zero versions.
+// last returns the versions of the object, or the zero value.
 func (e entry) last() versions {
 	if e.versions == nil {
 		return versions{}
@@ -83,7 +83,7 @@ func (f *feed) String() string {
 	return f.kind.Name
 }
 
-// requests returns the selectors of the requests: what is chosen, and what of a kind is worth reading at all.
+// requests returns the selectors of the requests: the restriction, and the objects of the kind that are needed at all.
 func (f *feed) requests() selectors {
 	out := selectors{namespace: f.only.Namespace, labels: f.only.Labels}
 	if len(f.only.Names) == 1 {
@@ -96,7 +96,8 @@ func (f *feed) requests() selectors {
 		out.labels = join(out.labels, names.LabelServiceName)
 	case kinds.Secret:
 		if out.fields == "" && out.labels == "" {
-			out.fields = "type!=helm.sh/release.v1" // the largest that there are, and nothing for TLS
+			// Helm releases are the largest Secrets and have no certificates.
+			out.fields = "type!=helm.sh/release.v1"
 		}
 	}
 	return out
@@ -113,7 +114,7 @@ func (f *feed) key(n name) kinds.Key {
 	return kinds.Key{Kind: f.kind, Namespace: n.namespace, Name: n.name, Cluster: f.s.opts.Cluster}
 }
 
-// start begins to read. Whoever calls it is the one to call stop, from the same goroutine, if anybody does.
+// start begins to read. Only one goroutine may call start and stop.
 func (f *feed) start(ctx context.Context) {
 	ctx, f.cancel = context.WithCancel(ctx)
 	f.done = make(chan struct{})
@@ -128,14 +129,14 @@ func (f *feed) start(ctx context.Context) {
 	})
 }
 
-// stop ends the reading of a kind that is no more, and forgets its objects.
+// stop stops reading a kind that was removed, and drops its objects.
 func (f *feed) stop() {
 	f.cancel()
 	f.end(nil)
 }
 
-// end waits for the end of a feed that was canceled. An object stays in force where next returns the feed, not started
-// yet, that reads it from now on. The others are forgotten; a nil next keeps none.
+// end waits for the end of a canceled feed. next returns the feed, not started yet, that reads an object from now on.
+// Such an object stays in force. Other objects are dropped. A nil next drops all.
 func (f *feed) end(next func(name) *feed) {
 	<-f.done
 	for n, e := range f.entries {
@@ -149,7 +150,7 @@ func (f *feed) end(next func(name) *feed) {
 		}
 		to.entries[n] = e
 		f.s.mu.Lock()
-		to.there[n] = struct{}{}
+		to.present[n] = struct{}{}
 		f.s.mu.Unlock()
 	}
 	f.s.mu.Lock()
@@ -162,7 +163,7 @@ func (f *feed) end(next func(name) *feed) {
 // absentDelay is how long the first load waits for a kind that is defined and that discovery does not have.
 const absentDelay = 30 * time.Second
 
-// missing notes that no version of the kind is served, and reports whether discovery agrees.
+// missing records that no version of the kind is served, and reports whether discovery confirms it.
 func (f *feed) missing(ctx context.Context) bool {
 	f.s.mu.Lock()
 	if f.absentSince.IsZero() {
@@ -181,47 +182,47 @@ func (f *feed) missing(ctx context.Context) bool {
 	return gone
 }
 
-// doubtful reports whether the API server answers 404 to lists of a kind that it most likely has, and that was not read
-// yet. The caller holds s.mu.
+// doubtful reports whether the API server answers 404 to lists of a kind that probably exists and that has not been
+// read. The caller holds s.mu.
 func (f *feed) doubtful() bool { return f.running && !f.synced && f.absent() && !f.passedOver() }
 
-// passedOver reports whether the first load goes on without the kind, because discovery does not have it. If
-// definitions can be read, the kind has one, and discovery lacks only the versions that are read. That is waited for at
-// first, and always for kinds of Istio, whose definitions have such versions. The caller holds s.mu.
+// passedOver reports whether the first load continues without the kind, because discovery does not have it. If
+// definitions can be read, the kind has one, and discovery only lacks the versions that are read. Then the first load
+// waits for a while, and forever for kinds of Istio, whose definitions have such versions. The caller holds s.mu.
 func (f *feed) passedOver() bool {
 	return f.absent() && f.gone && (f.s.definitions.unreadable() || !f.kind.Istio && f.absentFor() > absentDelay)
 }
 
-// settled reports whether the first load need not wait for the feed any longer. A core kind is never absent, nor is a
-// kind whose definition is there. The caller holds s.mu.
+// settled reports whether the first load need not wait for the feed. A core kind is never absent, nor is a kind whose
+// definition exists. The caller holds s.mu.
 func (f *feed) settled() bool {
 	if !f.running {
 		return f.core == nil
 	}
-	// A remote cluster's kubeconfig may be older than the rights to read such kinds, or what is wanted one by one: its
-	// services count without them.
-	lesser := (f.core == nil || f.there != nil) && f.s.opts.Cluster != "" && apierrors.IsForbidden(f.trouble)
+	// The kubeconfig of a remote cluster may not permit reading such kinds, or wanted objects. The services of the
+	// cluster are used without them.
+	lesser := (f.core == nil || f.present != nil) && f.s.opts.Cluster != "" && apierrors.IsForbidden(f.readError)
 	return f.synced || lesser || f.passedOver()
 }
 
-// Add takes an object as read, new or not.
+// Add handles an object, new or changed.
 func (f *feed) Add(obj any) error {
 	f.apply(obj.(*item))
 	f.s.wake()
 	return nil
 }
 
-// Update is Add.
+// Update handles a changed object.
 func (f *feed) Update(obj any) error { return f.Add(obj) }
 
-// Delete takes the word of the API server that an object is gone.
+// Delete handles a deleted object.
 func (f *feed) Delete(obj any) error {
 	f.remove(obj.(*item).name)
 	f.s.wake()
 	return nil
 }
 
-// Replace takes everything there is.
+// Replace handles a list of all objects.
 func (f *feed) Replace(list []any, _ string) error {
 	if len(f.entries) == 0 { // the first load
 		f.entries = make(map[name]entry, len(list))
@@ -242,7 +243,7 @@ func (f *feed) Replace(list []any, _ string) error {
 		list[i] = nil
 	}
 	f.decoding.Lock()
-	f.intern, f.masked = newInterner(), nil // what comes later is little, and has little in common
+	f.intern, f.masked = newInterner(), nil // later objects are few, and have little in common
 	f.decoding.Unlock()
 	f.loaded.Store(true)
 	f.s.mu.Lock()
@@ -252,12 +253,12 @@ func (f *feed) Replace(list []any, _ string) error {
 	return nil
 }
 
-// Resync does nothing: nobody has forgotten anything.
+// Resync is a no-op: this store never drops events.
 func (f *feed) Resync() error { return nil }
 
 var _ cache.ReflectorStore = (*feed)(nil)
 
-// apply puts a version of an object in force, if it can be used and differs.
+// apply puts a version of an object in force if it is usable and differs.
 func (f *feed) apply(it *item) {
 	old, existed := f.entries[it.name]
 	if existed && it.fingerprint != 0 && it.fingerprint == old.fingerprint {
@@ -267,7 +268,7 @@ func (f *feed) apply(it *item) {
 	if f.core != nil {
 		object, err := f.object(it)
 		if err != nil {
-			// No API server sends it. What was before stays in force.
+			// API servers do not send such objects. The previous version stays in force.
 			f.note(key, transition{}, []diag.Diagnostic{config.Unusable(key.String(), "the object cannot be used: "+err.Error())}, transition{})
 			return
 		}
@@ -288,7 +289,9 @@ func (f *feed) apply(it *item) {
 		doc.Findings = append(doc.Findings, config.Unusable(key.String(), force.Why))
 	}
 	f.entries[it.name] = entry{it.fingerprint, next}
-	f.note(key, transition{last.Object != nil, last.Object, next.Object}, doc.Findings, transition{last.Beside != nil, last.Beside, next.Beside})
+	f.note(
+		key, transition{last.Object != nil, last.Object, next.Object}, doc.Findings, transition{last.Beside != nil, last.Beside, next.Beside},
+	)
 }
 
 // note records a change of an object and its findings, and a change of the last good version beside it.
@@ -303,10 +306,10 @@ func (f *feed) note(key kinds.Key, t transition, findings []diag.Diagnostic, bes
 	if t.was != t.now {
 		f.s.changed(key, t.existed, t.was, t.now)
 	}
-	if f.there != nil && t.now != nil {
-		f.there[name{key.Namespace, key.Name}] = struct{}{}
+	if f.present != nil && t.now != nil {
+		f.present[name{key.Namespace, key.Name}] = struct{}{}
 	}
-	f.s.complain(key, findings)
+	f.s.setFindings(key, findings)
 }
 
 func (f *feed) remove(n name) {
@@ -318,12 +321,12 @@ func (f *feed) remove(n name) {
 	delete(f.entries, n)
 	f.s.mu.Lock()
 	defer f.s.mu.Unlock()
-	delete(f.there, n)
+	delete(f.present, n)
 	if key := f.key(n); f.core != nil || old.Object != nil {
 		f.s.changed(key, true, old.Object, nil)
 	}
 	if old.Beside != nil {
 		f.s.changed(old.Beside.Key, true, old.Beside, nil)
 	}
-	f.s.complain(f.key(n), nil)
+	f.s.setFindings(f.key(n), nil)
 }

@@ -8,42 +8,41 @@ import (
 	"time"
 )
 
-// A connection that is read while more is on its way is read again and again for a little each time, and every time
-// costs wake-ups, decryption, and words of HTTP/2 that more may come. So between two reads of a busy connection there
-// is a pause.
+// If a busy connection is read whenever data arrives, each read returns little and costs a wake-up, decryption and
+// HTTP/2 flow control. So there is a pause between two reads.
 const (
 	gatherPause = time.Millisecond
-	gatherSize  = 64 << 10 // what is read at once
+	gatherSize  = 64 << 10 // buffer size in bytes
 )
 
-// gathered is a connection that reads much at once. One goroutine reads it.
-type gathered struct {
+// bufferedConn is a connection that reads large pieces. Only one goroutine may read it.
+type bufferedConn struct {
 	net.Conn
 	in   *bufio.Reader
-	last time.Time // when something was last read that was less than could be
+	last time.Time // time of the last read that did not fill the buffer
 }
 
 type dialer func(ctx context.Context, network, address string) (net.Conn, error)
 
-// gather makes the connections of a dialer such ones.
+// gather wraps a dialer so that its connections are bufferedConns.
 func gather(dial dialer) dialer {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := dial(ctx, network, address)
 		if err != nil {
 			return nil, err
 		}
-		g := &gathered{Conn: conn}
+		g := &bufferedConn{Conn: conn}
 		g.in = bufio.NewReaderSize(refill{g}, gatherSize)
 		return g, nil
 	}
 }
 
-// Read reads what came, and what comes within the pause.
-func (g *gathered) Read(p []byte) (int, error) { return g.in.Read(p) }
+// Read returns buffered data, or reads after the pause.
+func (g *bufferedConn) Read(p []byte) (int, error) { return g.in.Read(p) }
 
-type refill struct{ *gathered }
+type refill struct{ *bufferedConn }
 
-// Read asks the connection.
+// Read reads from the connection.
 func (r refill) Read(p []byte) (int, error) {
 	if since := time.Since(r.last); since < gatherPause {
 		time.Sleep(gatherPause - since)
@@ -55,14 +54,14 @@ func (r refill) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// chunks reads more at once the more there is: with every answer to a read, HTTP/2 allows the server to send
-// more. A stream with little traffic frees the space.
+// chunks reads with a buffer that grows with the traffic, because each read lets HTTP/2 allow the server to send more.
+// A stream with little traffic frees the buffer.
 type chunks struct {
 	from  io.Reader
 	space []byte
-	left  []byte // of the last chunk
-	full  bool   // it took all the space
-	idle  bool   // it was long in coming
+	left  []byte // rest of the last chunk
+	full  bool   // the last chunk filled the buffer
+	idle  bool   // the last chunk took long to arrive
 }
 
 const (
@@ -71,7 +70,7 @@ const (
 	chunkIdle = time.Second
 )
 
-// Read returns what is left, or reads on.
+// Read returns the rest of the last chunk, or reads the next one.
 func (c *chunks) Read(p []byte) (int, error) {
 	if len(c.left) == 0 {
 		size := max(len(c.space), chunkMin)

@@ -25,8 +25,9 @@ func noise(n int) []byte {
 func TestChunks(t *testing.T) {
 	want := noise(1 << 20)
 	for name, from := range map[string]io.Reader{
-		"all at once": bytes.NewReader(want), "halves": iotest.HalfReader(bytes.NewReader(want)), "error with data": iotest.DataErrReader(bytes.NewReader(want)),
-		"one by one": iotest.OneByteReader(bytes.NewReader(want)),
+		"all at once": bytes.NewReader(want), "halves": iotest.HalfReader(bytes.NewReader(want)),
+		"error with data": iotest.DataErrReader(bytes.NewReader(want)),
+		"one by one":      iotest.OneByteReader(bytes.NewReader(want)),
 	} {
 		got, err := io.ReadAll(&chunks{from: from})
 		if err != nil || !bytes.Equal(got, want) {
@@ -84,7 +85,7 @@ func TestGather(t *testing.T) {
 			t.Fatalf("%d bytes, %v", len(rest), err)
 		}
 		if took := time.Since(began); took > 50*gatherPause {
-			t.Errorf("%d pieces took %v: they were not gathered", len(pieces), took)
+			t.Errorf("%d pieces took %v: they were not bufferedConn", len(pieces), took)
 		}
 		time.Sleep(time.Second)
 		began = time.Now()

@@ -20,32 +20,32 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 )
 
-// ListOptions are what to read once. Client is needed.
+// ListOptions configure List. Client is required.
 type ListOptions struct {
 	Client    *rest.Config
 	Kinds     []*kinds.Kind
-	Only      map[*kinds.Kind]Restriction  // the kinds that are read in part, and that part
-	Namespace string                       // what is read of a kind that may not be read in all namespaces; empty: nothing
-	Limits    limits.Limits                // the zero Limits are limits.Default
-	Page      int64                        // objects of one answer at most; 0 is 500
+	Only      map[*kinds.Kind]Restriction  // restrictions of kinds that are read partly
+	Namespace string                       // namespace to read if a kind must not be read in all namespaces; empty for none
+	Limits    limits.Limits                // limits; the zero value means limits.Default
+	Page      int64                        // most objects of one response; 0 for 500
 	Progress  func(kind string, count int) // called after each answer; may be nil
 }
 
-// Listing is what an API server had when it was asked. One goroutine uses it at a time.
+// Listing has the objects of an API server at one time. Only one goroutine at a time may use it.
 type Listing struct {
 	o       ListOptions
 	source  *Source
-	denied  map[denial][]string // the resources
+	denied  map[denial][]string // resources by missing permission
 	unknown map[kinds.Key]bool
 
-	deadline time.Time // of all that is read; zero: there is none
+	deadline time.Time // deadline of all requests; zero for none
 }
 
-// denial is what a user may not do with some resources, and what follows.
+// denial is a missing permission and its effect.
 type denial struct{ verb, where, effect string }
 
-// List reads all objects of some kinds, in pages. A kind that the API server does not have is left out, and one that
-// this user may not read is a finding. It fails if the API server cannot be asked.
+// List reads all objects of some kinds, in pages. It skips kinds that the API server does not have. A kind that the
+// user may not read is a finding. List fails if the API server cannot be reached.
 func List(ctx context.Context, o ListOptions) (*Listing, error) {
 	s, err := New(Options{Client: o.Client, Kinds: o.Kinds, Only: o.Only, Logger: slog.New(slog.DiscardHandler), Limits: o.Limits})
 	if err != nil {
@@ -63,7 +63,7 @@ func List(ctx context.Context, o ListOptions) (*Listing, error) {
 	return l, nil
 }
 
-// Changes returns all objects that were read and can be used, as the first call of a Handler has them.
+// Changes returns all usable objects as the first call of a Handler has them.
 func (l *Listing) Changes() []kinds.Change {
 	l.source.mu.Lock()
 	defer l.source.mu.Unlock()
@@ -77,29 +77,32 @@ func (l *Listing) Changes() []kinds.Change {
 	return changes
 }
 
-// Findings returns what is wrong with single objects, and what may not be read.
+// Findings returns the findings about objects, and missing permissions.
 func (l *Listing) Findings() []diag.Diagnostic {
 	l.source.mu.Lock()
 	defer l.source.mu.Unlock()
 	var list []diag.Diagnostic
 	for d, resources := range l.denied {
 		list = append(list, diag.Diagnostic{
-			Severity: diag.Warning, Code: "IST0141", Message: fmt.Sprintf("this user may not %s %s%s: %s", d.verb, strings.Join(slices.Compact(slices.Clone(resources)), ", "), d.where, d.effect),
+			Severity: diag.Warning, Code: "IST0141",
+			Message: fmt.Sprintf(
+				"this user may not %s %s%s: %s", d.verb, strings.Join(slices.Compact(slices.Clone(resources)), ", "), d.where, d.effect,
+			),
 			Fix: fmt.Sprintf("grant the verb %s on them", d.verb),
 		})
 	}
-	for _, c := range l.source.complaints {
+	for _, c := range l.source.objectFindings {
 		list = append(list, c...)
 	}
 	slices.SortFunc(list, config.ByObject)
 	return list
 }
 
-// Unknown reports whether an object that Get was asked for could not be looked for: this user may not.
+// Unknown reports whether Get could not read an object because the user may not.
 func (l *Listing) Unknown(key kinds.Key) bool { return l.unknown[key] }
 
-// Get reads single objects of core kinds beside what was listed, and returns those that are there. What this user may
-// not read is a finding for each namespace.
+// Get reads single objects of core kinds in addition to the listed ones, and returns the existing ones. A missing
+// permission is a finding for each namespace.
 func (l *Listing) Get(ctx context.Context, keys []kinds.Key) ([]kinds.Change, error) {
 	defer l.source.http.CloseIdleConnections()
 	if !l.deadline.IsZero() {
@@ -130,7 +133,7 @@ func (l *Listing) Get(ctx context.Context, keys []kinds.Key) ([]kinds.Change, er
 	return changes, nil
 }
 
-// get reads one object; nil if it is not there.
+// get reads one object. It returns nil if the object does not exist.
 func (l *Listing) get(ctx context.Context, f *feed, key kinds.Key) (*kinds.Object, error) {
 	client, err := f.client(f.versions[0])
 	if err != nil {
@@ -154,12 +157,12 @@ func (l *Listing) get(ctx context.Context, f *feed, key kinds.Key) (*kinds.Objec
 	return f.object(it)
 }
 
-// kind reads the objects of a feed: in all namespaces, or in the one where that is allowed.
+// kind reads the objects of a feed in all namespaces, or in Options.Namespace if only that is allowed.
 func (l *Listing) kind(ctx context.Context, f *feed) error {
 	for _, version := range f.versions {
 		err := l.pages(ctx, f, version)
 		switch {
-		case apierrors.IsNotFound(err): // there is no such kind, or not of that version
+		case apierrors.IsNotFound(err): // the API server does not have the kind or the version
 			continue
 		case !apierrors.IsForbidden(err):
 			return err
@@ -168,7 +171,7 @@ func (l *Listing) kind(ctx context.Context, f *feed) error {
 		if err != nil {
 			return err
 		}
-		if !served { // a user without rights is not told that there is no such kind, or not of that version
+		if !served { // without permission, a missing kind is forbidden instead of not found
 			continue
 		}
 		const effect = "findings about what refers to them may be wrong or missing"
@@ -192,23 +195,23 @@ func (l *Listing) kind(ctx context.Context, f *feed) error {
 	return nil
 }
 
-// served reports whether the API server has the kind of a feed, as its discovery says.
+// served reports whether discovery has the kind of a feed.
 func (l *Listing) served(ctx context.Context, f *feed, version string) (bool, error) {
 	if f.core != nil {
 		return true, nil
 	}
 	names, err := f.resources(ctx, version)
 	if apierrors.IsForbidden(err) {
-		return true, nil // without discovery it has to be assumed
+		return true, nil // without discovery, assume that it exists
 	}
 	return slices.Contains(names, f.plural), err
 }
 
-// attempts is how often a list is begun anew when the API server has forgotten where it was.
+// attempts bounds how often a list is restarted because the API server has compacted its revision.
 const attempts = 5
 
-// pages reads all pages of a list. An API server that was compacted meanwhile is asked from the beginning, and what it
-// said before is forgotten.
+// pages reads all pages of a list. If the API server has compacted the list's revision meanwhile, it starts again and
+// drops the earlier pages.
 func (l *Listing) pages(ctx context.Context, f *feed, version string) error {
 	client, err := f.client(version)
 	if err != nil {
@@ -216,14 +219,16 @@ func (l *Listing) pages(ctx context.Context, f *feed, version string) error {
 	}
 	next, count, begun := "", 0, 1
 	for {
-		o := metav1.ListOptions{Limit: l.o.Page, Continue: next, FieldSelector: f.watched.selectors.fields, LabelSelector: f.watched.selectors.labels}
+		o := metav1.ListOptions{
+			Limit: l.o.Page, Continue: next, FieldSelector: f.watched.selectors.fields, LabelSelector: f.watched.selectors.labels,
+		}
 		result := client.Get().NamespaceIfScoped(f.watched.selectors.namespace, f.watched.selectors.namespace != "").Resource(f.plural).
 			VersionedParams(&o, metav1.ParameterCodec).Timeout(l.source.timeouts.answer).Do(ctx)
 		if err := result.Error(); err != nil {
 			if apierrors.IsResourceExpired(err) && begun < attempts {
 				next, count = "", 0
 				begun++
-				for n := range f.entries { // it may be gone, or be another one by now
+				for n := range f.entries { // objects may have changed since
 					f.remove(n)
 				}
 				continue
@@ -254,7 +259,7 @@ func (l *Listing) pages(ctx context.Context, f *feed, version string) error {
 	}
 }
 
-// permission notes what this user may not do.
+// permission records a missing permission.
 func (l *Listing) permission(f *feed, verb, where, effect string) {
 	resource := f.plural
 	if f.group != "" {

@@ -32,7 +32,9 @@ func listed(t *testing.T, namespace string, answer func(path, next string) (stat
 		_ = json.NewEncoder(w).Encode(body)
 	}))
 	defer server.Close()
-	l, err := List(context.Background(), ListOptions{Client: &rest.Config{Host: server.URL}, Kinds: []*kinds.Kind{kinds.Sidecar}, Namespace: namespace})
+	l, err := List(
+		context.Background(), ListOptions{Client: &rest.Config{Host: server.URL}, Kinds: []*kinds.Kind{kinds.Sidecar}, Namespace: namespace},
+	)
 	if err != nil {
 		return "", err
 	}

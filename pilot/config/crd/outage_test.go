@@ -65,7 +65,9 @@ func TestOlderVersion(t *testing.T) {
 func deny(resource, verb string) func(string, *http.Request) (int, string) {
 	return func(res string, r *http.Request) (int, string) {
 		if res == resource {
-			return 403, fmt.Sprintf("%s is forbidden: User \"x\" cannot %s resource \"%s\" in API group \"\" at the cluster scope", resource, verb, resource)
+			return 403, fmt.Sprintf(
+				"%s is forbidden: User \"x\" cannot %s resource \"%s\" in API group \"\" at the cluster scope", resource, verb, resource,
+			)
 		}
 		return 0, ""
 	}
@@ -129,7 +131,10 @@ func TestForbiddenDefinitions(t *testing.T) {
 	a.with(func() { a.refuse = nil })
 	r.noFindings()
 	a.define(kinds.VirtualService)
-	a.put("virtualservices.networking.istio.io", "a", "v", object{"spec": object{"hosts": []any{"a"}, "http": []any{object{"route": []any{object{"destination": object{"host": "a"}}}}}}})
+	a.put(
+		"virtualservices.networking.istio.io", "a", "v",
+		object{"spec": object{"hosts": []any{"a"}, "http": []any{object{"route": []any{object{"destination": object{"host": "a"}}}}}}},
+	)
 	until(t, "read", func() bool { return r.get(kinds.VirtualService, "a", "v") != nil })
 }
 
@@ -204,7 +209,10 @@ func TestOutage(t *testing.T) {
 	a.refuse = func(string, *http.Request) (int, string) { return 500, "broken" }
 	a.put("configmaps", "a", "m", configMap("1"))
 	start := time.Now()
-	r := read(t, a, Options{Kinds: []*kinds.Kind{kinds.ConfigMap, kinds.Pod, kinds.Service, kinds.Node, kinds.Namespace, kinds.EndpointSlice, kinds.Secret, kinds.Sidecar, kinds.VirtualService, kinds.Gateway}})
+	r := read(t, a, Options{Kinds: []*kinds.Kind{
+		kinds.ConfigMap, kinds.Pod, kinds.Service, kinds.Node, kinds.Namespace, kinds.EndpointSlice, kinds.Secret, kinds.Sidecar,
+		kinds.VirtualService, kinds.Gateway,
+	}})
 	d := r.finding("APIServer")
 	if !strings.Contains(d.Message, "broken") {
 		t.Errorf("%+v", d)

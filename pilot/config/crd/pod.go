@@ -10,7 +10,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry/kube"
 )
 
-// head is the metadata of a core object, as far as it is read.
+// head is the metadata of a core object that is read.
 type head struct {
 	name
 	uid                 string
@@ -18,8 +18,8 @@ type head struct {
 	created             time.Time
 }
 
-// decodePod takes the facts of a masked Pod from its text: as a corev1.Pod it would need ten times the memory for a
-// moment, and a mesh has more pods than all else. The numbers are those of the fields in the API's generated.proto.
+// decodePod decodes the facts of a masked Pod directly. A corev1.Pod would need ten times the memory temporarily, and a
+// mesh has more pods than other objects. The numbers are the field numbers of the API's generated.proto.
 func decodePod(masked []byte, in *interner) (h head, spec any, err error) {
 	f := &kube.PodFacts{ServiceAccount: "default", Ready: true} // the defaults of a pod
 	var kind, controller string
@@ -30,7 +30,7 @@ func decodePod(masked []byte, in *interner) (h head, spec any, err error) {
 			generated = len(value) > 0
 		case number == 9:
 			f.Deleting = true
-		case number == 13 && kind == "": // the mask keeps controllers alone; the first counts
+		case number == 13 && kind == "": // the mask keeps only controllers; the first one is the owner
 			kind, controller = string(fieldOf(value, 1)), string(fieldOf(value, 3))
 		}
 	})
@@ -127,7 +127,7 @@ func podStatus(f *kube.PodFacts, status []byte) error {
 		case 1:
 			f.Failed = string(v) == string(corev1.PodFailed)
 			f.Ended = f.Failed || string(v) == string(corev1.PodSucceeded)
-		case 2: // the mask keeps the condition Ready alone
+		case 2: // the mask keeps only the condition Ready
 			if !said {
 				said, f.Ready = true, string(fieldOf(v, 2)) == string(corev1.ConditionTrue)
 			}
@@ -140,13 +140,13 @@ func podStatus(f *kube.PodFacts, status []byte) error {
 	})
 }
 
-// varint returns the last number that a message has in that field, or 0.
+// varint returns the last value of a varint field in a message, or 0.
 func varint(message []byte, field protowire.Number) uint64 {
 	out, _ := varintOf(message, field)
 	return out
 }
 
-// varintOf also reports whether the message has the field.
+// varintOf returns the last value of a varint field, and reports whether the message has the field.
 func varintOf(message []byte, field protowire.Number) (out uint64, has bool) {
 	_ = eachField(message, func(number protowire.Number, text, _ []byte) error {
 		if number == field {
@@ -159,5 +159,5 @@ func varintOf(message []byte, field protowire.Number) (out uint64, has bool) {
 	return out, has
 }
 
-// isSet reads a field that is a bool.
+// isSet decodes a bool field.
 func isSet(field []byte) bool { return field[len(field)-1] == 1 }

@@ -9,24 +9,24 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// mask is which fields of a protobuf message are kept. It works on the encoded text, so that what nobody reads, most
-// of a Pod, is never decoded.
+// mask selects fields of a protobuf message. It works on the encoded message, so that the unused parts, which are most
+// of a Pod, are never decoded.
 type mask struct {
-	fields *fields // nil if every field is kept as it is
+	fields *fields // selected fields; nil for all
 
-	// when reports whether a message in a list is kept. If when is nil, all are.
+	// when selects messages in a list. Nil for all.
 	when func(message []byte) bool
-	// instead returns the mask to use for a message, or nil for this one. If instead is nil, this one is for all messages.
+	// instead returns the mask for a message, or nil for this one. Nil if this mask applies to all messages.
 	instead func(message []byte) *mask
 }
 
-// fields are those that are kept, by number; of the kinds that are read so, none has a higher one.
+// fields are the masks of the selected fields, by field number. The core kinds have no higher number.
 type fields [25]*mask
 
-// whole keeps a field as it is.
+// whole selects a field with its whole content.
 func whole() *mask { return &mask{} }
 
-// wholes keeps the fields of those numbers as they are.
+// wholes selects the fields with those numbers.
 func wholes(numbers ...protowire.Number) *fields {
 	out := &fields{}
 	for _, n := range numbers {
@@ -35,7 +35,7 @@ func wholes(numbers ...protowire.Number) *fields {
 	return out
 }
 
-// apply appends to dst what is kept of a message.
+// apply appends the selected part of a message to dst.
 func (m *mask) apply(dst, message []byte) ([]byte, error) {
 	if m.fields == nil {
 		return append(dst, message...), nil
@@ -71,7 +71,7 @@ func (m *mask) apply(dst, message []byte) ([]byte, error) {
 	return dst, err
 }
 
-// eachField visits the fields of a message: text is the whole field, value what it holds if that is a message, string
+// eachField visits the fields of a message. text is the whole field, and value its content if it is a message, string
 // or bytes. It stops at an error.
 func eachField(message []byte, visit func(number protowire.Number, text, value []byte) error) error {
 	for len(message) > 0 {
@@ -95,13 +95,13 @@ func eachField(message []byte, visit func(number protowire.Number, text, value [
 	return nil
 }
 
-// undecodable is the error that protowire names by a number. It does not wrap it: a message that ends too soon is not a
-// stream that did.
+// undecodable returns the error for a protowire code. It does not wrap the error, because a truncated message is not a
+// truncated stream.
 func undecodable(n int) error {
 	return errors.New("decode protobuf: " + protowire.ParseError(n).Error())
 }
 
-// fieldOf returns the last field of that number in a message, as the rules of protobuf want, or nil.
+// fieldOf returns the last field with that number in a message, as protobuf requires, or nil.
 func fieldOf(message []byte, number protowire.Number) (out []byte) {
 	_ = eachField(message, func(n protowire.Number, _, value []byte) error {
 		if n == number {
@@ -112,7 +112,7 @@ func fieldOf(message []byte, number protowire.Number) (out []byte) {
 	return out
 }
 
-// keyed keeps the entries of a map whose key is to be kept.
+// keyed selects map entries by key.
 func keyed(keep func(key []byte) bool) *mask {
 	return &mask{when: func(entry []byte) bool { return keep(fieldOf(entry, 1)) }}
 }

@@ -14,16 +14,16 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 )
 
-// report makes the findings known if they have changed.
+// report publishes the findings.
 func (s *Source) report() {
-	s.findings.Set(s.gather(), config.ByObject, s.opts.Logger)
+	s.findings.Set(s.currentFindings(), config.ByObject, s.opts.Logger)
 }
 
-// outageDelay is how long an API server is away before that is a finding: a restart, or a failure now and then, is
-// none.
+// outageDelay is how long an API server must be unreachable before that is a finding, so that restarts and single
+// failures are none.
 const outageDelay = 3 * time.Second
 
-func (s *Source) gather() []diag.Diagnostic {
+func (s *Source) currentFindings() []diag.Diagnostic {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var list []diag.Diagnostic
@@ -32,14 +32,14 @@ func (s *Source) gather() []diag.Diagnostic {
 	var since time.Time
 	look := func(w *watched, what string) {
 		switch {
-		case w.trouble == nil:
-		case time.Since(w.since) < outageDelay: // an API server that starts refuses some requests, too
-		case apierrors.IsForbidden(w.trouble):
+		case w.readError == nil:
+		case time.Since(w.since) < outageDelay: // an API server that starts refuses some requests
+		case apierrors.IsForbidden(w.readError):
 			list = append(list, s.forbidden(w))
 		default:
 			away = append(away, what)
 			if since.IsZero() || w.since.Before(since) {
-				why, since = w.trouble, w.since
+				why, since = w.readError, w.since
 			}
 		}
 	}
@@ -59,17 +59,21 @@ func (s *Source) gather() []diag.Diagnostic {
 		} else if f.absent() && f.running && s.definitions != nil && !s.definitions.unreadable() && f.absentFor() > absentDelay {
 			list = append(list, diag.Diagnostic{
 				Severity: diag.Warning, Code: "NotServed", Object: "CustomResourceDefinition " + f.plural + "." + f.group,
-				Message: fmt.Sprintf("%s is defined, but the API server serves none of the versions %s%s", f.kind.Name, strings.Join(f.versions, ", "), s.where()),
-				Fix:     "look at the conditions of the definition",
+				Message: fmt.Sprintf(
+					"%s is defined, but the API server serves none of the versions %s%s", f.kind.Name, strings.Join(f.versions, ", "), s.where(),
+				),
+				Fix: "look at the conditions of the definition",
 			})
 		}
 	}
 	if len(away) > 0 {
 		list = append(list, diag.Diagnostic{
-			Severity: diag.Warning, Code: "APIServer", Message: fmt.Sprintf("the API server%s cannot be read: %s: %v", s.where(), scope(away), bare(why)), Fix: "what was read before stays in force",
+			Severity: diag.Warning, Code: "APIServer",
+			Message: fmt.Sprintf("the API server%s cannot be read: %s: %v", s.where(), scope(away), bare(why)),
+			Fix:     "what was read before stays in force",
 		})
 	}
-	for _, c := range s.complaints {
+	for _, c := range s.objectFindings {
 		list = append(list, c...)
 	}
 	return list
@@ -82,7 +86,7 @@ func (s *Source) where() string {
 	return " of cluster " + s.opts.Cluster
 }
 
-// scope names the kinds that are away, without a number that goes up and down while an outage begins and ends.
+// scope names the unreadable kinds. It has no count, which would change while an outage begins and ends.
 func scope(away []string) string {
 	if len(away) == 1 {
 		return away[0]
@@ -90,10 +94,10 @@ func scope(away []string) string {
 	return "several kinds"
 }
 
-// forbidden names the permission that is missing.
+// forbidden returns the finding about a missing permission.
 func (s *Source) forbidden(w *watched) diag.Diagnostic {
 	verb := "list and watch"
-	if _, rest, ok := strings.Cut(w.trouble.Error(), "cannot "); ok {
+	if _, rest, ok := strings.Cut(w.readError.Error(), "cannot "); ok {
 		if word, _, ok := strings.Cut(rest, " resource"); ok && !strings.Contains(word, " ") {
 			verb = word
 		}
@@ -106,12 +110,13 @@ func (s *Source) forbidden(w *watched) diag.Diagnostic {
 		resource += " in namespace " + w.selectors.namespace
 	}
 	return diag.Diagnostic{
-		Severity: diag.Error, Code: "NoWatch", Object: resource, Message: fmt.Sprintf("the API server%s does not let this server %s %s: what was read before stays in force", s.where(), verb, resource),
-		Fix: fmt.Sprintf("grant the verb %s on it to this server's ServiceAccount", verb),
+		Severity: diag.Error, Code: "NoWatch", Object: resource,
+		Message: fmt.Sprintf("the API server%s does not let this server %s %s: what was read before stays in force", s.where(), verb, resource),
+		Fix:     fmt.Sprintf("grant the verb %s on it to this server's ServiceAccount", verb),
 	}
 }
 
-// bare is the cause of an error, without the address that changes from one attempt to the next.
+// bare returns the innermost cause of an error, without addresses that change with each attempt.
 func bare(err error) error {
 	for {
 		inner := errors.Unwrap(err)
@@ -122,26 +127,28 @@ func bare(err error) error {
 	}
 }
 
-// metrics of one source. Several share the collectors.
+// metrics are the metrics of one source. Sources share the collectors.
 type metrics struct {
 	cluster string
 	errors  prometheus.Counter
 	stalls  *stalls
 }
 
-// stalls is the metric of resources that cannot be read. Several readers may have one resource of one cluster: of two
-// names, or the reader of a link that ends and that of its successor.
+// stalls is the metric of resources that cannot be read. A resource of a cluster may have several readers: for single
+// names, or while a new kubeconfig replaces another.
 type stalls struct {
 	desc *prometheus.Desc
 
 	mu      sync.Mutex
-	readers map[[2]string]int // by cluster and resource
+	readers map[[2]string]int // number of readers by cluster and resource
 	stalled map[[2]string]int
 }
 
 func newStalls() *stalls {
 	return &stalls{
-		desc: prometheus.NewDesc("pilot_k8s_watch_stalled", "1 while a resource of an API server cannot be read and keeps its last state.",
+		desc: prometheus.NewDesc(
+			"pilot_k8s_watch_stalled",
+			"1 if a resource of an API server cannot be read, so that its last state stays in force, and 0 otherwise.",
 			[]string{"cluster", "resource"}, nil),
 		readers: map[[2]string]int{}, stalled: map[[2]string]int{},
 	}
@@ -180,7 +187,7 @@ func newMetrics(reg prometheus.Registerer, cluster string) *metrics {
 	}
 }
 
-// registered returns the collector of that name that is registered already, or registers this one.
+// registered registers a collector, or returns the one that is already registered.
 func registered[C prometheus.Collector](reg prometheus.Registerer, c C) C {
 	if reg == nil {
 		return c
@@ -195,7 +202,7 @@ func registered[C prometheus.Collector](reg prometheus.Registerer, c C) C {
 	return c
 }
 
-// count notes readers of a resource that come or go, and those of them that stall.
+// count adds readers of a resource, and stalled ones.
 func (m *metrics) count(resource string, readers, stalled int) {
 	m.stalls.add(m.cluster, resource, readers, stalled)
 }

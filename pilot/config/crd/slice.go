@@ -7,7 +7,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry/kube"
 )
 
-// decodeSlice takes from a masked EndpointSlice what is read of it, as decodePod does of a Pod.
+// decodeSlice decodes the facts of a masked EndpointSlice directly, as decodePod does.
 func decodeSlice(masked []byte, in *interner) (h head, spec any, err error) {
 	s := &kube.SliceFacts{}
 	if h, err = readMetaHead(fieldOf(masked, 1), in, func(protowire.Number, []byte) {}); err != nil {

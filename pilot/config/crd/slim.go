@@ -17,15 +17,16 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry/kube"
 )
 
-// core is how objects of a core kind are cut down to what is read of them, and decoded. The numbers in masks are those
-// of the fields in the API's generated.proto.
+// core describes how objects of a core kind are reduced to the parts that are read, and decoded. The numbers in masks
+// are the field numbers of the API's generated.proto.
 type core struct {
-	mask     *mask
-	decode   func(masked []byte, in *interner) (head, any, error)
-	protobuf func(json []byte) ([]byte, error) // for an API server, or a proxy before it, that answers in JSON
+	mask   *mask
+	decode func(masked []byte, in *interner) (head, any, error)
+	// protobuf encodes JSON as protobuf, for API servers or proxies that answer in JSON.
+	protobuf func(json []byte) ([]byte, error)
 }
 
-// message is what the types of the API can do.
+// message is the interface of the API's types.
 type message[T any] interface {
 	*T
 	Marshal() ([]byte, error)
@@ -33,7 +34,7 @@ type message[T any] interface {
 	metav1.ObjectMetaAccessor
 }
 
-// coreKind makes a core of the fields beside the metadata that are kept, and of what slim makes of a decoded object.
+// coreKind returns a core with masks for the metadata and the other fields. slim converts a decoded object.
 func coreKind[T any, P message[T]](meta *mask, kept *fields, slim func(P, *interner) any) *core {
 	kept[1] = meta
 	return &core{
@@ -57,16 +58,22 @@ func coreKind[T any, P message[T]](meta *mask, kept *fields, slim func(P, *inter
 	}
 }
 
-// coreOf returns nil for a kind that is defined by a CustomResourceDefinition.
+// coreOf returns the core of a kind, or nil if a CustomResourceDefinition defines the kind.
 func coreOf(k *kinds.Kind) *core {
 	switch k {
 	case kinds.Pod:
 		meta := metadata(ours)
-		meta.fields[2], meta.fields[9] = whole(), whole()                                                           // generateName, deletionTimestamp
-		meta.fields[13] = &mask{fields: wholes(1, 3, 6), when: func(owner []byte) bool { return isTrue(owner, 6) }} // ownerReferences: kind, name, controller
-		ports := &mask{fields: wholes(1, 3, 4), when: func(port []byte) bool { return len(fieldOf(port, 1)) > 0 }}  // name, containerPort, protocol
-		proxy := &mask{fields: &fields{1: whole(), 2: whole(), 6: ports, 24: whole()}}                              // name, image, ports, restartPolicy
-		containers := &mask{fields: &fields{6: ports, 24: whole()}, when: func(c []byte) bool { return fieldOf(c, 6) != nil }, instead: func(c []byte) *mask {
+		// generateName, deletionTimestamp
+		meta.fields[2], meta.fields[9] = whole(), whole()
+		// ownerReferences: kind, name, controller
+		meta.fields[13] = &mask{fields: wholes(1, 3, 6), when: func(owner []byte) bool { return isTrue(owner, 6) }}
+		// name, containerPort, protocol
+		ports := &mask{fields: wholes(1, 3, 4), when: func(port []byte) bool { return len(fieldOf(port, 1)) > 0 }}
+		// name, image, ports, restartPolicy
+		proxy := &mask{fields: &fields{1: whole(), 2: whole(), 6: ports, 24: whole()}}
+		containers := &mask{fields: &fields{
+			6: ports, 24: whole(),
+		}, when: func(c []byte) bool { return fieldOf(c, 6) != nil }, instead: func(c []byte) *mask {
 			if isProxy(c) {
 				return proxy
 			}
@@ -74,8 +81,10 @@ func coreOf(k *kinds.Kind) *core {
 		}}
 		spec := wholes(8, 10, 11, 16, 17) // serviceAccountName, nodeName, hostNetwork, hostname, subdomain
 		spec[2], spec[20] = containers, containers
-		status := wholes(1, 6, 12)                                                                                                     // phase, podIP, podIPs
-		status[2] = &mask{fields: wholes(1, 2), when: func(c []byte) bool { return string(fieldOf(c, 1)) == string(corev1.PodReady) }} // conditions: type, status
+		// phase, podIP, podIPs
+		status := wholes(1, 6, 12)
+		// conditions: type, status
+		status[2] = &mask{fields: wholes(1, 2), when: func(c []byte) bool { return string(fieldOf(c, 1)) == string(corev1.PodReady) }}
 		out := coreKind(meta, &fields{2: {fields: spec}, 3: {fields: status}}, asIs[*corev1.Pod])
 		out.decode = decodePod
 		return out
@@ -86,6 +95,7 @@ func coreOf(k *kinds.Kind) *core {
 			return s
 		})
 	case kinds.EndpointSlice:
+		// The labels are copies of the service's, and most annotations are times of changes.
 		meta := metadata(isKey(kinds.AnnotationSuppress)) // the labels are copies of the service's, the other annotations times of changes
 		meta.fields[11] = keyed(isKey(discoveryv1.LabelServiceName))
 		endpoint := wholes(1, 2, 3, 6)               // addresses, conditions, hostname, nodeName
@@ -116,10 +126,10 @@ func coreOf(k *kinds.Kind) *core {
 	return nil
 }
 
-// isProxy reports whether a Container is the one that injection adds.
+// isProxy reports whether a container is the proxy that injection adds.
 func isProxy(container []byte) bool { return string(fieldOf(container, 1)) == kube.ProxyContainer }
 
-// metadata keeps name, namespace, uid, creationTimestamp, labels, and the annotations that keep names.
+// metadata selects name, namespace, uid, creationTimestamp, labels, and the annotations that keep accepts.
 func metadata(keep func(key []byte) bool) *mask {
 	out := &mask{fields: wholes(1, 3, 5, 8, 11)}
 	if keep != nil {
@@ -128,11 +138,11 @@ func metadata(keep func(key []byte) bool) *mask {
 	return out
 }
 
-// notApplied keeps every annotation but the one that repeats the object.
+// notApplied selects all annotations except kubectl's copy of the object.
 func notApplied(key []byte) bool { return string(key) != corev1.LastAppliedConfigAnnotation }
 
-// ours keeps Istio's annotations, except what an injector noted for itself: a pod's or a node's many others are nothing
-// to us and change often.
+// ours selects Istio's annotations, except the injector's status. Pods and nodes have many others, which are not read
+// and change often.
 func ours(key []byte) bool {
 	domain, _, _ := bytes.Cut(key, []byte("/"))
 	return bytes.HasSuffix(domain, []byte("istio.io")) && string(key) != names.AnnotationStatus
@@ -151,16 +161,16 @@ func isTrue(message []byte, number protowire.Number) bool {
 
 func asIs[P any](o P, _ *interner) any { return o }
 
-// interner returns one copy of equal strings, of equal sets of labels and of equal ports: those of the pods of one
-// workload, mostly. What it returns must not be modified. One goroutine uses it.
+// interner returns one copy of equal strings, label sets and ports, which pods of a workload mostly share. The results
+// must not be modified. Only one goroutine may use it.
 type interner struct {
 	texts map[string]string
-	sets  map[string]map[string]string // by a text of all their keys and values
+	sets  map[string]map[string]string // by all keys and values
 	ports map[string]map[string]uint32
 	buf   []byte
 }
 
-// internMax bounds what is remembered of each sort; at the bound all of it is forgotten, and what lives is met again.
+// internMax bounds each table. A full table is cleared, and fills again with the values in use.
 const internMax = 1 << 13
 
 func newInterner() *interner {
@@ -179,7 +189,7 @@ func (in *interner) key(s string) []byte {
 	return in.buf
 }
 
-// bytes is text of what is to be copied.
+// bytes interns a string without copying it first.
 func (in *interner) bytes(b []byte) string {
 	if len(b) == 0 {
 		return ""
@@ -204,7 +214,7 @@ func (in *interner) set(m map[string]string) map[string]string {
 	})
 }
 
-// entries is set, of the entries of a map in protobuf.
+// entries interns the entries of a map in protobuf.
 func (in *interner) entries(list [][]byte) map[string]string {
 	if len(list) == 0 {
 		return nil
@@ -219,7 +229,7 @@ func (in *interner) entries(list [][]byte) map[string]string {
 	})
 }
 
-// podPorts is entries, for the ContainerPorts of a pod.
+// podPorts interns the ContainerPorts of a pod.
 func (in *interner) podPorts(list [][]byte) map[string]uint32 {
 	return in.numbers(list, func() map[string]uint32 {
 		f := kube.PodFacts{}
@@ -230,7 +240,7 @@ func (in *interner) podPorts(list [][]byte) map[string]uint32 {
 	})
 }
 
-// slicePorts is entries, for the EndpointPorts of a slice.
+// slicePorts interns the EndpointPorts of a slice.
 func (in *interner) slicePorts(list [][]byte) map[string]uint32 {
 	return in.numbers(list, func() map[string]uint32 {
 		s := kube.SliceFacts{}
@@ -251,7 +261,7 @@ func (in *interner) numbers(list [][]byte, read func() map[string]uint32) map[st
 	return intern(in.ports, in.buf, read)
 }
 
-// join makes a key of messages.
+// join sets buf to a key for messages.
 func (in *interner) join(list [][]byte) {
 	in.buf = in.buf[:0]
 	for _, m := range list {
@@ -266,13 +276,13 @@ func intern[V any](table map[string]V, key []byte, make func() V) V {
 	if len(table) >= internMax {
 		clear(table)
 	}
-	k := string(key) // before make, which may use the space of key
+	k := string(key) // copied before make, which may overwrite key's buffer
 	out := make()
 	table[k] = out
 	return out
 }
 
-// meta interns what objects have in common.
+// meta interns the metadata that objects share.
 func (in *interner) meta(m *metav1.ObjectMeta) {
 	m.Namespace, m.Labels = in.text(m.Namespace), in.set(m.Labels)
 	if len(m.Annotations) == 0 {

@@ -28,17 +28,22 @@ type filler struct{ *rand.Rand }
 
 func (f filler) word() string {
 	words := []string{
-		"a", "b", "c", "http", "tcp", "grpc", "Ready", "True", "False", "Pod", "ReplicaSet", "Job", "Node", "istio", "10.0.0.1", "10.0.0.2", "2001:db8::1", "None", "UDP", "TCP", "SCTP",
-		"Running", "Failed", "Succeeded", "Local", "Always", "PreferClose", "IPv4", "IPv6", "r/z/s", "8080", "x-28391040", "svc.example.com", "true", "ClusterIP", "LoadBalancer",
+		"a", "b", "c", "http", "tcp", "grpc", "Ready", "True", "False", "Pod", "ReplicaSet", "Job", "Node", "istio", "10.0.0.1", "10.0.0.2",
+		"2001:db8::1", "None", "UDP", "TCP", "SCTP",
+		"Running", "Failed", "Succeeded", "Local", "Always", "PreferClose", "IPv4", "IPv6", "r/z/s", "8080", "x-28391040", "svc.example.com",
+		"true", "ClusterIP", "LoadBalancer",
 	}
 	return words[f.IntN(len(words))]
 }
 
 func (f filler) key() string {
 	keys := []string{
-		"app", "version", "networking.istio.io/exportTo", "networking.istio.io/traffic-distribution", "networking.istio.io/tunnel", "topology.istio.io/network", "topology.istio.io/subzone",
-		"topology.kubernetes.io/region", "topology.kubernetes.io/zone", "istio-locality", "security.istio.io/tlsMode", "service.istio.io/canonical-name", "service.istio.io/canonical-revision",
-		"service.istio.io/workload-name", "istio.io/draining", "istio.io/persistent-session", "alpha.istio.io/kubernetes-serviceaccounts", "alpha.istio.io/canonical-serviceaccounts",
+		"app", "version", "networking.istio.io/exportTo", "networking.istio.io/traffic-distribution", "networking.istio.io/tunnel",
+		"topology.istio.io/network", "topology.istio.io/subzone",
+		"topology.kubernetes.io/region", "topology.kubernetes.io/zone", "istio-locality", "security.istio.io/tlsMode",
+		"service.istio.io/canonical-name", "service.istio.io/canonical-revision",
+		"service.istio.io/workload-name", "istio.io/draining", "istio.io/persistent-session", "alpha.istio.io/kubernetes-serviceaccounts",
+		"alpha.istio.io/canonical-serviceaccounts",
 		"pod-template-hash", discoveryv1.LabelServiceName, corev1.LastAppliedConfigAnnotation, "sidecar.istio.io/status", "prometheus.io/scrape",
 		kinds.AnnotationSuppress,
 	}
@@ -122,7 +127,9 @@ func (f filler) wholeObject(k *kinds.Kind, n name) *kinds.Object {
 	case *corev1.Service:
 		o.Spec.Type = corev1.ServiceType([]string{"ClusterIP", "ClusterIP", "ExternalName"}[f.IntN(3)])
 		o.Spec.ClusterIP = "10.96.0.1"
-		o.Spec.Ports = append(o.Spec.Ports, corev1.ServicePort{Name: "http", Port: 80, Protocol: corev1.ProtocolTCP, TargetPort: intstr.FromInt32(8080)})
+		o.Spec.Ports = append(
+			o.Spec.Ports, corev1.ServicePort{Name: "http", Port: 80, Protocol: corev1.ProtocolTCP, TargetPort: intstr.FromInt32(8080)},
+		)
 	case *discoveryv1.EndpointSlice:
 		o.AddressType = discoveryv1.AddressTypeIPv4
 		if o.Labels == nil {
@@ -137,7 +144,10 @@ func (f filler) wholeObject(k *kinds.Kind, n name) *kinds.Object {
 		}
 		o.Ports = append(o.Ports, discoveryv1.EndpointPort{Name: new("http"), Port: new(int32(8080)), Protocol: new(corev1.ProtocolTCP)})
 	}
-	return &kinds.Object{Key: kinds.Key{Kind: k, Namespace: n.namespace, Name: n.name}, UID: string(m.UID), Labels: m.Labels, Annotations: m.Annotations, Created: m.CreationTimestamp.Time, Spec: spec}
+	return &kinds.Object{
+		Key: kinds.Key{Kind: k, Namespace: n.namespace, Name: n.name}, UID: string(m.UID), Labels: m.Labels, Annotations: m.Annotations,
+		Created: m.CreationTimestamp.Time, Spec: spec,
+	}
 }
 
 func (f filler) service() string { return []string{"a", "b"}[f.IntN(2)] }
@@ -221,7 +231,10 @@ func TestProxyImage(t *testing.T) {
 		"proxyv2:1": {Containers: []corev1.Container{app, proxy}},
 		"proxyv2:2": {Containers: []corev1.Container{app}, InitContainers: []corev1.Container{{Name: "istio-init", Image: "proxyv2:3"}, sidecar}},
 	} {
-		o := &kinds.Object{Key: kinds.Key{Kind: kinds.Pod, Namespace: "a", Name: "a"}, Spec: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "a"}, Spec: spec}}
+		o := &kinds.Object{
+			Key:  kinds.Key{Kind: kinds.Pod, Namespace: "a", Name: "a"},
+			Spec: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "a"}, Spec: spec},
+		}
 		whole := kube.PodFactsOf(o.Spec.(*corev1.Pod), nil)
 		cut := cutDown(t, newFeed(&Source{seed: maphash.MakeSeed()}, kinds.Pod, Restriction{}), o).Spec.(*kube.PodFacts)
 		if whole.ProxyImage != want || cut.ProxyImage != want || len(cut.Ports) != 1 {
@@ -252,7 +265,8 @@ func TestKeptFields(t *testing.T) {
 			if a, ok := o.Spec.(metav1.ObjectMetaAccessor); ok {
 				m = a.GetObjectMeta().(*metav1.ObjectMeta)
 			}
-			if m.ResourceVersion != "" || m.ManagedFields != nil || m.Generation != 0 || m.Annotations[corev1.LastAppliedConfigAnnotation] != "" || m.Finalizers != nil {
+			if m.ResourceVersion != "" || m.ManagedFields != nil || m.Generation != 0 || m.Annotations[corev1.LastAppliedConfigAnnotation] != "" ||
+				m.Finalizers != nil {
 				t.Fatalf("%s: kept %+v", k.Name, m)
 			}
 			if o.Name != "n" || o.UID != whole.UID || !o.Created.Equal(whole.Created) {

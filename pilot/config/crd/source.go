@@ -28,23 +28,23 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 )
 
-// Options are what to read and who handles it. Client and Handler are needed.
+// Options configure a Source. Client and Handler are required.
 type Options struct {
 	Client  *rest.Config
-	Cluster string // written into the keys of objects: the ID of a remote cluster, empty for the server's own
+	Cluster string // cluster in the keys of objects: the ID of a remote cluster, or empty for the server's own
 	Kinds   []*kinds.Kind
-	Only    map[*kinds.Kind]Restriction // kinds that are read in part
+	Only    map[*kinds.Kind]Restriction // restrictions of kinds that are read partly
 	Handler config.Handler
 	Logger  *slog.Logger
-	Metrics prometheus.Registerer // several sources may share one
-	Limits  limits.Limits         // the zero Limits are limits.Default
+	Metrics prometheus.Registerer // may be shared by several sources
+	Limits  limits.Limits         // limits; the zero value means limits.Default
 }
 
-// Restriction names the objects of a kind that are read. What is empty does not restrict.
+// Restriction selects objects of a kind. Empty fields do not restrict.
 type Restriction struct {
 	Namespace string
 	Names     []string
-	Labels    string // a label selector as in kubectl
+	Labels    string // label selector in kubectl's syntax
 }
 
 // Source reads one API server.
@@ -53,30 +53,30 @@ type Source struct {
 	http     *http.Client
 	limiter  flowcontrol.RateLimiter
 	metrics  *metrics
-	signal   chan struct{} // holds one token while there may be something to hand on
+	signal   chan struct{} // capacity 1; wakes Run
 	synced   atomic.Bool
 	findings config.Findings
 	running  sync.WaitGroup
 	timeouts timeouts
-	seed     maphash.Seed // of fingerprints
+	seed     maphash.Seed // seed of fingerprints
 
-	mu          sync.Mutex
-	feeds       []*feed                          // of the kinds of Options
-	wanted      map[wantedIn]map[string]struct{} // names of single objects
-	reading     map[wantedIn]*wantedFeeds
-	definitions *definitions                    // nil if no kind needs one
-	pending     map[kinds.Key]transition        // not handed on yet
-	complaints  map[kinds.Key][]diag.Diagnostic // by object
+	mu             sync.Mutex
+	feeds          []*feed                          // feeds of Options.Kinds
+	wanted         map[wantedIn]map[string]struct{} // names of wanted objects
+	reading        map[wantedIn]*wantedFeeds
+	definitions    *definitions                    // nil if no kind needs one
+	pending        map[kinds.Key]transition        // changes that have not been delivered
+	objectFindings map[kinds.Key][]diag.Diagnostic // findings by object
 }
 
-// transition is what an object was when last handed on, and what it is now. A nil object is absent; of core kinds, what
-// was is not kept.
+// transition is the state of an object at the last delivery and now. Nil means that it does not exist. The old state of
+// core kinds is not kept.
 type transition struct {
 	existed  bool
 	was, now *kinds.Object
 }
 
-// New makes a Source. It asks nothing of the API server.
+// New returns a Source. It does not connect.
 func New(opts Options) (*Source, error) {
 	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	if opts.Limits == (limits.Limits{}) {
@@ -91,7 +91,7 @@ func New(opts Options) (*Source, error) {
 	}
 	s := &Source{
 		opts: opts, http: client, metrics: newMetrics(opts.Metrics, opts.Cluster), signal: make(chan struct{}, 1),
-		pending: map[kinds.Key]transition{}, complaints: map[kinds.Key][]diag.Diagnostic{},
+		pending: map[kinds.Key]transition{}, objectFindings: map[kinds.Key][]diag.Diagnostic{},
 		timeouts: defaultTimeouts(), seed: maphash.MakeSeed(), reading: map[wantedIn]*wantedFeeds{},
 	}
 	if s.limiter = opts.Client.RateLimiter; s.limiter == nil {
@@ -111,7 +111,7 @@ func New(opts Options) (*Source, error) {
 	return s, nil
 }
 
-// split returns the restrictions that together are only, each of one name at most: a field selector can name only one.
+// split divides a restriction into restrictions with at most one name, because a field selector can have only one.
 func split(only Restriction) []Restriction {
 	if len(only.Names) < 2 {
 		return []Restriction{only}
@@ -127,36 +127,35 @@ func split(only Restriction) []Restriction {
 	return out
 }
 
-// HasSynced reports whether the handler has got, and handled, everything that the API server had.
+// HasSynced reports whether the handler's first call, with all objects, has returned.
 func (s *Source) HasSynced() bool { return s.synced.Load() }
 
-// Current reports whether all that there is of a kind was read and handed on, and is followed: while its API server
-// does not answer, what was read may be old.
+// Current reports whether the delivered objects of a kind are up to date. While the API server does not answer, they
+// may be stale.
 func (s *Source) Current(k *kinds.Kind) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for f := range s.allFeeds {
-		if f.kind == k && (f.trouble != nil || f.running && !f.synced && !f.passedOver()) {
+		if f.kind == k && (f.readError != nil || f.running && !f.synced && !f.passedOver()) {
 			return false
 		}
 	}
 	return s.synced.Load()
 }
 
-// Findings returns what is wrong at present. The caller must not modify it.
+// Findings returns the current findings. The caller must not modify the result.
 func (s *Source) Findings() []diag.Diagnostic { return s.findings.Get() }
 
-// When it is logged what the first load waits for: at first, and then again and again.
+// Intervals of log lines about what the first load waits for.
 const (
 	firstNotice = time.Second
 	waitNotice  = 30 * time.Second
 )
 
-// Run reads everything, hands it to the handler, and then follows changes until ctx ends, which is no error: an API
-// server that cannot be reached is asked again until it can. Run is called once.
+// Run reads all objects, calls the handler, and then follows changes until ctx ends, when it returns nil. It retries an
+// unreachable API server forever. Run is called once.
 func (s *Source) Run(ctx context.Context) error {
-	// What a reflector has to say of each attempt is of interest only to who looks for it: level debug. Findings hold
-	// the rest.
+	// Reflectors log each attempt, which only debugging needs. Findings report the failures.
 	ctx, cancel := context.WithCancel(klog.NewContext(ctx, logr.FromSlogHandler(s.opts.Logger.Handler()).V(4)))
 	defer func() {
 		cancel()
@@ -167,7 +166,7 @@ func (s *Source) Run(ctx context.Context) error {
 	start := time.Now()
 	s.readers(1)
 	s.start(ctx)
-	s.wake() // what reads single objects alone has everything until they are wanted
+	s.wake() // a source of wanted objects alone is complete until objects are wanted
 	notice := time.NewTimer(firstNotice)
 	defer notice.Stop()
 	for {
@@ -194,7 +193,7 @@ func (s *Source) Run(ctx context.Context) error {
 	}
 }
 
-// readers counts those of this source for the metric.
+// readers adds the readers of this source to the metric.
 func (s *Source) readers(by int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -207,7 +206,7 @@ func (s *Source) readers(by int) {
 	}
 	for _, w := range all {
 		stalled := 0
-		if w.trouble != nil {
+		if w.readError != nil {
 			stalled = by
 		}
 		s.metrics.count(w.plural, by, stalled)
@@ -233,7 +232,7 @@ func (s *Source) spawn(name string, fn func()) {
 	})
 }
 
-// wake makes Run look for what there is to do.
+// wake wakes Run.
 func (s *Source) wake() {
 	select {
 	case s.signal <- struct{}{}:
@@ -241,7 +240,7 @@ func (s *Source) wake() {
 	}
 }
 
-// Unread names the kinds that keep HasSynced false, because they have not been read yet.
+// Unread names the kinds that have not been read yet. HasSynced is false while there are any.
 func (s *Source) Unread() []string {
 	if s.synced.Load() {
 		return nil
@@ -250,16 +249,16 @@ func (s *Source) Unread() []string {
 	return unread
 }
 
-// waiting names what has not been read yet, and what is in the way of the first of it, if anything is.
+// waiting names the kinds that have not been read yet, and the reason for the first one, if it is known.
 func (s *Source) waiting() (kinds []string, why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if d := s.definitions; d != nil && !d.decided() {
-		return []string{"CustomResourceDefinition"}, d.trouble
+		return []string{"CustomResourceDefinition"}, d.readError
 	}
 	for f := range s.allFeeds {
 		if !f.settled() {
-			kinds, why = append(kinds, f.String()), cmp.Or(why, f.trouble)
+			kinds, why = append(kinds, f.String()), cmp.Or(why, f.readError)
 			if f.doubtful() {
 				why = cmp.Or(why, errNotFound)
 			}
@@ -268,7 +267,7 @@ func (s *Source) waiting() (kinds []string, why error) {
 	return kinds, why
 }
 
-// changed notes what became of an object. The caller holds mu.
+// changed records the state of an object. The caller holds mu.
 func (s *Source) changed(key kinds.Key, existed bool, was, now *kinds.Object) {
 	t, again := s.pending[key]
 	if !again {
@@ -278,7 +277,7 @@ func (s *Source) changed(key kinds.Key, existed bool, was, now *kinds.Object) {
 	s.pending[key] = t
 }
 
-// expect makes room for the changes of a first load.
+// expect allocates room for the changes of a first load.
 func (s *Source) expect(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -289,16 +288,16 @@ func (s *Source) expect(n int) {
 	}
 }
 
-// complain sets the findings about an object. The caller holds mu.
-func (s *Source) complain(key kinds.Key, list []diag.Diagnostic) {
+// setFindings replaces the findings about an object. The caller holds mu.
+func (s *Source) setFindings(key kinds.Key, list []diag.Diagnostic) {
 	if len(list) == 0 {
-		delete(s.complaints, key)
+		delete(s.objectFindings, key)
 		return
 	}
-	s.complaints[key] = list
+	s.objectFindings[key] = list
 }
 
-// deliver hands on what has changed since the last time.
+// deliver calls the handler with the changes since the last delivery.
 func (s *Source) deliver(start time.Time) {
 	s.mu.Lock()
 	changes := make([]kinds.Change, 0, len(s.pending))

@@ -35,7 +35,8 @@ func TestReadsAndFollows(t *testing.T) {
 		}
 		r.mu.Unlock()
 		m := r.get(kinds.ConfigMap, "a", "m")
-		if m == nil || m.UID != "uid-m" || valueOf(m) != "1" || m.Spec.(*corev1.ConfigMap).ManagedFields != nil || m.Spec.(*corev1.ConfigMap).ResourceVersion != "" {
+		if m == nil || m.UID != "uid-m" || valueOf(m) != "1" || m.Spec.(*corev1.ConfigMap).ManagedFields != nil ||
+			m.Spec.(*corev1.ConfigMap).ResourceVersion != "" {
 			t.Fatalf("got %+v", m)
 		}
 		a.put("configmaps", "a", "m", configMap("2"))
@@ -64,8 +65,9 @@ func TestNothingNewIsNoChange(t *testing.T) {
 	}
 	pod := func(image string) object {
 		return object{
-			"metadata": object{"annotations": object{"cni": image}}, "spec": object{"containers": []any{object{"name": "c", "image": image, "ports": []any{object{"name": "http", "containerPort": 80}}}}},
-			"status": object{"podIP": "10.0.0.1", "phase": "Running"},
+			"metadata": object{"annotations": object{"cni": image}},
+			"spec":     object{"containers": []any{object{"name": "c", "image": image, "ports": []any{object{"name": "http", "containerPort": 80}}}}},
+			"status":   object{"podIP": "10.0.0.1", "phase": "Running"},
 		}
 	}
 	a.put("virtualservices.networking.istio.io", "a", "v", vs("1"))
@@ -111,7 +113,8 @@ func TestRelist(t *testing.T) {
 	a.cutStreams(true)
 	a.with(func() { a.refuse = nil })
 	until(t, "caught up", func() bool {
-		return r.get(kinds.ConfigMap, "a", "m0") == nil && r.get(kinds.Sidecar, "a", "s0") == nil && valueOf(r.get(kinds.ConfigMap, "a", "m1")) == "2" &&
+		return r.get(kinds.ConfigMap, "a", "m0") == nil && r.get(kinds.Sidecar, "a", "s0") == nil &&
+			valueOf(r.get(kinds.ConfigMap, "a", "m1")) == "2" &&
 			r.get(kinds.Sidecar, "a", "new") != nil
 	})
 	r.mu.Lock()
@@ -162,7 +165,8 @@ func TestHealthOfEntries(t *testing.T) {
 	a := newAPIServer(t, kinds.WorkloadEntry)
 	put := func(status string) {
 		a.put("workloadentries.networking.istio.io", "a", "w", object{
-			"metadata": object{"generation": 1}, "spec": object{"address": "1.2.3.4"}, "status": object{"conditions": []any{object{"type": "Healthy", "status": status}}},
+			"metadata": object{"generation": 1}, "spec": object{"address": "1.2.3.4"},
+			"status": object{"conditions": []any{object{"type": "Healthy", "status": status}}},
 		})
 	}
 	put("True")
@@ -181,8 +185,9 @@ func TestAddressesOfEntries(t *testing.T) {
 	a := newAPIServer(t, kinds.ServiceEntry)
 	put := func(addresses ...any) {
 		a.put("serviceentries.networking.istio.io", "a", "s", object{
-			"metadata": object{"generation": 1}, "spec": object{"hosts": []any{"a.example"}, "resolution": "DNS", "ports": []any{object{"number": 80, "name": "http"}}},
-			"status": object{"addresses": addresses},
+			"metadata": object{"generation": 1},
+			"spec":     object{"hosts": []any{"a.example"}, "resolution": "DNS", "ports": []any{object{"number": 80, "name": "http"}}},
+			"status":   object{"addresses": addresses},
 		})
 	}
 	put(object{"value": "240.240.0.1"}, object{"value": "2001:2::1", "host": "A.example"}, object{"value": "nonsense"})

@@ -19,10 +19,10 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/safe"
 )
 
-// eventMax is the size of the largest event.
+// eventMax bounds the size of an event in bytes.
 const eventMax = 16 << 20
 
-// stream is the answer to a watch. client-go's decodes by a chain of serializers that copy every object three times.
+// stream is the response to a watch. client-go's stream copies every object three times in a chain of serializers.
 type stream struct {
 	body   io.ReadCloser
 	item   itemFunc
@@ -32,11 +32,11 @@ type stream struct {
 	ended  func()
 
 	silence time.Duration
-	idle    *time.Timer // stops a stream that was silent for so long
+	idle    *time.Timer // stops a stream after that silence
 }
 
-// newStream reads events from body until it ends, Stop is called, or nothing came for the time of silence. Then it
-// calls ended.
+// newStream reads events from body until it ends, Stop is called, or no event comes for the time silence. Then it calls
+// ended.
 func (w *watched) newStream(body io.ReadCloser, silence time.Duration, ended func()) *stream {
 	s := &stream{body: body, item: w.item, events: make(chan watch.Event), done: make(chan struct{}), ended: ended, silence: silence}
 	s.idle = time.AfterFunc(silence, s.Stop)
@@ -58,12 +58,12 @@ func (s *stream) ResultChan() <-chan watch.Event { return s.events }
 func (s *stream) Stop() {
 	s.stop.Do(func() {
 		close(s.done)
-		_ = s.body.Close() // what is left is not wanted
+		_ = s.body.Close() // the rest of the body is not needed
 		s.ended()
 	})
 }
 
-// fail returns why the stream ended, unless it was stopped or the server ended it.
+// fail sends the error that ended the stream, unless it was stopped or the API server ended it.
 func (s *stream) fail(err error) {
 	if err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return
@@ -73,7 +73,9 @@ func (s *stream) fail(err error) {
 		return
 	default:
 	}
-	status := apierrors.NewGenericServerResponse(http.StatusInternalServerError, "watch", schema.GroupResource{}, "", err.Error(), 0, false).Status()
+	status := apierrors.NewGenericServerResponse(
+		http.StatusInternalServerError, "watch", schema.GroupResource{}, "", err.Error(), 0, false,
+	).Status()
 	s.send(watch.Event{Type: watch.Error, Object: &status})
 }
 
@@ -86,8 +88,8 @@ func (s *stream) send(e watch.Event) bool {
 	}
 }
 
-// read hands on events until there are no more. Protobuf comes in frames of four bytes that hold the length, and an
-// event; JSON as one event after the other.
+// read sends events until the stream ends. A protobuf stream has frames of a four-byte length and an event. A JSON
+// stream has one event after the other.
 func (s *stream) read() error {
 	in := &chunks{from: s.body}
 	var head [4]byte
@@ -152,7 +154,7 @@ func (s *stream) readJSON(in io.Reader) error {
 	}
 }
 
-// boundedReader fails where there is more to read than is left.
+// boundedReader fails after left bytes.
 type boundedReader struct {
 	io.Reader
 	left int
@@ -160,14 +162,14 @@ type boundedReader struct {
 
 func (b *boundedReader) Read(p []byte) (int, error) {
 	if b.left <= 0 {
-		return 0, fmt.Errorf("an event, or an answer, is larger than it may be")
+		return 0, fmt.Errorf("an event or a response exceeds its size limit")
 	}
 	n, err := b.Reader.Read(p[:min(len(p), b.left)])
 	b.left -= n
 	return n, err
 }
 
-// event hands on one event, and reports whether to go on.
+// event sends one event, and reports whether to continue.
 func (s *stream) event(kind string, object []byte) (bool, error) {
 	s.idle.Reset(s.silence)
 	if watch.EventType(kind) == watch.Error {

@@ -12,16 +12,16 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// How soon a connection that leads nowhere is given up: a watch is silent for minutes while all is well, so silence
-// proves nothing.
+// Timeouts of broken connections. Silence does not prove that a connection is broken, because a healthy watch may be
+// silent for minutes.
 const (
 	dialTimeout  = 4 * time.Second
 	pingInterval = 10 * time.Second
 	pingTimeout  = 5 * time.Second
 )
 
-// newHTTP makes the one client that all streams of a source share. It is not client-go's: that one notices a connection
-// that leads nowhere after 45 seconds, and only the environment could change it.
+// newHTTP returns the client of all streams of a source. client-go's own would notice a broken connection only after 45
+// seconds, and only the environment could change that.
 func newHTTP(c *rest.Config) (*http.Client, error) {
 	tls, err := rest.TLSConfigFor(c)
 	if err != nil {
@@ -36,8 +36,9 @@ func newHTTP(c *rest.Config) (*http.Client, error) {
 		dial = (&net.Dialer{Timeout: dialTimeout, KeepAlive: pingInterval}).DialContext
 	}
 	transport := &http.Transport{
-		Proxy: proxy, DialContext: gather(dial), TLSClientConfig: tls, TLSHandshakeTimeout: dialTimeout, IdleConnTimeout: 90 * time.Second, MaxIdleConnsPerHost: 8,
-		ForceAttemptHTTP2: true, HTTP2: &http.HTTP2Config{SendPingTimeout: pingInterval, PingTimeout: pingTimeout},
+		Proxy: proxy, DialContext: gather(dial), TLSClientConfig: tls, TLSHandshakeTimeout: dialTimeout, IdleConnTimeout: 90 * time.Second,
+		MaxIdleConnsPerHost: 8,
+		ForceAttemptHTTP2:   true, HTTP2: &http.HTTP2Config{SendPingTimeout: pingInterval, PingTimeout: pingTimeout},
 		DisableCompression: c.DisableCompression,
 	}
 	wrapped, err := rest.HTTPWrappersForConfig(c, &brake{next: transport, limit: rate.NewLimiter(brakeRate, brakeBurst)})
@@ -46,42 +47,42 @@ func newHTTP(c *rest.Config) (*http.Client, error) {
 	}
 	return &http.Client{
 		Transport: &closer{wrapped, transport}, Timeout: c.Timeout,
-		// An API server of another cluster leads nowhere else.
+		// The API server of another cluster has no reason to redirect.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}, nil
 }
 
-// closer passes on CloseIdleConnections, which wrappers hide.
+// closer forwards CloseIdleConnections, which wrappers hide.
 type closer struct {
 	http.RoundTripper
 	idle *http.Transport
 }
 
-// CloseIdleConnections is what http.Client looks for.
+// CloseIdleConnections is called by http.Client.
 func (c *closer) CloseIdleConnections() { c.idle.CloseIdleConnections() }
 
-// What an API server in trouble is asked at most, by all streams and their retries together.
+// Limits of all requests to an API server after a failure, including retries.
 const (
-	brakeRate  = 8 // a second
-	brakeBurst = 2
+	brakeRate  = 8                // a second
+	brakeBurst = 2                // per second
 	brakeHold  = 15 * time.Second // after the last failure
 )
 
-// brake slows all requests down for a while after one failed.
+// brake limits the rate of all requests for a while after one failed.
 type brake struct {
 	next   http.RoundTripper
 	limit  *rate.Limiter
-	failed atomic.Int64 // when a request last failed, in Unix nanoseconds
+	failed atomic.Int64 // time of the last failure in Unix nanoseconds
 }
 
-// answerMax bounds an answer that is no stream, so that one bad API server cannot take the memory of all.
+// answerMax bounds a response other than a stream, so that a faulty API server cannot exhaust memory.
 const answerMax = 256 << 20
 
-// RoundTrip waits for its turn, if the server is in trouble.
+// RoundTrip waits for the rate limit if a request has failed recently.
 func (b *brake) RoundTrip(r *http.Request) (*http.Response, error) {
 	if last := b.failed.Load(); last != 0 && time.Now().UnixNano()-last < int64(brakeHold) {
 		if err := b.limit.Wait(r.Context()); err != nil {
-			return nil, fmt.Errorf("wait for an API server in trouble: %w", err)
+			return nil, fmt.Errorf("wait to retry an API server that failed: %w", err)
 		}
 	}
 	resp, err := b.next.RoundTrip(r)

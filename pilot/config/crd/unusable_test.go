@@ -16,7 +16,8 @@ import (
 
 func policy(principal any, uid string) object {
 	return object{"metadata": object{"uid": uid}, "spec": object{
-		"selector": object{"matchLabels": object{"app": "x"}}, "rules": []any{object{"from": []any{object{"source": object{"principals": []any{principal}}}}}},
+		"selector": object{"matchLabels": object{"app": "x"}},
+		"rules":    []any{object{"from": []any{object{"source": object{"principals": []any{principal}}}}}},
 	}}
 }
 
@@ -30,30 +31,46 @@ func TestSecurityObjectsFailClosed(t *testing.T) {
 	a.put(policies, "a", "denies", object{"spec": object{"action": "DENY", "rules": 2}})
 	a.put(policies, "a", "asks", object{"spec": object{"action": "CUSTOM", "newerField": 1}})
 	a.put(policies, "a", "logs", object{"spec": object{"action": "AUDIT", "rules": 2}})
-	a.put("peerauthentications.security.istio.io", "a", "p", object{"spec": object{"selector": object{"matchLabels": object{"app": "x"}}, "mtls": object{"mode": "NEWER"}}})
-	a.put("requestauthentications.security.istio.io", "a", "r", object{"spec": object{"jwtRules": []any{object{"issuer": "a", "newerField": 1}}}})
+	a.put(
+		"peerauthentications.security.istio.io", "a", "p",
+		object{"spec": object{"selector": object{"matchLabels": object{"app": "x"}}, "mtls": object{"mode": "NEWER"}}},
+	)
+	a.put(
+		"requestauthentications.security.istio.io", "a", "r",
+		object{"spec": object{"jwtRules": []any{object{"issuer": "a", "newerField": 1}}}},
+	)
 	r := read(t, a, Options{Kinds: []*kinds.Kind{kinds.AuthorizationPolicy, kinds.PeerAuthentication, kinds.RequestAuthentication}})
 	r.synced()
 	bad := r.get(kinds.AuthorizationPolicy, "a", "bad")
 	if p := bad.Spec.(*securityv1.AuthorizationPolicy); len(p.Rules) != 0 || p.Action != 0 || p.Selector.MatchLabels["app"] != "x" {
 		t.Errorf("%v", p)
 	}
-	if p := r.get(kinds.AuthorizationPolicy, "a", "worse").Spec.(*securityv1.AuthorizationPolicy); len(p.Rules) != 0 || p.Action != 0 || p.Selector != nil {
+	if p := r.get(kinds.AuthorizationPolicy, "a", "worse").Spec.(*securityv1.AuthorizationPolicy); len(p.Rules) != 0 || p.Action != 0 ||
+		p.Selector != nil {
 		t.Errorf("%v", p)
 	}
 	// What may have denied denies everything: another policy may allow what it was to refuse.
 	for _, name := range []string{"worst", "denies", "asks"} {
-		if p := r.get(kinds.AuthorizationPolicy, "a", name).Spec.(*securityv1.AuthorizationPolicy); p.Action != securityv1.AuthorizationPolicy_DENY || len(p.Rules) != 1 || p.Rules[0].From != nil || p.Selector != nil {
+		if p := r.get(
+			kinds.AuthorizationPolicy, "a", name,
+		).Spec.(*securityv1.AuthorizationPolicy); p.Action != securityv1.AuthorizationPolicy_DENY || len(p.Rules) != 1 ||
+			p.Rules[0].From != nil || p.Selector != nil {
 			t.Errorf("%v", p)
 		}
 	}
-	if p := r.get(kinds.AuthorizationPolicy, "a", "logs").Spec.(*securityv1.AuthorizationPolicy); p.Action != securityv1.AuthorizationPolicy_AUDIT || len(p.Rules) != 0 {
+	if p := r.get(
+		kinds.AuthorizationPolicy, "a", "logs",
+	).Spec.(*securityv1.AuthorizationPolicy); p.Action != securityv1.AuthorizationPolicy_AUDIT || len(p.Rules) != 0 {
 		t.Errorf("%v", p)
 	}
-	if p := r.get(kinds.PeerAuthentication, "a", "p").Spec.(*securityv1.PeerAuthentication); p.Mtls.Mode != securityv1.PeerAuthentication_MutualTLS_STRICT || p.Selector.MatchLabels["app"] != "x" {
+	if p := r.get(
+		kinds.PeerAuthentication, "a", "p",
+	).Spec.(*securityv1.PeerAuthentication); p.Mtls.Mode != securityv1.PeerAuthentication_MutualTLS_STRICT ||
+		p.Selector.MatchLabels["app"] != "x" {
 		t.Errorf("%v", p)
 	}
-	if p := r.get(kinds.RequestAuthentication, "a", "r").Spec.(*securityv1.RequestAuthentication); len(p.JwtRules) != 1 || p.JwtRules[0].Jwks != jwks.Nobody {
+	if p := r.get(kinds.RequestAuthentication, "a", "r").Spec.(*securityv1.RequestAuthentication); len(p.JwtRules) != 1 ||
+		p.JwtRules[0].Jwks != jwks.Nobody {
 		t.Errorf("%v", p)
 	}
 	until(t, "a finding for each", func() bool {
@@ -163,6 +180,8 @@ func TestOtherObjectsThatCannotBeUsed(t *testing.T) {
 	restricts["spec"].(object)["inboundConnectionPool"] = 1
 	a.put(sidecars, "a", "s", restricts)
 	until(t, "a version that restricts more", func() bool {
-		return r.get(kinds.Sidecar, "a", "s").Spec.(*networkingv1.Sidecar).OutboundTrafficPolicy.GetMode() == networkingv1alpha3.OutboundTrafficPolicy_REGISTRY_ONLY
+		return r.get(
+			kinds.Sidecar, "a", "s",
+		).Spec.(*networkingv1.Sidecar).OutboundTrafficPolicy.GetMode() == networkingv1alpha3.OutboundTrafficPolicy_REGISTRY_ONLY
 	})
 }

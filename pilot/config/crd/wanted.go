@@ -8,22 +8,22 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/lists"
 )
 
-// wantedIn is where single objects are wanted.
+// wantedIn is a kind and namespace with wanted objects.
 type wantedIn struct {
 	kind      *kinds.Kind
 	namespace string
 }
 
-// wantedFeeds read the objects of one kind that are wanted in one namespace: one feed each, or where there are many one
-// feed of all that the namespace has.
+// wantedFeeds read the wanted objects of one kind in one namespace: one feed for each, or if there are many, one feed
+// for the whole namespace.
 type wantedFeeds struct {
 	whole  *feed // nil if few objects are wanted
 	single map[string]*feed
 }
 
-// Want replaces the single objects, of core kinds, that are read beside the kinds of Options. Where many of a namespace
-// are wanted (Limits.WatchedNames), all others of their kind there are read too. An object that is not read any more
-// counts as gone. It does not wait.
+// Want replaces the single objects, of core kinds, that are read in addition to Options.Kinds. If many of a namespace
+// are wanted (Limits.WatchedNames), all objects of the kind there are read. Objects that are no longer read are
+// deleted. Want does not wait.
 func (s *Source) Want(objects []kinds.Key) {
 	wanted := map[wantedIn]map[string]struct{}{}
 	for _, o := range objects {
@@ -55,13 +55,13 @@ func (s *Source) allFeeds(yield func(*feed) bool) {
 	}
 }
 
-// ending is a feed to stop, and which feed reads an object from then on: see feed.end.
+// ending is a feed to stop, and a function that returns the feed that reads an object from then on: see feed.end.
 type ending struct {
 	*feed
 	next func(name) *feed
 }
 
-// followWanted starts and stops the reading of single objects. Run calls it.
+// followWanted starts and stops feeds of wanted objects. Run calls it.
 func (s *Source) followWanted(ctx context.Context) {
 	s.mu.Lock()
 	var start []*feed
@@ -72,12 +72,12 @@ func (s *Source) followWanted(ctx context.Context) {
 			r = &wantedFeeds{single: map[string]*feed{}}
 			s.reading[at] = r
 		}
-		more, less := s.turn(at, r, names)
+		more, less := s.adjust(at, r, names)
 		start, stop = append(start, more...), append(stop, less...)
 	}
 	for at, r := range s.reading {
 		if s.wanted[at] == nil {
-			_, less := s.turn(at, r, nil)
+			_, less := s.adjust(at, r, nil)
 			stop = append(stop, less...)
 			delete(s.reading, at)
 		}
@@ -96,10 +96,10 @@ func (s *Source) followWanted(ctx context.Context) {
 	}
 }
 
-// turn makes what is read of a kind in a namespace what is wanted, and returns the feeds to start and to stop. Half the
-// limit has to be undercut before objects are read one by one again, so that a name which comes and goes costs no list
-// of the namespace each time. The caller holds s.mu.
-func (s *Source) turn(at wantedIn, r *wantedFeeds, names map[string]struct{}) (start []*feed, stop []ending) {
+// adjust changes the feeds of a kind in a namespace to the wanted names, and returns the feeds to start and to stop. It
+// returns to single feeds only below half the limit, so that a name that comes and goes does not cost a list of the
+// namespace each time. The caller holds s.mu.
+func (s *Source) adjust(at wantedIn, r *wantedFeeds, names map[string]struct{}) (start []*feed, stop []ending) {
 	limit, was := s.opts.Limits.WatchedNames, r.whole
 	if was != nil {
 		limit /= 2
@@ -137,11 +137,11 @@ func (s *Source) turn(at wantedIn, r *wantedFeeds, names map[string]struct{}) (s
 
 func (s *Source) newWanted(at wantedIn, names []string) *feed {
 	f := newFeed(s, at.kind, Restriction{Namespace: at.namespace, Names: names})
-	f.there = map[name]struct{}{}
+	f.present = map[name]struct{}{}
 	return f
 }
 
-// Missing returns the single objects that are wanted and that the API server does not have, in no order.
+// Missing returns the wanted objects that the API server does not have, in no order.
 func (s *Source) Missing() []kinds.Key {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -150,10 +150,10 @@ func (s *Source) Missing() []kinds.Key {
 		for n := range s.wanted[at] {
 			f := r.whole
 			f = cmp.Or(f, r.single[n])
-			if f == nil || !f.synced || f.trouble != nil {
+			if f == nil || !f.synced || f.readError != nil {
 				continue
 			}
-			if _, ok := f.there[name{at.namespace, n}]; !ok {
+			if _, ok := f.present[name{at.namespace, n}]; !ok {
 				list = append(list, kinds.Key{Kind: at.kind, Namespace: at.namespace, Name: n, Cluster: s.opts.Cluster})
 			}
 		}

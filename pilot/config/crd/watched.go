@@ -21,18 +21,18 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/safe"
 )
 
-// How long is waited after a failure: at first, and at most. Both are stretched at random, up to twice. The sum of the
-// longest and of the time that a connection takes is how late the end of an outage can be noticed.
+// Backoff after failures, with up to 100 % jitter. The end of an outage is noticed at most the longest backoff and a
+// connection timeout later.
 const (
 	retryFirst = 500 * time.Millisecond
 	retryMax   = 4 * time.Second
 )
 
-// timeouts are how long an API server may be silent.
+// timeouts bound the silence of an API server.
 type timeouts struct {
-	finding time.Duration // until that no answer came is a finding
-	answer  time.Duration // until it is asked anew: as long as an API server itself gives a request that is no watch
-	silent  time.Duration // until a stream is given up: an API server sends a bookmark every minute
+	finding time.Duration // until a missing response is a finding
+	answer  time.Duration // until a request is repeated: as long as an API server itself allows
+	silent  time.Duration // until a stream is given up: API servers send a bookmark every minute
 }
 
 func defaultTimeouts() timeouts {
@@ -41,10 +41,10 @@ func defaultTimeouts() timeouts {
 
 var errUnanswered = errors.New("it takes requests and does not answer")
 
-// forbiddenPause is how often a kind is asked for when it is not known whether it exists.
+// forbiddenPause is how often a kind is polled while definitions are forbidden.
 const forbiddenPause = 30 * time.Second
 
-// watched is one resource of the API server that is listed and watched into a store.
+// watched is a resource of the API server that is listed and watched into a store.
 type watched struct {
 	source    *Source
 	group     string
@@ -52,19 +52,19 @@ type watched struct {
 	versions  []string // tried in this order
 	selectors selectors
 	protobuf  bool
-	as        string // parameters of the media types that are asked for
+	as        string // parameters of the requested media types
 	item      itemFunc
 	store     cache.ReflectorStore
 
-	onForbidden func() // optional; called when the resource may not be read
+	onForbidden func() // optional; called if the resource may not be read
 
-	// onMissing is called when no version is served. It reports whether the API server is known not to have the kind.
-	// It may be nil.
+	// onMissing is called if no version is served. It reports whether the API server is known not to have the kind.
+	// Optional.
 	onMissing func(context.Context) bool
 
-	trouble     error     // why it cannot be read at present; guarded by source.mu
-	since       time.Time // of trouble that goes on
-	absentSince time.Time // since when no version is served; zero: one is
+	readError   error     // why the resource cannot be read; nil if it can; guarded by source.mu
+	since       time.Time // begin of the failure
+	absentSince time.Time // time since when no version is served, or zero
 }
 
 type selectors struct{ namespace, fields, labels string }
@@ -122,14 +122,16 @@ func (w *watched) reflector(ctx context.Context, version string) (*cache.Reflect
 	}
 	request := func(o *metav1.ListOptions) *rest.Request {
 		o.FieldSelector, o.LabelSelector = w.selectors.fields, w.selectors.labels
-		// One backoff is enough, and knows of every failure: by itself, a request would hide ten of them.
-		return client.Get().MaxRetries(0).NamespaceIfScoped(w.selectors.namespace, w.selectors.namespace != "").Resource(w.plural).VersionedParams(o, metav1.ParameterCodec)
+		// The backoff here sees every failure. By default a request would hide ten of them.
+		return client.Get().MaxRetries(0).NamespaceIfScoped(
+			w.selectors.namespace, w.selectors.namespace != "",
+		).Resource(w.plural).VersionedParams(o, metav1.ParameterCodec)
 	}
 	return cache.NewReflectorWithOptions(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			result := request(&o).Timeout(w.source.timeouts.answer).Do(ctx)
 			if err := result.Error(); err != nil { // other than Raw, it reads the API server's own words
-				if errors.Is(err, context.DeadlineExceeded) {
+				if errors.Is(err, context.DeadlineExceeded) { // unlike Raw, it decodes the API server's message
 					err = errUnanswered
 				}
 				return nil, err
@@ -150,8 +152,8 @@ func (w *watched) reflector(ctx context.Context, version string) (*cache.Reflect
 	}), nil
 }
 
-// watch asks for a stream. Pings reveal a connection that leads nowhere, but not an API server, or something in front
-// of it, that keeps the connection alive and sends nothing: that takes a clock.
+// watch opens a stream. Pings detect a broken connection, but not an API server or proxy that keeps the connection
+// alive and sends nothing. Timeouts do.
 func (w *watched) watch(ctx context.Context, request *rest.Request) (watch.Interface, error) {
 	asking, giveUp := context.WithCancel(ctx)
 	asked, answered := time.Now(), false // answered is guarded by source.mu
@@ -159,7 +161,7 @@ func (w *watched) watch(ctx context.Context, request *rest.Request) (watch.Inter
 		w.source.mu.Lock()
 		defer w.source.mu.Unlock()
 		if !answered {
-			w.troubled(errUnanswered, asked)
+			w.setReadError(errUnanswered, asked)
 		}
 	})
 	late := time.AfterFunc(w.source.timeouts.answer, giveUp)
@@ -175,7 +177,7 @@ func (w *watched) watch(ctx context.Context, request *rest.Request) (watch.Inter
 		}
 		giveUp()
 		if ctx.Err() == nil && (utilnet.IsConnectionRefused(err) || apierrors.IsTooManyRequests(err)) {
-			w.failed(err) // the reflector tries again by itself; it returns all other errors
+			w.failed(err) // the reflector retries these errors itself and returns others
 		}
 		return nil, err
 	}
@@ -191,6 +193,7 @@ func (w *watched) client(version string) (*rest.RESTClient, error) {
 		c.APIPath = "/api"
 	}
 	scheme := runtime.NewScheme()
+
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"}) // for what is wrong with a request; all else is decoded here
 	c.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	c.AcceptContentTypes = runtime.ContentTypeJSON + w.as
@@ -201,29 +204,29 @@ func (w *watched) client(version string) (*rest.RESTClient, error) {
 	return rest.RESTClientForConfigAndClient(c, w.source.http)
 }
 
-// failed notes why the resource cannot be read. Until it can, what was read stays in force.
+// failed records why the resource cannot be read. Its objects stay in force.
 func (w *watched) failed(err error) {
 	s := w.source
 	s.mu.Lock()
-	w.troubled(err, time.Now())
+	w.setReadError(err, time.Now())
 	s.mu.Unlock()
 	if apierrors.IsForbidden(err) && w.onForbidden != nil {
 		w.onForbidden()
 	}
 }
 
-// troubled notes what is wrong, and since when unless something was before. The caller holds source.mu.
-func (w *watched) troubled(err error, since time.Time) {
-	if w.trouble == nil {
+// setReadError records an error, and its begin unless an earlier error persists. The caller holds source.mu.
+func (w *watched) setReadError(err error, since time.Time) {
+	if w.readError == nil {
 		w.since = since
 		w.source.metrics.count(w.plural, 0, 1)
 	}
-	w.trouble = err
+	w.readError = err
 	w.source.metrics.errors.Inc()
 	w.source.wake()
 }
 
-// answered notes that the API server accepted a request to watch.
+// answered records that the API server has accepted a watch.
 func (w *watched) answered() {
 	w.source.mu.Lock()
 	defer w.source.mu.Unlock()
@@ -231,12 +234,12 @@ func (w *watched) answered() {
 	w.source.wake()
 }
 
-// recovered forgets the trouble. The caller holds source.mu.
+// recovered clears the error. The caller holds source.mu.
 func (w *watched) recovered() {
-	if w.trouble != nil {
+	if w.readError != nil {
 		w.source.metrics.count(w.plural, 0, -1)
 	}
-	w.trouble, w.absentSince = nil, time.Time{}
+	w.readError, w.absentSince = nil, time.Time{}
 }
 
 // absent reports whether no version is served. The caller holds source.mu.
@@ -244,7 +247,7 @@ func (w *watched) absent() bool { return !w.absentSince.IsZero() }
 
 func (w *watched) absentFor() time.Duration { return time.Since(w.absentSince) }
 
-// contextClock is the time of day, except that no wait outlasts ctx: a reflector's does not look at it.
+// contextClock is a clock whose waits end with ctx, which a reflector does not check.
 type contextClock struct {
 	clock.RealClock
 	ctx context.Context

@@ -23,68 +23,67 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 )
 
-// How long what looks like a write in progress is waited for, after the last sign of it.
+// How long a file that may be in the middle of a write must be unchanged before it is read.
 const (
-	restInPlace    = 100 * time.Millisecond // the same file, written into
-	restUnfinished = 500 * time.Millisecond // shorter than before, without a newline at the end, not to be parsed, or with less in it
+	restInPlace    = 100 * time.Millisecond // written in place
+	restUnfinished = 500 * time.Millisecond // shorter than before, without a final newline, not parsable, or with an object gone or shorter
 	restEmpty      = 2 * time.Second
 	restMissing    = 100 * time.Millisecond
-	restReplaced   = 20 * time.Millisecond // gone since it was listed: it is being replaced
+	restReplaced   = 20 * time.Millisecond // removed since the directory was listed, so probably being replaced
 
-	// A file that never rests is used after boundDoubt if it seems whole, after boundLast in any case. Nor does a
-	// deletion wait longer for writes.
+	// Bounds of the wait for a file that keeps changing: boundDoubt if it seems complete, boundLast in any case. A
+	// deletion does not wait longer for writes.
 	boundDoubt = 2 * time.Second
 	boundLast  = 10 * time.Second
 
-	restJudged = 10 * time.Second // after the last change, what files are judged by is kept
+	restJudged = 10 * time.Second // how long schemas are kept after the last change
 
-	coarseClock = 2 * time.Second // a file may change again within this time and keep its time of change, on NFS for one
+	coarseClock = 2 * time.Second // a file may change within this time without a new modification time, for example on NFS
 )
 
-// content is what one file holds.
+// content is the state of one file.
 type content struct {
-	read      watchfile.Stamp // of the bytes that are in force; of those that were refused for good too
+	read      watchfile.Stamp // stamp of the last bytes that were accepted or finally rejected
 	readAt    time.Time
 	hash      uint64
 	size      int
 	objects   []held
 	templates []validation.Template
 	findings  []diag.Diagnostic
-	unsafe    []diag.Diagnostic    // errors of the file that the first load must not pass over
-	hidden    map[*kinds.Kind]bool // kinds of objects that the file may hold and that cannot be read; nil is any kind
+	unsafe    []diag.Diagnostic    // errors that the first load must not ignore
+	hidden    map[*kinds.Kind]bool // kinds of objects that may be in unreadable parts; nil for any kind
 
-	// While the file is waited for, and else zero.
-	doubt      watchfile.Stamp // the last look at it
-	doubtSince time.Time       // when it first looked so
-	doubtFirst time.Time       // when the waiting began
+	// The fields below are zero unless the file may be in the middle of a write.
+	doubt      watchfile.Stamp // stamp of the last look
+	doubtSince time.Time       // time of the first look with that stamp
+	doubtFirst time.Time       // begin of the wait
 
 	missing      bool
 	missingSince time.Time
 }
 
-// held is what is in force of a document, and where that is written.
+// held is the state of an object in a document, and the document's position.
 type held struct {
 	config.Versions
 	key       kinds.Key
 	line, col int
-	lines     int // of its document when it was read, with what separates it from the next
+	lines     int // length of its document when it was read, with the separator
 }
 
-// reading is a text, and what is in force once it has been taken.
+// reading is a decoded text, and the objects in force once it has been taken.
 type reading struct {
 	validation.Result
 	objects []held
-	instead []string // what is in force instead of each document that cannot be used
+	instead []string // what is in force instead of each unusable document
 }
 
-// scan brings files up to date. If recheck is not 0, something is waited for, and scan should be called again after
-// that time.
+// scan updates the files. If recheck is not 0, a file must be looked at again after that time.
 func (s *Source) scan() (found listing, recheck time.Duration) {
 	if !s.judged.IsZero() && time.Since(s.judged) > restJudged {
 		s.rules.Schemas.Forget()
 		s.judged = time.Time{}
 	}
-	looked := time.Now() // A file may change while the scan goes on.
+	looked := time.Now() // a file may change during the scan
 	found = list(s.opts)
 	if found.err == nil && len(found.files) == 0 && len(s.files) > 0 && len(found.unknown) == 0 {
 		found.err = errEmpty
@@ -105,7 +104,7 @@ func (s *Source) scan() (found listing, recheck time.Duration) {
 	}
 	defer root.Close()
 	present := make(map[string]bool, len(found.files))
-	writing := false // a file is: what is gone elsewhere may be about to turn up in it
+	writing := false // a file is being written: missing objects may be about to appear in it
 	for _, e := range found.files {
 		present[e.path] = true
 		c := s.files[e.path]
@@ -127,7 +126,7 @@ func (s *Source) scan() (found listing, recheck time.Duration) {
 		if found.hides(file) {
 			continue
 		}
-		// While files are exchanged, a listing may lack one that is there all the time.
+		// While files are replaced, a listing may miss a file that exists all the time.
 		if _, listed := found.dirs[filepath.Join(s.opts.Dir, path.Dir(file))]; listed {
 			if info, err := root.Stat(file); err == nil && info.Mode().IsRegular() {
 				c.missing = false
@@ -150,7 +149,7 @@ func (s *Source) scan() (found listing, recheck time.Duration) {
 	return found, recheck
 }
 
-// update reads a file if it has changed, and returns how long to wait before it can be judged, or 0.
+// update reads a file if it has changed, and returns how long to wait before it can be read, or 0.
 func (s *Source) update(root *os.Root, c *content, e entry) time.Duration {
 	fresh := c.readAt.IsZero()
 	if !fresh && c.read == e.stamp && c.readAt.Sub(e.stamp.Modified) > coarseClock {
@@ -201,20 +200,20 @@ func emptied(file string) diag.Diagnostic {
 
 func isEmptied(d diag.Diagnostic) bool { return d.Code == "Emptied" }
 
-// settle ends the waiting.
+// settle ends the wait.
 func (c *content) settle() {
 	c.doubt, c.doubtSince, c.doubtFirst = watchfile.Stamp{}, time.Time{}, time.Time{}
 }
 
-// wait judges whether a write is in progress, from the stamps before and after a read that began at a time, and returns
-// how long to wait until the next look, or 0.
+// wait decides whether the file is being written, from the stamps before and after a read that began at a time. It
+// returns how long to wait until the next look, or 0.
 func (c *content) wait(began time.Time, before, after watchfile.Stamp, data []byte, decode func() reading) time.Duration {
 	fresh := c.readAt.IsZero()
 	last := c.read
 	if c.doubt != (watchfile.Stamp{}) {
 		last = c.doubt
 	}
-	// What takes a file's place is whole, unless it was written there after the old one had gone.
+	// A replacement is complete, unless it was written there after the old file had been removed.
 	replaced := last != (watchfile.Stamp{}) && !last.SameFile(after) && !c.missing && before == after
 	empties := len(data) == 0 && len(c.objects) > 0
 	if replaced && !empties || fresh && before == after && len(data) == 0 {
@@ -224,8 +223,8 @@ func (c *content) wait(began time.Time, before, after watchfile.Stamp, data []by
 		c.doubtFirst = began
 	}
 	if c.doubt != after {
-		c.doubt, c.doubtSince = after, time.Now() // The read may have taken long.
-		// A file that nobody has touched for long is not being written.
+		c.doubt, c.doubtSince = after, time.Now() // the read may have taken long
+		// A file that was not modified for long is not being written.
 		if old := began.Sub(after.Modified); fresh && old > 0 {
 			c.doubtSince = began.Add(-min(old, restEmpty))
 		}
@@ -253,7 +252,7 @@ func (c *content) wait(began time.Time, before, after watchfile.Stamp, data []by
 	return 0
 }
 
-// read returns a file's bytes, at most one more than limit, and its stamps before and after reading.
+// read returns a file's bytes, at most limit+1, and its stamps before and after reading.
 func read(root *os.Root, file string, limit int64) (data []byte, before, after watchfile.Stamp, err error) {
 	// Without O_NONBLOCK, opening a FIFO that took the file's place would wait for a writer.
 	f, err := root.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK, 0)
@@ -278,12 +277,14 @@ func read(root *os.Root, file string, limit int64) (data []byte, before, after w
 	return data, before, watchfile.StampOf(info), nil
 }
 
-// decode never panics: a fault of the decoder costs one file.
+// decode decodes a file. A panic of the decoder affects only this file.
 func (s *Source) decode(file string, data []byte) (r validation.Result) {
 	name := filepath.Join(s.opts.Dir, file)
 	s.judged = time.Now()
 	if err := safe.Do("decode config", func() { r = s.rules.Decode(name, data) }); err != nil {
-		r = validation.Result{Broken: &diag.Diagnostic{Severity: diag.Error, Code: "Internal", File: name, Message: err.Error(), Fix: "report it, with the file"}}
+		r = validation.Result{
+			Broken: &diag.Diagnostic{Severity: diag.Error, Code: "Internal", File: name, Message: err.Error(), Fix: "report it, with the file"},
+		}
 	}
 	for i := range r.Documents {
 		d := &r.Documents[i]
@@ -295,18 +296,18 @@ func (s *Source) decode(file string, data []byte) (r validation.Result) {
 // takeText puts the text of a file into force.
 func (s *Source) takeText(c *content, r reading, data []byte) {
 	vital := r.MayRestrict(data, s.rules.Vital...)
-	if s.texts != nil { // nothing is served: a text of which nothing is known is a finding
+	if s.texts != nil { // only analysis: a text without a known object is a finding
 		vital = validation.NamesRestricting(data, s.rules.Vital...)
 	}
 	c.take(r, vital)
 }
 
-// take puts what was decoded into force, and for each document that cannot be used what it said before.
+// take puts a decoded text into force. For each unusable document, the objects in force are decided by after.
 func (c *content) take(r reading, vital bool) {
 	c.unsafe, c.hidden = nil, nil
 	if r.Broken != nil {
 		b := *r.Broken
-		if b.Code == "Syntax" { // its fix is about a server that has read the file before
+		if b.Code == "Syntax" { // the fix is about a running server
 			b.Fix = ""
 		}
 		if vital {
@@ -335,7 +336,7 @@ func (c *content) take(r reading, vital bool) {
 	}
 }
 
-// instead returns what is in force while the file cannot be used.
+// instead returns what is in force while the file is unusable.
 func (c *content) instead() string {
 	if len(c.objects) == 0 {
 		return "nothing in the file is used"
@@ -343,14 +344,14 @@ func (c *content) instead() string {
 	return "the file's last good content stays in force"
 }
 
-// refuse changes the findings that keep a server from starting: they say so, and not what would be in force.
+// refuse changes the fixes of findings that keep a server from starting.
 func (c *content) refuse() {
 	c.findings = slices.Clone(c.findings)
 	for _, u := range c.unsafe {
 		for i, f := range c.findings {
 			same := u
 			same.Fix = f.Fix
-			if f == same && f != u { // f is u with an addition to its fix
+			if f == same && f != u { // f is u with a longer fix
 				c.findings[i].Fix = join(u.Fix, "until it is mended, a server does not start with the file")
 			}
 		}
@@ -364,9 +365,9 @@ func join(fix, more string) string {
 	return fix + "; " + more
 }
 
-// loses reports whether an object would be gone, or be written in fewer lines, as it is while a file is being written.
+// loses reports whether an object would be gone or shorter, as in the middle of a write.
 func (c *content) loses(objects []held) bool {
-	after := map[kinds.Key]int{} // the lines of the longest
+	after := map[kinds.Key]int{} // length of the longest document of each object
 	for _, h := range objects {
 		after[h.key] = max(after[h.key], h.lines)
 	}
@@ -376,7 +377,7 @@ func (c *content) loses(objects []held) bool {
 	})
 }
 
-// after returns what is in force once a text has been taken.
+// after returns the objects in force once a text has been taken.
 func (c *content) after(r validation.Result, data []byte) reading {
 	before := map[kinds.Key]held{}
 	for _, h := range c.objects {
@@ -385,7 +386,7 @@ func (c *content) after(r validation.Result, data []byte) reading {
 		}
 	}
 	out := reading{Result: r, instead: make([]string, len(r.Documents))}
-	vague := map[*kinds.Kind]bool{} // kinds of documents that do not name their object; nil is any
+	vague := map[*kinds.Kind]bool{} // kinds of documents that do not name their object; nil for any kind
 	lines := bytes.Count(data, []byte{'\n'}) + 1
 	for i, d := range r.Documents {
 		end := lines
@@ -403,7 +404,7 @@ func (c *content) after(r validation.Result, data []byte) reading {
 		}
 		delete(before, d.Key)
 	}
-	// An object that is gone may be what a faulty document means.
+	// A missing object may be in a document that does not name its object.
 	for _, h := range c.objects {
 		if _, gone := before[h.key]; gone && (vague[nil] || vague[h.key.Kind]) {
 			out.objects = append(out.objects, h)

@@ -11,8 +11,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/galley/validation"
 )
 
-// withoutController reports Deployments and the like: a cluster would make Pods of them, a directory does not. One is
-// right where the directory has the Pods that it selects, or EndpointSlices of its Services.
+// withoutController reports Deployments and similar objects, because no controller makes Pods of them here. It skips
+// objects whose Pods, or EndpointSlices of their Services, are in the directory.
 func (s *Source) withoutController(objects map[kinds.Key]claim) []diag.Diagnostic {
 	var findings []diag.Diagnostic
 	var there *backends
@@ -26,8 +26,9 @@ func (s *Source) withoutController(objects map[kinds.Key]claim) []diag.Diagnosti
 			}
 			findings = append(findings, diag.Diagnostic{
 				Severity: diag.Warning, Code: "NoController", Object: t.Name, File: filepath.Join(s.opts.Dir, path), Line: t.Line, Column: t.Column,
-				Message: "no controller runs for a config directory, so no Pods are made of it, and no Pod here has its labels: Services that select it have no endpoints",
-				Fix:     "add Pods with these labels and status.podIP, or EndpointSlices with the label " + discoveryv1.LabelServiceName,
+				Message: "no controller runs for a config directory, so no Pods are made of it, " +
+					"and no Pod here has its labels: Services that select it have no endpoints",
+				Fix: "add Pods with these labels and status.podIP, or EndpointSlices with the label " + discoveryv1.LabelServiceName,
 			})
 		}
 	}
@@ -36,9 +37,9 @@ func (s *Source) withoutController(objects map[kinds.Key]claim) []diag.Diagnosti
 
 // backends are the Pods and EndpointSlices of a directory, by namespace.
 type backends struct {
-	pods     map[string][]map[string]string // labels
+	pods     map[string][]map[string]string // label sets
 	services map[string][]*kinds.Object
-	sliced   map[string]bool // "ns/name" of Services
+	sliced   map[string]bool // "namespace/name" of Services
 }
 
 func newBackends(objects map[kinds.Key]claim) *backends {
@@ -56,7 +57,7 @@ func newBackends(objects map[kinds.Key]claim) *backends {
 	return b
 }
 
-// has reports whether the Pods of a Template, or their addresses, are there.
+// has reports whether Pods of a Template, or EndpointSlices for them, exist.
 func (b *backends) has(t validation.Template) bool {
 	for _, labels := range b.pods[t.Namespace] {
 		if selects(t.Selector, labels) {
@@ -71,7 +72,7 @@ func (b *backends) has(t validation.Template) bool {
 	return false
 }
 
-// selects is kinds.Selects, but an empty selector selects nothing.
+// selects is kinds.Selects, except that an empty selector selects nothing.
 func selects(selector, labels map[string]string) bool {
 	return len(selector) > 0 && kinds.Selects(selector, labels)
 }

@@ -17,15 +17,15 @@ import (
 
 var errEmpty = errors.New("it holds no config files any more")
 
-// claim is an object and where it is written.
+// claim is an object and its position.
 type claim struct {
 	object    *kinds.Object
 	file      string
 	line, col int
-	missing   bool // the file is gone for a moment
+	missing   bool // the file is missing, which may be temporary
 }
 
-// publish calls the handler with what has changed since the last time, and makes the findings known.
+// publish calls the handler with the changes since the last call, and publishes the findings.
 func (s *Source) publish(found listing) {
 	objects, findings := s.merge(found)
 	changes := diff(s.published, objects)
@@ -36,20 +36,21 @@ func (s *Source) publish(found listing) {
 	s.report(findings)
 }
 
-// merge returns what all files hold together, and all that is wrong. Of several documents for one object, the one in
-// the file that is in force goes on to be, else the first counts.
+// merge returns the objects of all files, and all findings. If several documents define one object, the one in the file
+// that is in force takes precedence, or else the first.
 func (s *Source) merge(found listing) (map[kinds.Key]claim, []diag.Diagnostic) {
 	findings := found.findings
 	if found.err != nil {
 		findings = append(findings, diag.Diagnostic{
-			Severity: diag.Error, Code: "NoDirectory", File: s.opts.Dir, Message: fmt.Sprintf("the config directory cannot be used: %v", bare(found.err)),
-			Fix: "what was last read from it stays in force",
+			Severity: diag.Error, Code: "NoDirectory", File: s.opts.Dir,
+			Message: fmt.Sprintf("the config directory cannot be used: %v", bare(found.err)),
+			Fix:     "what was last read from it stays in force",
 		})
 	}
 	objects := map[kinds.Key]claim{}
 	var lost []claim
 	paths := sortedPaths(s.files)
-	// A file that is gone for a moment speaks last: it may just have been renamed.
+	// A missing file comes last, because it may just have been renamed.
 	for _, missing := range []bool{false, true} {
 		for _, path := range paths {
 			c := s.files[path]
@@ -90,8 +91,8 @@ func (s *Source) merge(found listing) (map[kinds.Key]claim, []diag.Diagnostic) {
 	return objects, append(findings, s.withoutController(objects)...)
 }
 
-// stay adds to objects what restricts something and was in force, is gone from all files, and may be in one that cannot
-// be read, where it may have been moved. It returns a finding for each file that has lost such objects.
+// stay adds to objects the ones that restrict something and were in force, are gone from all files, and may have been
+// moved into an unreadable one. It returns a finding for each file that has lost such objects.
 func (s *Source) stay(found listing, objects map[kinds.Key]claim) []diag.Diagnostic {
 	hidden := map[*kinds.Kind]bool{nil: len(found.unknown) > 0}
 	for _, c := range s.files {
@@ -100,7 +101,7 @@ func (s *Source) stay(found listing, objects map[kinds.Key]claim) []diag.Diagnos
 	lost := map[string][]string{}
 	for key, c := range s.published {
 		_, there := objects[key]
-		if key.IsLastGood() && !there { // it goes with its next version
+		if key.IsLastGood() && !there { // it is removed together with the next version
 			written := key
 			written.Name = strings.TrimSuffix(key.Name, kinds.LastGood)
 			_, there = objects[written]
@@ -128,16 +129,16 @@ func (s *Source) stay(found listing, objects map[kinds.Key]claim) []diag.Diagnos
 	return findings
 }
 
-// restricts reports whether a server must not be without the content of an object.
+// restricts reports whether a server must not run without an object.
 func (s *Source) restricts(k kinds.Key) bool { return validation.Restricts(k.Kind) || s.opts.vital(k) }
 
-// decides reports whether an object restricts something or, as a ReferenceGrant, lets something in.
+// decides reports whether an object restricts something or, as a ReferenceGrant, permits something.
 func (s *Source) decides(k kinds.Key) bool {
 	return s.restricts(k) || k.Kind.Group == kinds.ReferenceGrant.Group
 }
 
-// versions returns a finding for each object that decides what is let in and is defined again with other content. A
-// server that runs keeps the version that was there first, but a server that starts does not know which one that was.
+// versions returns a finding for each object that restricts or permits something and is defined twice with different
+// content. A running server keeps the first version, but a server that starts does not know which one was first.
 func (s *Source) versions() (list []diag.Diagnostic) {
 	first := map[kinds.Key]claim{}
 	for _, path := range sortedPaths(s.files) {
@@ -163,11 +164,14 @@ func (s *Source) duplicate(lost, wins claim) diag.Diagnostic {
 	case s.decides(lost.object.Key) && !config.Equal(lost.object, wins.object):
 		fix += ": a server does not start with both"
 	case lost.file < wins.file:
-		fix += ", for after a restart this one would count"
+		fix += ", because after a restart this one would be in force"
 	}
 	return diag.Diagnostic{
-		Severity: diag.Error, Code: "DuplicateObject", Object: lost.object.Key.String(), File: filepath.Join(s.opts.Dir, lost.file), Line: lost.line, Column: lost.col, Fix: fix,
-		Message: fmt.Sprintf("the object is already defined at %s:%d:%d, which is the one that counts", filepath.Join(s.opts.Dir, wins.file), wins.line, wins.col),
+		Severity: diag.Error, Code: "DuplicateObject", Object: lost.object.Key.String(), File: filepath.Join(s.opts.Dir, lost.file),
+		Line: lost.line, Column: lost.col, Fix: fix,
+		Message: fmt.Sprintf(
+			"the object is already defined at %s:%d:%d, which is in force", filepath.Join(s.opts.Dir, wins.file), wins.line, wins.col,
+		),
 	}
 }
 
@@ -187,7 +191,7 @@ func diff(before, after map[kinds.Key]claim) []kinds.Change {
 	return changes
 }
 
-// bare is an error without the path, which the finding names anyway.
+// bare returns an error without the path, which the finding has.
 func bare(err error) error {
 	var in *fs.PathError
 	if errors.As(err, &in) {

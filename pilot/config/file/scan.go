@@ -16,20 +16,20 @@ import (
 
 // entry is one file to read.
 type entry struct {
-	path  string // below the directory
+	path  string // relative to the directory
 	stamp watchfile.Stamp
 }
 
-// listing is what a walk through the tree found.
-type listing struct {
+// listing is the result of a walk through the tree.
+type listing struct { // in byte order of their paths
 	files    []entry                    // in byte order of their paths
-	dirs     map[string]watchfile.Stamp // by path, to be watched
-	unknown  []string                   // files and directories that are there but could not be looked at
-	findings []diag.Diagnostic          // why, for all that is unknown
-	err      error                      // the directory itself could not be read
+	dirs     map[string]watchfile.Stamp // directories to watch, by path
+	unknown  []string                   // files and directories that exist but are unreadable
+	findings []diag.Diagnostic          // findings, with one for each unknown path
+	err      error                      // error of the directory itself
 }
 
-// hides reports whether it is unknown to the listing if the file still exists.
+// hides reports whether the listing cannot tell if the file exists.
 func (l *listing) hides(file string) bool {
 	return l.err != nil || slices.ContainsFunc(l.unknown, func(p string) bool { return file == p || strings.HasPrefix(file, p+"/") })
 }
@@ -37,16 +37,16 @@ func (l *listing) hides(file string) bool {
 // maxDirDepth bounds the depth of the tree.
 const maxDirDepth = 64
 
-// walker lists one tree. Everything is opened below root, which refuses links that lead out.
+// walker lists one tree. It opens everything below root, which refuses links that lead outside.
 type walker struct {
 	opts Options
 	root *os.Root
-	seen map[[2]uint64]bool // directories, which links may show twice
+	seen map[[2]uint64]bool // visited directories; links may lead to a directory twice
 	listing
 }
 
 func list(opts Options) listing {
-	// Opened anew each time: what is mounted or linked there may have been exchanged.
+	// Opened for each walk, because mounts and links may have changed.
 	root, err := os.OpenRoot(opts.Dir)
 	if err != nil {
 		return listing{err: err}
@@ -67,16 +67,16 @@ func (w *walker) find(file, code, fix, format string, args ...any) {
 	})
 }
 
-// keptUntil ends the fix of a finding about a file or directory that could not be looked at.
+// keptUntil ends the fix of a finding about an unreadable file or directory.
 const keptUntil = "; until then its last good content stays in force, and a server does not start without it"
 
-// skip notes a file or directory that could not be looked at.
+// skip records an unreadable file or directory.
 func (w *walker) skip(file, code, fix, format string, args ...any) {
 	w.unknown = append(w.unknown, file)
 	w.find(file, code, fix+keptUntil, format, args...)
 }
 
-// unreadable notes a file or directory that could not be opened.
+// unreadable records a file or directory that cannot be opened.
 func (w *walker) unreadable(file string, err error) {
 	fix := "make it readable, or remove it"
 	switch {
@@ -112,7 +112,7 @@ func (w *walker) dir(dir string, depth int) error {
 		return err
 	}
 	w.dirs[filepath.Join(w.opts.Dir, dir)] = at
-	// Sorted, so that a directory which links show twice is always read under the same path.
+	// Sorted, so that a directory with several links is always read under the same path.
 	slices.SortFunc(entries, func(a, b os.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
 	for _, e := range entries {
 		if !strings.HasPrefix(e.Name(), ".") {
@@ -156,8 +156,8 @@ func (w *walker) entry(file string, mode fs.FileMode, depth int) {
 	}
 }
 
-// mayBeDirectory reports whether a name that could not be looked at may be a directory of files: a link to a directory
-// outside, or a name without an extension or with ".d".
+// mayBeDirectory reports whether an unreadable name may be a directory of files: a link to a directory outside, or a
+// name without an extension or with ".d".
 func (w *walker) mayBeDirectory(file string) bool {
 	if info, err := os.Stat(filepath.Join(w.opts.Dir, file)); err == nil {
 		return info.IsDir()
@@ -166,7 +166,7 @@ func (w *walker) mayBeDirectory(file string) bool {
 	return ext == "" || ext == ".d"
 }
 
-// bound leaves out what exceeds the limits. Files that were read before keep their content.
+// bound removes the files beyond the limits. If they were read before, their content stays in force.
 func (w *walker) bound() {
 	var total int64
 	for i, f := range w.files {
@@ -185,7 +185,7 @@ func (w *walker) bound() {
 	}
 }
 
-// extensions returns the extensions of files that hold objects.
+// extensions returns the file name extensions of files that are read.
 func extensions() []string { return []string{".yaml", ".yml", ".json"} }
 
 func isConfig(file string) bool {

@@ -20,41 +20,41 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 )
 
-// Options are what to read and who handles it. Dir and Handler are needed.
+// Options configure a Source. Dir and Handler are required.
 type Options struct {
 	Dir     string
 	Handler config.Handler
 	Logger  *slog.Logger
-	Poll    time.Duration // how often the tree is looked through even if nothing is reported; 0 is 1 s
-	NoWatch bool          // only poll
-	Limits  limits.Limits // the zero Limits are limits.Default
+	Poll    time.Duration // interval of scans without file events; 0 for 1 s
+	NoWatch bool          // ignore file events
+	Limits  limits.Limits // limits; the zero value means limits.Default
 
-	// Vital reports whether a server must not start without a ConfigMap, as without a security object. The key of a
-	// ConfigMap whose name cannot be read has no name. If Vital is nil, a server may start without any ConfigMap.
+	// Vital reports whether a server must not start without a ConfigMap, as it must not without a security object. The
+	// key has no name if the name of the ConfigMap is unreadable. Nil if no ConfigMap is vital.
 	Vital func(kinds.Key) bool
 }
 
-// vital reports whether a server must not start without an object of that key, whatever kind it is of.
+// vital reports whether a server must not start without the object, if it is a ConfigMap.
 func (o Options) vital(k kinds.Key) bool {
 	return k.Kind == kinds.ConfigMap && o.Vital != nil && o.Vital(k)
 }
 
-// Source reads one directory, or holds files that were read before.
+// Source reads one directory, or serves files in memory.
 type Source struct {
 	opts     Options
 	rules    validation.Rules
-	texts    *Texts // nil if a directory is read
+	texts    *Texts // files in memory; nil if a directory is read
 	synced   atomic.Bool
 	findings config.Findings
 
-	// Of the goroutine in Run.
-	files     map[string]*content // by path below the directory
+	// The fields below are owned by the Run goroutine.
+	files     map[string]*content // by path relative to the directory
 	published map[kinds.Key]claim
 	watch     *watchfile.Watch
-	judged    time.Time // when a file was last; zero: what it is judged by is forgotten
+	judged    time.Time // time of the last decoding, or zero if the schemas were dropped since
 }
 
-// New makes a Source of a directory that has to exist.
+// New returns a Source of a directory. It fails if the directory does not exist.
 func New(opts Options) (*Source, error) {
 	info, err := os.Stat(opts.Dir)
 	if err != nil {
@@ -78,15 +78,15 @@ func newSource(opts Options) *Source {
 	return &Source{opts: opts, rules: rules, files: map[string]*content{}, published: map[kinds.Key]claim{}}
 }
 
-// HasSynced reports whether the handler has got, and handled, the first load.
+// HasSynced reports whether the handler's first call has returned.
 func (s *Source) HasSynced() bool { return s.synced.Load() }
 
-// Findings returns what is wrong at present, in the order of files and lines. The caller must not modify it.
+// Findings returns the current findings, sorted by file and line. The caller must not modify the result.
 func (s *Source) Findings() []diag.Diagnostic { return s.findings.Get() }
 
-// Run reads the directory, hands everything to the handler, and then follows changes until ctx ends, which is no error.
-// It fails if the directory cannot be read, or if the first load lacks a part that may close something: the findings
-// say which. It is called once.
+// Run reads the directory, calls the handler, and then follows changes until ctx ends, when it returns nil. It fails if
+// the directory is unreadable, or if a part of the first load is that may restrict something; the findings name it. It
+// is called once.
 func (s *Source) Run(ctx context.Context) error {
 	if s.texts != nil {
 		return s.runTexts(ctx)
@@ -106,9 +106,9 @@ func (s *Source) Run(ctx context.Context) error {
 	return nil
 }
 
-// firstWait bounds how long the first load waits for files that look unfinished: each is taken as it is after
-// boundLast, but more may come all the time. The time that it takes to read the others is not part of it: on a busy
-// machine each file would look unfinished only once.
+// firstWait bounds how long the first load waits for files that look unfinished. Each is taken after boundLast, but new
+// ones may appear. The time for reading files is not part of it: on a busy machine each file would be looked at only
+// once.
 const firstWait = boundLast + boundDoubt
 
 func (s *Source) load(ctx context.Context) (recheck time.Duration, err error) {
@@ -128,7 +128,9 @@ func (s *Source) load(ctx context.Context) (recheck time.Duration, err error) {
 			if err := s.begin(found); err != nil {
 				return 0, err
 			}
-			s.opts.Logger.Info("config directory loaded", "name", s.opts.Dir, "objects", len(s.published), "files", len(s.files), "dur", time.Since(start))
+			s.opts.Logger.Info(
+				"config directory loaded", "name", s.opts.Dir, "objects", len(s.published), "files", len(s.files), "dur", time.Since(start),
+			)
 			return recheck, nil
 		}
 		select {
@@ -140,8 +142,8 @@ func (s *Source) load(ctx context.Context) (recheck time.Duration, err error) {
 	}
 }
 
-// sayUnfinished makes a finding for each file that was never read because it is being written. The first load is not
-// safe without it.
+// sayUnfinished adds a finding for each file that was never read because it is being written. The first load is
+// not safe without it.
 func (s *Source) sayUnfinished() {
 	for path, c := range s.files {
 		if c.readAt.IsZero() {
@@ -169,8 +171,8 @@ func (s *Source) begin(found listing) error {
 	return nil
 }
 
-// unsafe returns why the first load must not be served: a part of it was not looked at, or a security object in it
-// cannot be used or has another version in it.
+// unsafe returns an error if the first load must not be served: a part of it is unreadable, or a security object in it
+// is unusable or defined twice.
 func (s *Source) unsafe(found listing) error {
 	var why []error
 	if s.texts == nil {
@@ -189,7 +191,10 @@ func (s *Source) unsafe(found listing) error {
 	if len(why) == 0 {
 		return nil
 	}
-	return fmt.Errorf("an error in the configuration may hide an object that restricts traffic, and serving without it is not safe: %w", errors.Join(why...))
+	return fmt.Errorf(
+		"an error in the configuration may hide an object that restricts traffic, and serving without it is not safe: %w",
+		errors.Join(why...),
+	)
 }
 
 func (s *Source) reload() (recheck time.Duration) {
@@ -198,7 +203,7 @@ func (s *Source) reload() (recheck time.Duration) {
 	return recheck
 }
 
-// report makes the findings known if they have changed.
+// report publishes the findings.
 func (s *Source) report(list []diag.Diagnostic) {
 	s.findings.Set(list, config.ByPosition, s.opts.Logger)
 }

@@ -253,7 +253,8 @@ func TestBreakAndMend(t *testing.T) {
 		// A document that does not decode keeps its object; the other goes on.
 		w.write("a.yaml", vs("a", "two")+"---\n"+vs("b", "two")+"  htpp: []\n")
 		w.expect("a=two b=b o=o")
-		if d := w.finding("UnknownField", true); d.Field != "spec.htpp" || d.Object != "VirtualService default/b" || !strings.Contains(d.Fix, `"http"`) {
+		if d := w.finding("UnknownField", true); d.Field != "spec.htpp" || d.Object != "VirtualService default/b" ||
+			!strings.Contains(d.Fix, `"http"`) {
 			t.Errorf("finding %v", d)
 		}
 		// A file that does not parse keeps all.
@@ -265,7 +266,9 @@ func TestBreakAndMend(t *testing.T) {
 		w.expect("a=four b=b o=o")
 		w.finding("Syntax", false)
 		// So may one whose kind is mistyped.
-		w.write("a.yaml", vs("a", "five")+"---\n"+strings.Replace(vs("b", "five"), "VirtualService", "VirtualServic", 1)+strings.Repeat("#\n", 90))
+		w.write(
+			"a.yaml", vs("a", "five")+"---\n"+strings.Replace(vs("b", "five"), "VirtualService", "VirtualServic", 1)+strings.Repeat("#\n", 90),
+		)
 		w.expect("a=five b=b o=o")
 		w.finding("UnknownKind", true)
 		w.write("a.yaml", vs("a", "six")+"---\n"+vs("b", "six"))
@@ -323,18 +326,23 @@ func TestWrongMetadata(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, map[string]string{"a.yaml": vs("a", "a")})
 	w.run(Options{})
-	for name, metadata := range map[string]string{"labels": "labels: [x]", "unknown": "clusterName: x", "annotation": "annotations: {'a b': c}"} {
+	for name, metadata := range map[string]string{
+		"labels": "labels: [x]", "unknown": "clusterName: x", "annotation": "annotations: {'a b': c}",
+	} {
 		w.write(name+".yaml", strings.Replace(vs(name, "new"), "metadata:\n", "metadata:\n  "+metadata+"\n", 1))
 	}
 	w.write("name.yaml", vs("Bad_Name", "new"))
 	w.write("none.yaml", strings.Replace(vs("none", "new"), "  name: none", "  annotations: {}", 1))
 	w.expect("Bad_Name=new a=a annotation=new labels=new unknown=new")
 	for file, fix := range map[string]string{
-		"labels": "the rest of the object is in force", "unknown": "the rest of the object is in force", "annotation": "the rest of the object is in force",
-		"name": "the rest of the object is in force", "none": "the document is not used",
+		"labels": "the rest of the object is in force", "unknown": "the rest of the object is in force",
+		"annotation": "the rest of the object is in force",
+		"name":       "the rest of the object is in force", "none": "the document is not used",
 	} {
 		w.eventually(file, func() bool {
-			return slices.ContainsFunc(w.source.Findings(), func(d diag.Diagnostic) bool { return d.File == w.path(file+".yaml") && strings.Contains(d.Fix, fix) })
+			return slices.ContainsFunc(
+				w.source.Findings(), func(d diag.Diagnostic) bool { return d.File == w.path(file+".yaml") && strings.Contains(d.Fix, fix) },
+			)
 		})
 	}
 }
@@ -463,7 +471,8 @@ func TestDuplicateObjects(t *testing.T) {
 		w := start(map[string]string{"a.yaml": vs("a", "first"), "z.yaml": vs("z", "z")})
 		w.write("b.yaml", vs("a", "second"))
 		w.expect("a=first z=z")
-		if d := w.finding("DuplicateObject", true); d.File != w.path("b.yaml") || d.Line != 1 || !strings.Contains(d.Message, w.path("a.yaml")+":1:1") {
+		if d := w.finding("DuplicateObject", true); d.File != w.path("b.yaml") || d.Line != 1 ||
+			!strings.Contains(d.Message, w.path("a.yaml")+":1:1") {
 			t.Errorf("finding %v", d)
 		}
 		w.must(os.Remove(w.path("a.yaml")))

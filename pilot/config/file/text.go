@@ -13,15 +13,15 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/limits"
 )
 
-// Texts are files that were read once, and what was wrong with reading them.
+// Texts are files that were read once, and findings about reading them.
 type Texts struct {
-	data     map[string][]byte // by the file's name, as positions have it
+	data     map[string][]byte // by file name as in positions
 	findings []diag.Diagnostic
 
-	Namespace string // of objects that do not say theirs; empty is "default"
+	Namespace string // namespace of objects without one; default "default"
 }
 
-// Of returns the bytes of a file.
+// Of returns the bytes of a file by name.
 func (t *Texts) Of(name string) ([]byte, bool) {
 	if t == nil {
 		return nil, false
@@ -33,11 +33,11 @@ func (t *Texts) Of(name string) ([]byte, bool) {
 // Names returns the names of the files, sorted.
 func (t *Texts) Names() []string { return slices.Sorted(maps.Keys(t.data)) }
 
-// Stdin is the name of what is read from the standard input.
+// Stdin is the name of the text from the standard input.
 const Stdin = "<stdin>"
 
-// Read reads files, whatever their names end with, directories as a Source does, and the standard input, which is "-".
-// Each file counts once. What is wrong with a file in a directory is a finding, with a path that was given an error.
+// Read reads files with any extension, directories as a Source does, and the standard input for "-". A file that is
+// given twice is read once. An unreadable file in a directory is a finding; an unreadable path in paths is an error.
 func Read(paths []string, stdin io.Reader, l limits.Limits) (*Texts, error) {
 	all := &Texts{data: map[string][]byte{}}
 	for _, p := range paths {
@@ -86,14 +86,15 @@ func (t *Texts) readDir(dir string, l limits.Limits) error {
 	for _, e := range found.files {
 		if err := t.readFile(dir, e.path, l); err != nil {
 			t.findings = append(t.findings, diag.Diagnostic{
-				Severity: diag.Error, Code: "Unreadable", File: filepath.Join(dir, e.path), Message: fmt.Sprintf("cannot be read: %v", bare(err)), Fix: "nothing in the file is used",
+				Severity: diag.Error, Code: "Unreadable", File: filepath.Join(dir, e.path), Message: fmt.Sprintf("cannot be read: %v", bare(err)),
+				Fix: "nothing in the file is used",
 			})
 		}
 	}
 	return nil
 }
 
-// NewTexts returns a Source of files that were read before, which never change.
+// NewTexts returns a Source of Texts, which never change.
 func NewTexts(texts *Texts, opts Options) *Source {
 	opts.Dir = ""
 	s := newSource(opts)
@@ -101,7 +102,7 @@ func NewTexts(texts *Texts, opts Options) *Source {
 	return s
 }
 
-// runTexts hands everything to the handler, and waits.
+// runTexts calls the handler once, and waits for ctx.
 func (s *Source) runTexts(ctx context.Context) error {
 	for name, data := range s.texts.data {
 		c := &content{}

@@ -19,7 +19,9 @@ func TestTexts(t *testing.T) {
 		"unknown.yaml": "a: [\n"} {
 		must.Succeed(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
-	texts, err := Read([]string{dir, filepath.Join(dir, "a.yaml"), "-", filepath.Join(dir, "odd.txt")}, strings.NewReader(vs("c", "c")), limits.Default())
+	texts, err := Read(
+		[]string{dir, filepath.Join(dir, "a.yaml"), "-", filepath.Join(dir, "odd.txt")}, strings.NewReader(vs("c", "c")), limits.Default(),
+	)
 	must.Succeed(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	var got []string

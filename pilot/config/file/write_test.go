@@ -157,7 +157,8 @@ func TestDuplicateDoesNotTakeOver(t *testing.T) {
 		w := start(map[string]string{"m.yaml": vs("a", "live"), "z.yaml": vs("z", "z")})
 		w.write("b.yaml", vs("a", "late"))
 		d := w.finding("DuplicateObject", true)
-		if want := w.path("m.yaml") + ":1:1, which is the one that counts"; d.File != w.path("b.yaml") || !strings.Contains(d.Message, want) || !strings.Contains(d.Fix, "a server does not start with both") {
+		if want := w.path("m.yaml") + ":1:1, which is in force"; d.File != w.path("b.yaml") || !strings.Contains(d.Message, want) ||
+			!strings.Contains(d.Fix, "a server does not start with both") {
 			t.Errorf("finding %v", d)
 		}
 		w.stays("a=live z=z", 100*time.Millisecond)
@@ -218,7 +219,9 @@ func TestRefusalTellsAllFindings(t *testing.T) {
 func TestWrittenFromTheStart(t *testing.T) {
 	w := newWorld(t, map[string]string{"a.yaml": vs("a", "v1")})
 	growing := w.path("b.yaml")
-	w.must(os.WriteFile(growing, []byte(`{apiVersion: networking.istio.io/v1, kind: VirtualService, metadata: {name: b, annotations: {note: "`), 0o600))
+	w.must(os.WriteFile(
+		growing, []byte(`{apiVersion: networking.istio.io/v1, kind: VirtualService, metadata: {name: b, annotations: {note: "`), 0o600,
+	))
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	finish := sync.OnceFunc(func() { close(stop); <-stopped })
 	t.Cleanup(finish)

@@ -9,17 +9,17 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 )
 
-// found makes known that something is wrong with the server, until it has answered for everything.
-func (s *Source) found(message, fix string) {
-	s.trouble = &diag.Diagnostic{Severity: diag.Error, Code: "ConfigSource", Message: message, Fix: fix}
+// setServerError adds a finding about the server. It stays until the server has answered for every kind.
+func (s *Source) setServerError(message, fix string) {
+	s.serverError = &diag.Diagnostic{Severity: diag.Error, Code: "ConfigSource", Message: message, Fix: fix}
 	s.report()
 }
 
-// report makes the findings known if they have changed, logs what is new and what is gone, and counts.
+// report publishes the findings and updates the metrics.
 func (s *Source) report() {
 	list := slices.Clone(s.warnings)
-	if s.trouble != nil {
-		list = append(list, *s.trouble)
+	if s.serverError != nil {
+		list = append(list, *s.serverError)
 	}
 	objects, unusable := 0, 0
 	for _, w := range s.types {
@@ -42,7 +42,7 @@ func (s *Source) report() {
 	s.findings.Set(list, config.ByObject, s.opts.Logger)
 }
 
-// metrics are those of one source, with the label source.
+// metrics are the metrics of one source, with the label source.
 type metrics struct {
 	connected, objects, unusable         prometheus.Gauge
 	streams, accepted, rejected, emptied prometheus.Counter
@@ -63,15 +63,20 @@ func newMetrics(reg prometheus.Registerer, source string) *metrics {
 		reg.MustRegister(c)
 		return c
 	}
-	responses := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "pilot_mcp_responses", Help: "Responses of a config source."}, []string{"result"})
+	responses := prometheus.NewCounterVec(
+		prometheus.CounterOpts{Name: "pilot_mcp_responses", Help: "Responses of a config source, by result: accepted or rejected."},
+		[]string{"result"},
+	)
 	reg.MustRegister(responses)
 	return &metrics{
-		connected: gauge("pilot_mcp_connected", "1 while a stream to a config source is open that has answered for every kind."),
+		connected: gauge("pilot_mcp_connected", "1 if a stream to a config source is open and has answered for every kind, and 0 otherwise."),
 		objects:   gauge("pilot_mcp_objects", "Objects of a config source that are in force."),
-		unusable:  gauge("pilot_mcp_unusable_objects", "Objects of a config source that cannot be used as they are."),
+		unusable:  gauge("pilot_mcp_unusable_objects", "Objects of a config source that have errors."),
 		streams:   counter("pilot_mcp_streams", "Streams opened to a config source."),
 		accepted:  responses.WithLabelValues("accepted"),
 		rejected:  responses.WithLabelValues("rejected"),
-		emptied:   counter("pilot_mcp_emptied_kinds", "How often a kind was empty on a new stream to a config source that had objects of it before."),
+		emptied: counter(
+			"pilot_mcp_emptied_kinds", "Responses on a new stream to a config source without objects of a kind that had objects before.",
+		),
 	}
 }

@@ -120,7 +120,9 @@ func (s scripted) StreamAggregatedResources(stream discoveryv3.AggregatedDiscove
 			list, ok := s.lists[url]
 			if now := s.versions[url]; ok && now != version {
 				sent[url] = now
-				due = append(due, &discoveryv3.DiscoveryResponse{TypeUrl: url, VersionInfo: fmt.Sprint(now), Nonce: fmt.Sprint(url, now), Resources: list})
+				due = append(
+					due, &discoveryv3.DiscoveryResponse{TypeUrl: url, VersionInfo: fmt.Sprint(now), Nonce: fmt.Sprint(url, now), Resources: list},
+				)
 			}
 		}
 		s.mu.Unlock()
@@ -245,8 +247,11 @@ var created = time.Date(2024, 1, 2, 3, 4, 5, 0, time.UTC)
 func resource(t *testing.T, name string, spec proto.Message) *anypb.Any {
 	t.Helper()
 	return pack(t, &mcpv1alpha1.Resource{
-		Metadata: &mcpv1alpha1.Metadata{Name: name, CreateTime: timestamppb.New(created), Labels: map[string]string{"app": "web"}, Annotations: map[string]string{"note": "x"}},
-		Body:     pack(t, spec),
+		Metadata: &mcpv1alpha1.Metadata{
+			Name: name, CreateTime: timestamppb.New(created), Labels: map[string]string{"app": "web"},
+			Annotations: map[string]string{"note": "x"},
+		},
+		Body: pack(t, spec),
 	})
 }
 
@@ -259,12 +264,16 @@ func pack(t *testing.T, m proto.Message) *anypb.Any {
 
 func virtual(host string) *networkingv1.VirtualService {
 	return &networkingv1.VirtualService{
-		Hosts: []string{host}, Http: []*networkingv1.HTTPRoute{{Route: []*networkingv1.HTTPRouteDestination{{Destination: &networkingv1.Destination{Host: host}}}}},
+		Hosts: []string{host},
+		Http:  []*networkingv1.HTTPRoute{{Route: []*networkingv1.HTTPRouteDestination{{Destination: &networkingv1.Destination{Host: host}}}}},
 	}
 }
 
 func entry(host string) *networkingv1.ServiceEntry {
-	return &networkingv1.ServiceEntry{Hosts: []string{host}, Ports: []*networkingv1.ServicePort{{Number: 443, Name: "tls", Protocol: "TLS"}}, Resolution: networkingv1.ServiceEntry_DNS}
+	return &networkingv1.ServiceEntry{
+		Hosts: []string{host}, Ports: []*networkingv1.ServicePort{{Number: 443, Name: "tls", Protocol: "TLS"}},
+		Resolution: networkingv1.ServiceEntry_DNS,
+	}
 }
 
 func policy(app string, wrong bool) *securityv1.AuthorizationPolicy {

@@ -23,35 +23,36 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 )
 
-// Options are whom to ask and who handles the answers. Address and Handler are needed.
+// Options configure a Source. Address and Handler are required.
 type Options struct {
-	Address string // of the server: host:port, with or without xds:// before it
-	// TLS is MeshConfig's: absent or DISABLE is plaintext. Files are read anew for each connection.
+	Address string // host:port of the server, optionally with xds:// in front
+	// TLS are MeshConfig's settings. Nil or DISABLE means plaintext. Files are read for each connection.
 	TLS      *networkingv1alpha3.ClientTLSSettings
-	Workload Files         // the server's own workload certificate, for the mode ISTIO_MUTUAL; empty: there is none
-	Token    string        // a file whose content is sent as bearer token, over TLS only; empty, or no such file: none is
-	Kinds    []*kinds.Kind // the Istio kinds to read; nil for all of them
-	Node     Node
-	Handler  config.Handler
-	Logger   *slog.Logger
-	Metrics  prometheus.Registerer
-	Limits   limits.Limits // the zero Limits are limits.Default
+	Workload Files // the server's own workload certificate, for the mode ISTIO_MUTUAL; may be empty
+	// Token is a file whose content is sent as bearer token, over TLS only. No token is sent if it is empty or does not
+	// exist.
+	Token   string
+	Kinds   []*kinds.Kind // the Istio kinds to read; nil for all of them
+	Node    Node
+	Handler config.Handler
+	Logger  *slog.Logger
+	Metrics prometheus.Registerer
+	Limits  limits.Limits // limits; the zero value means limits.Default
 }
 
-// How long to wait before the second attempt to connect; twice that before the next, and so on; each wait varies by a
-// half to either side.
+// Backoff of connection attempts. It doubles up to retryMost, with 50 % jitter.
 const (
 	retryFirst = 500 * time.Millisecond
 	retryMost  = 30 * time.Second
 )
 
-// Node is who the source is, for the server.
+// Node identifies this server to the other one.
 type Node struct {
 	Name, Namespace string // of the pod
 	IP              string
-	Domain          string // cluster.local
-	Revision        string // of the control plane
-	Version         string // of the build
+	Domain          string // such as cluster.local
+	Revision        string // revision of the control plane
+	Version         string // version of the build
 }
 
 // Source reads from one server.
@@ -62,16 +63,16 @@ type Source struct {
 	synced   atomic.Bool
 	findings config.Findings
 
-	// Of the goroutine in Run.
-	types    []*watched
-	warnings []diag.Diagnostic // about the options
-	trouble  *diag.Diagnostic  // with the server, at present
+	// The fields below are owned by the Run goroutine.
+	types       []*watched
+	warnings    []diag.Diagnostic // findings about the options
+	serverError *diag.Diagnostic  // current finding about the server, or nil
 }
 
-// Scheme is what an address in configSources begins with that is for this package.
+// Scheme is the prefix of addresses in configSources for this package.
 const Scheme = "xds://"
 
-// New makes a Source and connects to nothing. What the TLS settings ask for and cannot have is an error.
+// New returns a Source. It does not connect. It fails if the TLS settings cannot be satisfied.
 func New(o Options) (*Source, error) {
 	o.Address = strings.TrimPrefix(o.Address, Scheme)
 	host, port, err := net.SplitHostPort(o.Address)
@@ -99,13 +100,13 @@ func New(o Options) (*Source, error) {
 	return s, nil
 }
 
-// HasSynced reports whether the handler has got, and handled, the objects of every kind.
+// HasSynced reports whether the handler's first call, with the objects of every kind, has returned.
 func (s *Source) HasSynced() bool { return s.synced.Load() }
 
-// Findings returns what is wrong at present. The caller must not modify it.
+// Findings returns the current findings. The caller must not modify the result.
 func (s *Source) Findings() []diag.Diagnostic { return s.findings.Get() }
 
-// Run follows the server until ctx ends, which is no error. It is called once.
+// Run follows the server until ctx ends, when it returns nil. It is called once.
 func (s *Source) Run(ctx context.Context) error {
 	s.report()
 	wait := retryFirst
@@ -115,11 +116,11 @@ func (s *Source) Run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // the server stops
 		}
-		if s.whole() { // a server that rolls, or a connection that has grown old, is no trouble
+		if s.whole() { // a server that restarts, or a stream that reached its maximum age, is no error
 			wait = retryFirst
 			s.opts.Logger.Info("the stream ended, connecting again", "err", err)
 		} else {
-			s.found("the server cannot be read: "+err.Error(), "what was read before stays in force")
+			s.setServerError("the server cannot be read: "+err.Error(), "what was read before stays in force")
 		}
 		for _, w := range s.types {
 			w.answered = false
@@ -133,10 +134,10 @@ func (s *Source) Run(ctx context.Context) error {
 	}
 }
 
-// whole reports whether the present stream has answered for every kind.
+// whole reports whether the current stream has answered for every kind.
 func (s *Source) whole() bool { return len(s.unanswered()) == 0 }
 
-// unanswered returns the types that the present stream has not answered for.
+// unanswered returns the types that the current stream has not answered for.
 func (s *Source) unanswered() []string {
 	var urls []string
 	for _, w := range s.types {
@@ -147,7 +148,7 @@ func (s *Source) unanswered() []string {
 	return urls
 }
 
-// hand calls the handler with what one response changed; at first nothing, and then everything at once.
+// hand calls the handler with the changes of one response. The first call has the objects of all kinds.
 func (s *Source) hand(changes []kinds.Change) {
 	if s.synced.Load() {
 		if len(changes) > 0 {

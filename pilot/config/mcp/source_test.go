@@ -30,7 +30,9 @@ func TestFirstAnswers(t *testing.T) {
 	w.forget(serviceEntries)
 	w.set(policies, resource(t, "a/p", policy("web", false)))
 	address, _ := serve(t, w, "127.0.0.1:0")
-	r := read(t, mcp.Options{Address: "xds://" + address, Node: mcp.Node{Name: "istiod-1", Namespace: "sys", IP: "10.0.0.9", Domain: "c.local", Version: "1.0"}})
+	r := read(t, mcp.Options{
+		Address: "xds://" + address, Node: mcp.Node{Name: "istiod-1", Namespace: "sys", IP: "10.0.0.9", Domain: "c.local", Version: "1.0"},
+	})
 	acked := func(url string) bool {
 		return slices.ContainsFunc(w.heard(), func(q *discoveryv3.DiscoveryRequest) bool {
 			return q.TypeUrl == url && q.ResponseNonce == url+q.VersionInfo && q.VersionInfo != "" && q.ErrorDetail == nil
@@ -46,7 +48,8 @@ func TestFirstAnswers(t *testing.T) {
 		t.Errorf("first calls %v", calls)
 	}
 	o := r.object(kinds.VirtualService, "a", "web")
-	if o == nil || !proto.Equal(o.Spec.(proto.Message), virtual("web")) || !o.Created.Equal(created) || o.Labels["app"] != "web" || o.Annotations["note"] != "x" {
+	if o == nil || !proto.Equal(o.Spec.(proto.Message), virtual("web")) || !o.Created.Equal(created) || o.Labels["app"] != "web" ||
+		o.Annotations["note"] != "x" {
 		t.Errorf("object %+v", o)
 	}
 	var asked []string
@@ -187,7 +190,10 @@ func TestBadObject(t *testing.T) {
 	wrong := virtual("web")
 	wrong.Http[0].Route[0].Weight = -1
 	foreign := resource(t, "a/foreign", entry("x.example"))
-	w.set(virtualServices, resource(t, "a/web", wrong), resource(t, "a/new", wrong), foreign, good, resource(t, "Bad_NS/x", virtual("x")), resource(t, "noslash", virtual("x")), &anypb.Any{TypeUrl: "x/y"})
+	w.set(
+		virtualServices, resource(t, "a/web", wrong), resource(t, "a/new", wrong), foreign, good, resource(t, "Bad_NS/x", virtual("x")),
+		resource(t, "noslash", virtual("x")), &anypb.Any{TypeUrl: "x/y"},
+	)
 	w.set(policies, resource(t, "a/bad", policy("db", true)), resource(t, "a/good", policy("db", true)))
 	eventually(t, "the findings", func() bool {
 		return r.finds("Unusable", "VirtualService a/web") && r.finds("Unusable", "AuthorizationPolicy a/good")
@@ -265,7 +271,8 @@ func TestFieldsOfNewerReleases(t *testing.T) {
 	address, _ := serve(t, w, "127.0.0.1:0")
 	r := read(t, mcp.Options{Address: address})
 	eventually(t, "synced", r.HasSynced)
-	if o := r.object(kinds.VirtualService, "a", "web"); o == nil || !proto.Equal(o.Spec.(proto.Message), virtual("web")) || !r.finds("UnknownField", "VirtualService a/web") {
+	if o := r.object(kinds.VirtualService, "a", "web"); o == nil || !proto.Equal(o.Spec.(proto.Message), virtual("web")) ||
+		!r.finds("UnknownField", "VirtualService a/web") {
 		t.Errorf("%v, findings %v", o, r.Findings())
 	}
 	if o := r.object(kinds.AuthorizationPolicy, "a", "p"); o == nil || o.Spec.(*securityv1.AuthorizationPolicy).Rules != nil {
@@ -328,7 +335,9 @@ func TestSilentServer(t *testing.T) {
 
 // TestAnotherService: a port where something else is served is a finding.
 func TestAnotherService(t *testing.T) {
-	address, _ := serve(t, newWorld(), "127.0.0.1:0", grpc.StreamInterceptor(func(any, grpc.ServerStream, *grpc.StreamServerInfo, grpc.StreamHandler) error {
+	address, _ := serve(t, newWorld(), "127.0.0.1:0", grpc.StreamInterceptor(func(
+		any, grpc.ServerStream, *grpc.StreamServerInfo, grpc.StreamHandler,
+	) error {
 		return nil
 	}))
 	r := read(t, mcp.Options{Address: address})

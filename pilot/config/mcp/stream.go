@@ -26,15 +26,14 @@ var (
 	errEnded   = errors.New("it ended the stream")
 )
 
-// stream is one ADS stream, for as long as it lasts.
+// stream is one ADS stream.
 type stream struct {
 	discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesClient
 	cancel  context.CancelCauseFunc
 	timeout time.Duration
 }
 
-// send gives up the stream when the server does not read. The receiver returns
-// why the stream has ended.
+// send ends the stream if the server does not read in time. The receiver returns the reason why the stream has ended.
 func (s *stream) send(r *discoveryv3.DiscoveryRequest) error {
 	timer := time.AfterFunc(s.timeout, func() { s.cancel(errBlocked) })
 	defer timer.Stop()
@@ -44,13 +43,13 @@ func (s *stream) send(r *discoveryv3.DiscoveryRequest) error {
 	return nil
 }
 
-// received is what one Recv gave.
+// received is the result of one Recv.
 type received struct {
 	response *discoveryv3.DiscoveryResponse
 	err      error
 }
 
-// follow opens a stream, asks for every kind, and takes what comes until the stream ends, for the reason in the error.
+// follow opens a stream, requests every kind, and handles responses until the stream ends. It returns the reason.
 func (s *Source) follow(ctx context.Context) (err error) {
 	conn, err := s.dialer.dial()
 	if err != nil {
@@ -91,7 +90,7 @@ func (s *Source) follow(ctx context.Context) (err error) {
 		if err := st.send(&discoveryv3.DiscoveryRequest{Node: n, TypeUrl: w.url}); err != nil {
 			return s.explain(err)
 		}
-		n = nil // it is read once
+		n = nil // the server reads it once
 	}
 	s.metrics.streams.Inc()
 	late := time.NewTimer(s.opts.Limits.ConfigAnswer)
@@ -114,7 +113,7 @@ func (s *Source) follow(ctx context.Context) (err error) {
 				return errSilent
 			}
 			if len(missing) > 0 {
-				s.found("the server does not answer for "+strings.Join(missing, ", "), "what was read of them before stays in force")
+				s.setServerError("the server does not answer for "+strings.Join(missing, ", "), "what was read of them before stays in force")
 			}
 		case <-ctx.Done():
 			return ctx.Err()
@@ -122,7 +121,7 @@ func (s *Source) follow(ctx context.Context) (err error) {
 	}
 }
 
-// take takes one response and acknowledges or rejects it.
+// take handles one response, and acknowledges or rejects it.
 func (s *Source) take(st *stream, r *discoveryv3.DiscoveryResponse) error {
 	var w *watched
 	for _, t := range s.types {
@@ -131,7 +130,7 @@ func (s *Source) take(st *stream, r *discoveryv3.DiscoveryResponse) error {
 		}
 	}
 	if w == nil {
-		s.opts.Logger.Debug("a response for what was not asked for", "type", r.GetTypeUrl())
+		s.opts.Logger.Debug("ignoring a response of a type that was not requested", "type", r.GetTypeUrl())
 		return nil
 	}
 	reply := &discoveryv3.DiscoveryRequest{TypeUrl: w.url, ResponseNonce: r.GetNonce()}
@@ -145,12 +144,14 @@ func (s *Source) take(st *stream, r *discoveryv3.DiscoveryResponse) error {
 	}
 	if emptied {
 		s.metrics.emptied.Inc()
-		s.opts.Logger.Warn("after a new connection the server has no object of a kind of which it had some: they are gone", "kind", w.kind.Name, "objects", len(changes))
+		s.opts.Logger.Warn(
+			"removing all objects of a kind: the server answered without any on a new stream", "kind", w.kind.Name, "objects", len(changes),
+		)
 	}
 	w.answered = true
 	reply.VersionInfo = w.version
 	if s.whole() {
-		s.trouble = nil
+		s.serverError = nil
 		s.metrics.connected.Set(1)
 	}
 	s.report()
@@ -158,7 +159,7 @@ func (s *Source) take(st *stream, r *discoveryv3.DiscoveryResponse) error {
 	return st.send(reply)
 }
 
-// explain words an error of gRPC for whoever has to mend its cause.
+// explain returns an error of gRPC with a clear message for operators.
 func (s *Source) explain(err error) error {
 	if errors.Is(err, io.EOF) {
 		return errEnded
@@ -177,7 +178,7 @@ func (s *Source) explain(err error) error {
 	return fmt.Errorf("%v: %s", st.Code(), st.Message())
 }
 
-// proto is the node of a control plane that asks another for objects.
+// proto returns the node of a control plane that requests objects.
 func (n Node) proto() *corev3.Node {
 	ns, ip := cmp.Or(n.Namespace, "istio-system"), cmp.Or(n.IP, "127.0.0.1")
 	if net.ParseIP(ip) == nil {

@@ -28,10 +28,10 @@ import (
 // Files are paths of PEM files.
 type Files struct {
 	Certificate, Key string
-	CA               string // the roots; empty: the system's
+	CA               string // trusted roots; empty for the system's
 }
 
-// Times of a connection. A server that shows no sign of life is left after keepalive and its timeout together.
+// Timeouts of a connection. It is closed after keepaliveTime and keepaliveTimeout without a sign of life.
 const (
 	keepaliveTime    = 30 * time.Second
 	keepaliveTimeout = 20 * time.Second
@@ -45,23 +45,25 @@ type dialer struct {
 	files      Files
 	crl        string
 	serverName string
-	names      []string // of which the server has to prove one; empty: serverName
+	names      []string // names of which the server must prove one; empty for serverName
 	unverified bool
-	token      string // a file
-	largest    int    // bytes of a response
+	token      string // path of a file
+	largest    int    // largest response in bytes
 }
 
-// newDialer reads the settings. Its errors begin with the name of a field of tlsSettings.
+// newDialer parses the settings. Its errors begin with the name of a field of tlsSettings.
 func newDialer(o Options, host string) (*dialer, []diag.Diagnostic, error) {
 	t := o.TLS
 	d := &dialer{
-		address: o.Address, secure: true, files: Files{CA: t.GetCaCertificates()}, crl: t.GetCaCrl(), serverName: cmp.Or(t.GetSni(), host), names: t.GetSubjectAltNames(),
+		address: o.Address, secure: true, files: Files{CA: t.GetCaCertificates()}, crl: t.GetCaCrl(), serverName: cmp.Or(t.GetSni(), host),
+		names:      t.GetSubjectAltNames(),
 		unverified: t.GetInsecureSkipVerify().GetValue(), token: o.Token, largest: o.Limits.ConfigResponse,
 	}
 	var warnings []diag.Diagnostic
 	warn := func(field, message, fix string) {
 		warnings = append(warnings, diag.Diagnostic{
-			Severity: diag.Warning, Code: "ConfigSource", Object: "MeshConfig", Field: "configSources.tlsSettings." + field, Message: message, Fix: fix,
+			Severity: diag.Warning, Code: "ConfigSource", Object: "MeshConfig", Field: "configSources.tlsSettings." + field, Message: message,
+			Fix: fix,
 		})
 	}
 	switch t.GetMode() {
@@ -69,7 +71,10 @@ func newDialer(o Options, host string) (*dialer, []diag.Diagnostic, error) {
 		d.secure = false
 	case networkingv1alpha3.ClientTLSSettings_SIMPLE:
 		if t.GetClientCertificate() != "" || t.GetPrivateKey() != "" {
-			warn("clientCertificate", "in mode SIMPLE no client certificate is sent", "set mode to MUTUAL, or remove clientCertificate and privateKey")
+			warn(
+				"clientCertificate", "in mode SIMPLE no client certificate is sent",
+				"set mode to MUTUAL, or remove clientCertificate and privateKey",
+			)
 		}
 	case networkingv1alpha3.ClientTLSSettings_MUTUAL:
 		d.files.Certificate, d.files.Key = t.GetClientCertificate(), t.GetPrivateKey()
@@ -81,27 +86,38 @@ func newDialer(o Options, host string) (*dialer, []diag.Diagnostic, error) {
 		}
 	case networkingv1alpha3.ClientTLSSettings_ISTIO_MUTUAL:
 		if o.Workload.Certificate == "" || o.Workload.Key == "" || o.Workload.CA == "" {
-			return nil, nil, errors.New("mode: ISTIO_MUTUAL needs the workload certificate of this control plane, and it has none: use MUTUAL and name the files, or SIMPLE")
+			return nil, nil, errors.New(
+				"mode: ISTIO_MUTUAL needs the workload certificate of this control plane, and it has none: use MUTUAL and name the files, or SIMPLE",
+			)
 		}
 		d.files = o.Workload
 		if d.unverified {
 			d.unverified = false
-			warn("insecureSkipVerify", "in mode ISTIO_MUTUAL the server is verified all the same", "remove insecureSkipVerify, or set mode to SIMPLE or MUTUAL")
+			warn(
+				"insecureSkipVerify", "in mode ISTIO_MUTUAL the server is verified all the same",
+				"remove insecureSkipVerify, or set mode to SIMPLE or MUTUAL",
+			)
 		}
 	default:
 		return nil, nil, fmt.Errorf("mode: unknown mode %v", t.GetMode())
 	}
 	if t.GetCredentialName() != "" {
-		warn("credentialName", "credentialName is for gateways: it has no effect here", "name files by caCertificates, clientCertificate and privateKey")
+		warn(
+			"credentialName", "credentialName is for gateways: it has no effect here",
+			"name files by caCertificates, clientCertificate and privateKey",
+		)
 	}
 	if d.secure && d.unverified {
 		d.token = ""
-		warn("insecureSkipVerify", "the server is not verified: whoever answers is believed, and no token is sent to it", "name its CA by caCertificates")
+		warn(
+			"insecureSkipVerify", "the server is not verified: whoever answers is believed, and no token is sent to it",
+			"name its CA by caCertificates",
+		)
 	}
 	return d, warnings, nil
 }
 
-// dial makes a connection, which is opened when it is first used. Files are read now.
+// dial returns a connection, which is opened when it is first used. It reads the files now.
 func (d *dialer) dial() (*grpc.ClientConn, error) {
 	options := []grpc.DialOption{
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}),
@@ -153,13 +169,14 @@ func (d *dialer) config() (*tls.Config, error) {
 			return nil, fmt.Errorf("read the revocation list: %w", err)
 		}
 	}
+
 	c.InsecureSkipVerify = true // VerifyConnection does it, for the server may prove another name than the one that it is reached by
 	c.VerifyConnection = func(state tls.ConnectionState) error { return d.verify(state, c.RootCAs, revoked) }
 	return c, nil
 }
 
-// verify is what crypto/tls does, with the names that are asked for in place of the server's and with the revocation
-// lists.
+// verify verifies a server as crypto/tls does, but with subjectAltNames instead of the server's name, and with the
+// revocation lists.
 func (d *dialer) verify(state tls.ConnectionState, roots *x509.CertPool, revoked []*x509.RevocationList) error {
 	if len(state.PeerCertificates) == 0 {
 		return errors.New("the server has no certificate")
@@ -196,14 +213,16 @@ func namesOf(c *x509.Certificate) []string {
 	return names
 }
 
-// isRevoked reports whether a list of its issuer names a certificate of the chain.
+// isRevoked reports whether a list of its issuer has a certificate of the chain.
 func isRevoked(chain []*x509.Certificate, lists []*x509.RevocationList) bool {
 	for i := range len(chain) - 1 {
 		for _, list := range lists {
 			if !bytes.Equal(list.RawIssuer, chain[i].RawIssuer) || list.CheckSignatureFrom(chain[i+1]) != nil {
 				continue
 			}
-			if slices.ContainsFunc(list.RevokedCertificateEntries, func(e x509.RevocationListEntry) bool { return e.SerialNumber.Cmp(chain[i].SerialNumber) == 0 }) {
+			if slices.ContainsFunc(
+				list.RevokedCertificateEntries, func(e x509.RevocationListEntry) bool { return e.SerialNumber.Cmp(chain[i].SerialNumber) == 0 },
+			) {
 				return true
 			}
 		}
@@ -234,7 +253,7 @@ func readCRL(path string) ([]*x509.RevocationList, error) {
 	return lists, nil
 }
 
-// bearer sends the content of a file with each request, if there is such a file.
+// bearer is a file whose content is sent with each request, if it exists.
 type bearer string
 
 // GetRequestMetadata reads the file.
@@ -249,5 +268,5 @@ func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]strin
 	return map[string]string{"authorization": "Bearer " + string(bytes.TrimSpace(token))}, nil
 }
 
-// RequireTransportSecurity keeps the token from plaintext.
+// RequireTransportSecurity prevents sending the token in plaintext.
 func (bearer) RequireTransportSecurity() bool { return true }

@@ -40,7 +40,10 @@ type authority struct {
 func newAuthority(t *testing.T) *authority {
 	a := &authority{t: t, dir: t.TempDir(), next: 1}
 	a.key = a.newKey()
-	a.cert = a.sign(&x509.Certificate{Subject: pkix.Name{CommonName: "root"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign}, nil, a.key.Public())
+	a.cert = a.sign(&x509.Certificate{
+		Subject: pkix.Name{CommonName: "root"}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
+	}, nil, a.key.Public())
 	a.write("ca.pem", "CERTIFICATE", a.cert.Raw)
 	return a
 }
@@ -73,7 +76,8 @@ func (a *authority) issue(name string) tls.Certificate {
 	key := a.newKey()
 	leaf := a.sign(&x509.Certificate{
 		Subject: pkix.Name{CommonName: name}, DNSNames: []string{name + ".example"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		URIs: []*url.URL{{Scheme: "spiffe", Host: "c.local", Path: "/ns/sys/sa/" + name}}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		URIs:        []*url.URL{{Scheme: "spiffe", Host: "c.local", Path: "/ns/sys/sa/" + name}},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}, a.cert, key.Public())
 	raw, err := x509.MarshalPKCS8PrivateKey(key)
 	must.Succeed(a.t, err)
@@ -128,25 +132,48 @@ func TestTLS(t *testing.T) {
 		{name: "another CA", settings: &settings{Mode: simple, CaCertificates: other.path("ca.pem")}, wrong: "unknown authority"},
 		{name: "the system's CAs", settings: &settings{Mode: simple}, wrong: "unknown authority"},
 		{name: "no such file", settings: &settings{Mode: simple, CaCertificates: "/nowhere.pem"}, wrong: "/nowhere.pem"},
-		{name: "no certificate in the file", settings: &settings{Mode: simple, CaCertificates: ca.path("client.key")}, wrong: "there is no certificate in PEM"},
+		{
+			name: "no certificate in the file", settings: &settings{Mode: simple, CaCertificates: ca.path("client.key")},
+			wrong: "there is no certificate in PEM",
+		},
 		{name: "plaintext", settings: &settings{}, wrong: ""},
 		{name: "sni", settings: &settings{Mode: simple, CaCertificates: ca.path("ca.pem"), Sni: "server.example"}},
 		{name: "another sni", settings: &settings{Mode: simple, CaCertificates: ca.path("ca.pem"), Sni: "other.example"}, wrong: "other.example"},
-		{name: "subjectAltNames", settings: &settings{Mode: simple, CaCertificates: ca.path("ca.pem"), Sni: "other.example", SubjectAltNames: []string{"x", "spiffe://c.local/ns/sys/sa/server"}}},
-		{name: "other subjectAltNames", settings: &settings{Mode: simple, CaCertificates: ca.path("ca.pem"), SubjectAltNames: []string{"spiffe://c.local/ns/sys/sa/other"}}, wrong: "subjectAltNames"},
-		{name: "subjectAltNames of another CA", settings: &settings{Mode: simple, CaCertificates: other.path("ca.pem"), SubjectAltNames: []string{"server.example"}}, wrong: "unknown authority"},
+		{name: "subjectAltNames", settings: &settings{
+			Mode: simple, CaCertificates: ca.path("ca.pem"), Sni: "other.example",
+			SubjectAltNames: []string{"x", "spiffe://c.local/ns/sys/sa/server"},
+		}},
+		{
+			name:     "other subjectAltNames",
+			settings: &settings{Mode: simple, CaCertificates: ca.path("ca.pem"), SubjectAltNames: []string{"spiffe://c.local/ns/sys/sa/other"}},
+			wrong:    "subjectAltNames",
+		},
+		{
+			name:     "subjectAltNames of another CA",
+			settings: &settings{Mode: simple, CaCertificates: other.path("ca.pem"), SubjectAltNames: []string{"server.example"}},
+			wrong:    "unknown authority",
+		},
 		{name: "unverified", settings: &settings{Mode: simple, InsecureSkipVerify: wrapperspb.Bool(true)}},
 		{name: "revoked", settings: &settings{Mode: simple, CaCertificates: ca.path("ca.pem"), CaCrl: ca.revoke(server.Leaf)}, wrong: "revoked"},
 		{name: "another is revoked", settings: &settings{Mode: simple, CaCertificates: ca.path("ca.pem"), CaCrl: other.revoke(server.Leaf)}},
-		{name: "no revocation list", settings: &settings{Mode: simple, CaCertificates: ca.path("ca.pem"), CaCrl: "/nowhere.pem"}, wrong: "revocation list"},
-		{name: "mutual", mutual: true, settings: &settings{Mode: mutual, CaCertificates: ca.path("ca.pem"), ClientCertificate: ca.path("client.pem"), PrivateKey: ca.path("client.key")}},
+		{
+			name: "no revocation list", settings: &settings{Mode: simple, CaCertificates: ca.path("ca.pem"), CaCrl: "/nowhere.pem"},
+			wrong: "revocation list",
+		},
+		{name: "mutual", mutual: true, settings: &settings{
+			Mode: mutual, CaCertificates: ca.path("ca.pem"), ClientCertificate: ca.path("client.pem"), PrivateKey: ca.path("client.key"),
+		}},
 		{
 			name: "mutual, of another CA", mutual: true, wrong: "tls",
-			settings: &settings{Mode: mutual, CaCertificates: ca.path("ca.pem"), ClientCertificate: other.path("client.pem"), PrivateKey: other.path("client.key")},
+			settings: &settings{
+				Mode: mutual, CaCertificates: ca.path("ca.pem"), ClientCertificate: other.path("client.pem"), PrivateKey: other.path("client.key"),
+			},
 		},
 		{
 			name: "mutual, no pair", mutual: true, wrong: "client certificate",
-			settings: &settings{Mode: mutual, CaCertificates: ca.path("ca.pem"), ClientCertificate: ca.path("client.pem"), PrivateKey: other.path("client.key")},
+			settings: &settings{
+				Mode: mutual, CaCertificates: ca.path("ca.pem"), ClientCertificate: ca.path("client.pem"), PrivateKey: other.path("client.key"),
+			},
 		},
 		{name: "simple where mutual is wanted", mutual: true, settings: &settings{Mode: simple, CaCertificates: ca.path("ca.pem")}, wrong: "tls"},
 		{
@@ -189,7 +216,8 @@ func TestCertificatesAreReadAnew(t *testing.T) {
 	server := ca.issue("server")
 	address, _ := serve(t, newWorld(), "127.0.0.1:0", secured(server, ca.cert))
 	r := read(t, mcp.Options{Address: address, TLS: &settings{
-		Mode: networkingv1alpha3.ClientTLSSettings_MUTUAL, CaCertificates: ca.path("ca.pem"), ClientCertificate: ca.path("client.pem"), PrivateKey: ca.path("client.key"),
+		Mode: networkingv1alpha3.ClientTLSSettings_MUTUAL, CaCertificates: ca.path("ca.pem"), ClientCertificate: ca.path("client.pem"),
+		PrivateKey: ca.path("client.key"),
 	}})
 	eventually(t, "a finding", func() bool { return r.finds("ConfigSource", "") })
 	if r.HasSynced() {

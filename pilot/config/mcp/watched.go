@@ -19,26 +19,26 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 )
 
-// watched is what the server has of one kind.
+// watched is the state of one kind at the server.
 type watched struct {
 	kind     *kinds.Kind
 	url      string
-	version  string            // of the last response that was accepted
-	answered bool              // on the present stream
-	known    bool              // on any stream
+	version  string            // of the last accepted response
+	answered bool              // answered on the current stream
+	known    bool              // answered on any stream
 	entries  map[string]*entry // by namespace/name
-	findings []diag.Diagnostic // about responses as such
+	findings []diag.Diagnostic // findings about responses as a whole
 }
 
-// entry is one object as the server sent it, and what is in force of it.
+// entry is one object as the server sent it, and the versions in force.
 type entry struct {
 	config.Versions
-	digest   [sha256.Size]byte // of the resource
+	digest   [sha256.Size]byte // hash of the resource
 	findings []diag.Diagnostic
 }
 
-// take takes the whole of the kind. An error rejects it: nothing changes. emptied reports whether a new stream brought
-// nothing where there was something.
+// take handles a response with all objects of the kind. An error rejects it, and nothing changes. emptied reports
+// whether a new stream has no objects of a kind that had some.
 func (w *watched) take(l limits.Limits, resources []*anypb.Any) (changes []kinds.Change, emptied bool, err error) {
 	next := make(map[string]*entry, len(resources))
 	var findings []diag.Diagnostic
@@ -47,15 +47,17 @@ func (w *watched) take(l limits.Limits, resources []*anypb.Any) (changes []kinds
 		switch {
 		case err != nil && w.kind.Security:
 			w.findings = []diag.Diagnostic{{
-				Severity: diag.Error, Code: "Rejected", Object: w.kind.Name, Message: fmt.Sprintf("resource %d of the response cannot be used: %v", i, err),
-				Fix: "the last good state of all objects of this kind stays in force until the server sends another response",
+				Severity: diag.Error, Code: "Rejected", Object: w.kind.Name,
+				Message: fmt.Sprintf("resource %d of the response cannot be used: %v", i, err),
+				Fix:     "the last good state of all objects of this kind stays in force until the server sends another response",
 			}}
 			return nil, false, fmt.Errorf("resource %d of %s: %w", i, w.url, err)
 		case err != nil:
 			findings = append(findings, config.Unusable(w.kind.Name, fmt.Sprintf("resource %d of the response is left out: %v", i, err)))
 		case next[name] != nil:
 			findings = append(findings, diag.Diagnostic{
-				Severity: diag.Error, Code: "DuplicateObject", Object: w.kind.Name + " " + name, Message: "the server sends the object twice: the first counts",
+				Severity: diag.Error, Code: "DuplicateObject", Object: w.kind.Name + " " + name,
+				Message: "the server sends the object twice: the first one is in force",
 			})
 		default:
 			next[name] = e
@@ -77,8 +79,8 @@ func (w *watched) take(l limits.Limits, resources []*anypb.Any) (changes []kinds
 	return changes, emptied, nil
 }
 
-// read takes one resource apart and puts its object in force, or returns what is in force instead. The error is that it
-// is not known which object it is, or that nothing can be in force for it where something has to.
+// read decodes one resource and returns it with the versions in force. It fails if the resource does not name its
+// object, or if a required object has no usable part.
 func (w *watched) read(l limits.Limits, r *anypb.Any) (*entry, string, error) {
 	m := &mcpv1alpha1.Resource{}
 	if err := r.UnmarshalTo(m); err != nil {
@@ -115,7 +117,7 @@ func (w *watched) read(l limits.Limits, r *anypb.Any) (*entry, string, error) {
 	return e, name, nil
 }
 
-// inForce returns the objects that are in force, by key.
+// inForce returns the objects in force by key.
 func inForce(entries map[string]*entry) map[kinds.Key]*kinds.Object {
 	out := make(map[kinds.Key]*kinds.Object, len(entries))
 	for _, e := range entries {
@@ -126,7 +128,7 @@ func inForce(entries map[string]*entry) map[kinds.Key]*kinds.Object {
 	return out
 }
 
-// open returns the spec of a resource, and completes its metadata. The spec is nil where it cannot be decoded.
+// open returns the spec of a resource, and completes its metadata. The spec is nil if it cannot be decoded.
 func (w *watched) open(l limits.Limits, m *mcpv1alpha1.Resource, size int, meta *validation.Metadata) (proto.Message, error) {
 	if size > l.ConfigObject {
 		return nil, fmt.Errorf("the object has %d bytes, more than %d", size, l.ConfigObject)
@@ -153,7 +155,7 @@ func (w *watched) open(l limits.Limits, m *mcpv1alpha1.Resource, size int, meta 
 	return spec, nil
 }
 
-// sameMessage reports whether two names are of one message: the versions of an API share their encoding,
+// sameMessage reports whether two names are versions of one message, which share their encoding:
 // istio.networking.v1beta1.Gateway is istio.networking.v1alpha3.Gateway.
 func sameMessage(a, b string) bool {
 	x, y := strings.Split(a, "."), strings.Split(b, ".")

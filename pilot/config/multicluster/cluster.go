@@ -14,17 +14,17 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 )
 
-// cluster is one remote cluster. It has at least one of current and next.
+// cluster is one remote cluster. At least one of current and next is set.
 type cluster struct {
 	id      string
-	secret  kinds.Key // that names it
-	current *link     // the one whose objects are in force
-	next    *link     // one that has not synced yet and then becomes the current one
+	secret  kinds.Key // the Secret that names it
+	current *link     // link whose objects are in force
+	next    *link     // link that has not synced and then replaces current
 	objects map[kinds.Key]*kinds.Object
-	awaited bool // by the first call of the handler
+	awaited bool // the first call of the handler waits for it
 }
 
-// link is the use of one kubeconfig.
+// link is the connection of one kubeconfig.
 type link struct {
 	cluster    *cluster
 	kubeconfig []byte
@@ -32,11 +32,11 @@ type link struct {
 	ctx        context.Context
 	cancel     context.CancelFunc
 	timer      *time.Timer
-	attempt    int           // counts the sources that have ended, which are heard no longer
-	synced     bool          // the source that runs has
+	attempt    int           // number of sources that have ended; their calls are ignored
+	synced     bool          // the running source has synced
 	late       bool          // it has not synced within the timeout
-	problem    string        // why there is no source that works
-	source     config.Source // the one that runs; nil if none does
+	problem    string        // why no source works, or empty
+	source     config.Source // running source, or nil
 }
 
 func (l *link) stop() {
@@ -51,7 +51,7 @@ func (cl *cluster) stop() {
 	cl.next.stop()
 }
 
-// follow makes a kubeconfig the one that is used, or will be once it works.
+// follow starts to use a kubeconfig, which replaces the current one once its source has synced.
 func (c *Controller) follow(cl *cluster, kubeconfig []byte) {
 	if cl.next != nil && bytes.Equal(cl.next.kubeconfig, kubeconfig) {
 		return
@@ -78,13 +78,13 @@ func (c *Controller) follow(cl *cluster, kubeconfig []byte) {
 	})
 }
 
-// How long to wait before a source that ended is made again.
+// Backoff before a source that ended is made again.
 const (
 	firstPause = time.Second
 	lastPause  = time.Minute
 )
 
-// keep makes and runs the source of a link, again and again, until the link is stopped.
+// keep makes and runs the source of a link until the link is stopped, with backoff.
 func (c *Controller) keep(l *link) {
 	pause := firstPause
 	for {
@@ -96,7 +96,7 @@ func (c *Controller) keep(l *link) {
 			if l.synced {
 				pause = firstPause
 			}
-			if !connected {
+			if !connected { // do not delay the first call for it
 				l.cluster.awaited = false // nothing will come soon
 			}
 			l.attempt++
@@ -112,7 +112,8 @@ func (c *Controller) keep(l *link) {
 	}
 }
 
-// run makes a source and runs it until it ends, and reports whether one was made and why it ended, fit to be shown.
+// run makes a source and runs it until it ends. It reports whether a source was made, and a redacted reason for its
+// end.
 func (c *Controller) run(l *link) (connected bool, problem string) {
 	var source config.Source
 	err := c.guarded(l, func() (err error) {
@@ -133,14 +134,14 @@ func (c *Controller) run(l *link) (connected bool, problem string) {
 	return connected, redact(err.Error(), l.kubeconfig)
 }
 
-// runs notes the source of a link whose findings count.
+// runs sets the running source of a link.
 func (c *Controller) runs(l *link, s config.Source) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l.source = s
 }
 
-// guarded turns a panic into an error, and logs it without what it may quote of the kubeconfig.
+// guarded converts a panic to an error, and logs it with the kubeconfig redacted.
 func (c *Controller) guarded(l *link, f func() error) error {
 	var err error
 	if e := safe.Do("remote cluster", func() { err = f() }); e != nil {
@@ -151,7 +152,7 @@ func (c *Controller) guarded(l *link, f func() error) error {
 	return err
 }
 
-// handler returns what a new source of l hands on to.
+// handler returns the handler for a new source of l.
 func (c *Controller) handler(l *link) config.Handler {
 	c.mu.Lock()
 	attempt := l.attempt
@@ -170,19 +171,18 @@ func (c *Controller) handler(l *link) config.Handler {
 	}
 }
 
-// own leaves out objects of other clusters than the source's: that would replace objects that it has no business
-// with.
+// own removes changes of other clusters than the source's, which must not replace objects there.
 func own(id string, changes []kinds.Change, logger *slog.Logger) []kinds.Change {
 	return slices.DeleteFunc(changes, func(ch kinds.Change) bool {
 		wrong := ch.Cluster != id || ch.Object != nil && ch.Object.Key != ch.Key
 		if wrong {
-			logger.Error("a change is left out, for it names another cluster than its source's", "cluster", id, "object", ch.Key.String())
+			logger.Error("dropping a change of another cluster than its source's", "cluster", id, "object", ch.Key.String())
 		}
 		return wrong
 	})
 }
 
-// apply takes what a source has changed.
+// apply applies changes of a source that has synced.
 func (cl *cluster) apply(changes []kinds.Change) []kinds.Change {
 	kept := changes[:0]
 	for _, ch := range changes {
@@ -200,7 +200,7 @@ func (cl *cluster) apply(changes []kinds.Change) []kinds.Change {
 	return kept
 }
 
-// sync takes everything that a new source has and returns what differs from what is in force.
+// sync replaces the objects of a cluster by a new source's, and returns the differences.
 func (c *Controller) sync(l *link, all []kinds.Change) []kinds.Change {
 	cl := l.cluster
 	objects := make(map[kinds.Key]*kinds.Object, len(all))
@@ -230,6 +230,9 @@ func (c *Controller) sync(l *link, all []kinds.Change) []kinds.Change {
 		cl.current.stop()
 		cl.current, cl.next = l, nil
 	}
-	c.opts.Logger.Info("remote cluster synced", "cluster", cl.id, "name", cl.secret.Name, "objects", len(objects), "changed", len(changes), "dur", time.Since(l.began))
+	c.opts.Logger.Info(
+		"remote cluster synced", "cluster", cl.id, "name", cl.secret.Name, "objects", len(objects), "changed", len(changes), "dur",
+		time.Since(l.began),
+	)
 	return changes
 }

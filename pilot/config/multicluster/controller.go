@@ -19,23 +19,21 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 )
 
-// Label and LabelValue mark the Secrets that are read.
+// Label and LabelValue mark the Secrets of remote clusters.
 const (
 	Label      = "istio/multiCluster"
 	LabelValue = "true"
 )
 
-// Options are which Secrets to read, how to reach what they name, and who handles it. Logger and Metrics may
-// be nil.
+// Options configure a Controller. Logger and Metrics are optional.
 type Options struct {
 	Cluster   string // ID of the server's own cluster
-	Namespace string // of the Secrets
-	// Connect makes the source of a cluster, which writes its ID into every key. It must not wait for the network, and
-	// be ready to be called again while the source that it made before for the same cluster runs. kubeconfig is not to
-	// be modified.
+	Namespace string // namespace of the Secrets
+	// Connect makes the source of a cluster, whose keys have the cluster's ID. It must not wait for the network, and
+	// may be called again while an earlier source of the cluster runs. It must not modify kubeconfig.
 	Connect func(cluster string, kubeconfig []byte, h config.Handler) (config.Source, error)
 	Handler config.Handler
-	Timeout time.Duration // after which a cluster that has not synced is waited for no longer; 0 is 30 s
+	Timeout time.Duration // how long a cluster that has not synced delays the first call; 0 for 30 s
 	Logger  *slog.Logger
 	Metrics prometheus.Registerer
 }
@@ -47,30 +45,34 @@ type Controller struct {
 	managed  *prometheus.GaugeVec
 	synced   atomic.Bool
 	running  sync.WaitGroup
-	turn     sync.Mutex // held from an event to the return of the handler: one at a time, in order
+	turn     sync.Mutex // held from an event until the handler returns, to keep the order
 
-	mu       sync.Mutex // guards what follows, for the getters
+	mu       sync.Mutex // guards the fields below
 	ctx      context.Context
 	secrets  map[kinds.Key]*kinds.Object
-	told     bool // the first call of Handle has come
-	started  bool // the first clusters are known and their sources run
-	whole    bool // none of these is awaited any more
+	told     bool // Handle was called
+	started  bool // the sources of the first clusters run
+	whole    bool // no cluster is awaited any more
 	bound    *time.Timer
 	clusters map[string]*cluster
-	refused  []diag.Diagnostic // keys of Secrets that do not count
-	findings []diag.Diagnostic // as last reported
+	refused  []diag.Diagnostic // findings about ignored keys of Secrets
+	findings []diag.Diagnostic // last reported findings
 }
 
-// New makes a Controller that runs nothing yet.
+// New returns a Controller that runs no source.
 func New(opts Options) *Controller {
 	opts.Timeout = cmp.Or(opts.Timeout, 30*time.Second)
 	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	c := &Controller{
 		opts: opts, secrets: map[kinds.Key]*kinds.Object{}, clusters: map[string]*cluster{},
 		timeouts: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "remote_cluster_sync_timeouts_total", Help: "How often a remote cluster took longer to sync than the timeout.",
+			Name: "remote_cluster_sync_timeouts_total",
+			Help: "Remote clusters that did not sync within the timeout, counted at each new kubeconfig.",
 		}),
-		managed: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "istiod_managed_clusters", Help: "Clusters that this server reads."}, []string{"cluster_type"}),
+		managed: prometheus.NewGaugeVec(
+			prometheus.GaugeOpts{Name: "istiod_managed_clusters", Help: "Clusters that this server reads, by type: local or remote."},
+			[]string{"cluster_type"},
+		),
 	}
 	c.managed.WithLabelValues("local").Set(1)
 	c.managed.WithLabelValues("remote").Set(0)
@@ -80,7 +82,7 @@ func New(opts Options) *Controller {
 	return c
 }
 
-// Handle takes changes of the server's own cluster, of which only those of its Secrets count. It is a config.Handler.
+// Handle applies changes of Secrets of the server's own cluster and ignores others. It is a config.Handler.
 func (c *Controller) Handle(changes []kinds.Change) {
 	c.take(func() []kinds.Change {
 		touched := !c.told
@@ -103,14 +105,14 @@ func (c *Controller) Handle(changes []kinds.Change) {
 	})
 }
 
-// Run runs the sources until ctx ends, which is no error and deletes nothing. It is called once.
+// Run runs the sources until ctx ends, when it returns nil and deletes nothing. It is called once.
 func (c *Controller) Run(ctx context.Context) error {
 	c.take(func() []kinds.Change {
 		c.ctx = ctx
 		return c.reconcile()
 	})
 	<-ctx.Done()
-	c.mu.Lock() // an event that sees the context alive has started what it starts
+	c.mu.Lock() // events that saw the context alive have started their sources by now
 	for _, cl := range c.clusters {
 		cl.stop()
 	}
@@ -122,7 +124,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	return nil
 }
 
-// take lets update change the state, hands on what follows and reports what is wrong now.
+// take runs update, calls the handler with its changes and reports the findings.
 func (c *Controller) take(update func() []kinds.Change) {
 	c.turn.Lock()
 	defer c.turn.Unlock()
@@ -158,7 +160,7 @@ func (c *Controller) update(update func() []kinds.Change) (changes []kinds.Chang
 	return changes, first
 }
 
-// reconcile makes the clusters those that the Secrets name.
+// reconcile makes the clusters match the Secrets.
 func (c *Controller) reconcile() []kinds.Change {
 	if c.ctx == nil || !c.told {
 		return nil
@@ -188,7 +190,7 @@ func (c *Controller) reconcile() []kinds.Change {
 	if !c.started {
 		c.started = true
 		if len(want) > 0 {
-			// A bound for all together, however often their Secrets change meanwhile.
+			// One bound for all clusters, even if their Secrets change meanwhile.
 			c.bound = c.after(func() {
 				for _, cl := range c.clusters {
 					cl.awaited = false
@@ -200,7 +202,7 @@ func (c *Controller) reconcile() []kinds.Change {
 	return changes
 }
 
-// after runs f, under the lock, when the timeout has passed.
+// after runs f under the lock after the timeout.
 func (c *Controller) after(f func()) *time.Timer {
 	return time.AfterFunc(c.opts.Timeout, func() {
 		safe.Run(c.opts.Logger, "remote cluster timeout", func() {
@@ -212,13 +214,13 @@ func (c *Controller) after(f func()) *time.Timer {
 	})
 }
 
-// naming is the Secret that names a cluster, and the kubeconfig in it.
+// naming is the Secret that names a cluster, and its kubeconfig.
 type naming struct {
 	secret     *kinds.Object
 	kubeconfig []byte
 }
 
-// want returns what the Secrets name, and notes what does not count.
+// want returns the clusters that the Secrets name, and records findings about ignored keys.
 func (c *Controller) want() map[string]naming {
 	secrets := slices.SortedFunc(maps.Values(c.secrets), func(a, b *kinds.Object) int {
 		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name))
@@ -246,7 +248,7 @@ func (c *Controller) want() map[string]naming {
 	return want
 }
 
-// kubeconfigs returns the data as an API server would show it.
+// kubeconfigs returns the data of a Secret, including stringData.
 func kubeconfigs(s *corev1.Secret) map[string][]byte {
 	if len(s.StringData) == 0 {
 		return s.Data

@@ -146,7 +146,9 @@ func TestSecretsBeforeRun(t *testing.T) {
 
 func TestReplacedByDifference(t *testing.T) {
 	inMesh(t, func(t *testing.T, m *mesh) {
-		for server, content := range map[string][]string{"b1": {"same", "1", "old", "1", "x", "1"}, "hang2": {"same", "1", "new", "1", "x", "2"}} {
+		for server, content := range map[string][]string{
+			"b1": {"same", "1", "old", "1", "x", "1"}, "hang2": {"same", "1", "new", "1", "x", "2"},
+		} {
 			for i := 0; i < len(content); i += 2 {
 				m.servers.write(server, content[i], content[i+1])
 			}
@@ -182,7 +184,8 @@ func TestBadKeepsTheLastGood(t *testing.T) {
 		for _, server := range []string{"bad1", "panic1", ""} {
 			m.Handle([]kinds.Change{secret("one", 0, "b", server)})
 			m.expect(t, "b: x=1", "b=synced", "ClusterNotConnected one b")
-			if d := m.Findings()[0]; server == "bad1" && !strings.Contains(d.Message, `read bad1: the token "[redacted]"bad1 has no use; the kubeconfig before`) {
+			if d := m.Findings()[0]; server == "bad1" &&
+				!strings.Contains(d.Message, `read bad1: the token "[redacted]"bad1 has no use; the kubeconfig before`) {
 				t.Errorf("message %q", d.Message)
 			}
 		}

@@ -1,24 +1,21 @@
-// Package multicluster makes one source of configuration out of all remote clusters. The clusters are named by Secrets
-// of the system namespace with the label istio/multiCluster=true: each key of their data is the ID of a cluster, and
-// its value a kubeconfig.
+// Package multicluster combines the sources of all remote clusters. Secrets of the system namespace with the label
+// istio/multiCluster=true name the clusters: each key of their data is the ID of a cluster, and its value a kubeconfig.
 //
-//   - A cluster comes and goes with its key. When it goes, all that it had is handed on as deleted.
-//   - An ID that two Secrets have is that of the older one, or of the first by name. The server's own ID is refused.
+//   - A cluster is added and removed with its key. If it is removed, all its objects are deleted.
+//   - If two Secrets name an ID, the older one takes precedence, or the first by name. The server's own ID is ignored.
 //     Both are findings.
-//   - A kubeconfig that changes starts a second source. When that has synced, only what differs between the two is
-//     handed on, and the first source stops. Until then, and for as long as the second one cannot be made or does not
-//     sync, the first one goes on.
-//   - A source that ends by itself is made again, after a pause that doubles from 1 s up to 1 min, and its objects stay
-//     meanwhile.
-//   - The first call of the handler comes when every cluster known at the start has synced, cannot be connected to, or
-//     has taken longer than the timeout. A cluster that is late is added when it comes.
+//   - A changed kubeconfig starts a second source. When it has synced, only the differences are delivered, and the
+//     first source stops. Until then, also if the second one cannot be made or does not sync, the first one continues.
+//   - A source that ends is made again, with a backoff from 1 s to 1 min, and its objects stay in force.
+//   - The handler is first called when every cluster known at the start has synced, failed to connect, or exceeded the
+//     timeout. A late cluster is added when it has synced.
 //
-// What a kubeconfig holds is in no log and no finding: whatever an error of a source quotes of it is redacted.
+// Logs and findings never show the contents of a kubeconfig: quotes in errors are redacted.
 //
-// It neither reads kubeconfigs nor speaks to API servers; the injected Connect makes sources that do. A Controller owns
-// which sources run and, for each cluster, a map of pointers to what it handed on. Its methods may be called from any
-// goroutine, the getters from the handler too. For each source it runs one goroutine, and timers; those of sources have
-// returned when Run does. The handler is called from those of sources, and from those that call Handle.
+// It neither parses kubeconfigs nor connects to API servers; Options.Connect makes sources that do. A Controller owns
+// the running sources and, for each cluster, a map of pointers to the delivered objects. Its methods are safe for
+// concurrent use, and the handler may call the getters. It runs one goroutine and timers for each source. Run returns
+// after them. The sources and callers of Handle call the handler from their goroutines.
 //
 // # Guarantees
 //

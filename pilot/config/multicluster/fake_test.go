@@ -53,7 +53,10 @@ func kubeconfig(server string) []byte {
 	if server == "" {
 		return nil
 	}
-	return fmt.Appendf(nil, "apiVersion: v1\nclusters:\n- cluster: {server: https://%s}\n  name: c\nusers:\n- name: admin\n  user:\n    token: %s%s\n", server, token, server)
+	return fmt.Appendf(
+		nil, "apiVersion: v1\nclusters:\n- cluster: {server: https://%s}\n  name: c\nusers:\n- name: admin\n  user:\n    token: %s%s\n",
+		server, token, server,
+	)
 }
 
 func serverOf(kubeconfig []byte) string {
@@ -78,7 +81,10 @@ func (s *servers) connect(cluster string, kc []byte, h config.Handler) (config.S
 }
 
 func object(cluster, name, value string) *kinds.Object {
-	return &kinds.Object{Key: kinds.Key{Kind: kinds.Service, Namespace: "a", Name: name, Cluster: cluster}, Labels: map[string]string{"v": value}, Spec: &corev1.Service{}}
+	return &kinds.Object{
+		Key: kinds.Key{Kind: kinds.Service, Namespace: "a", Name: name, Cluster: cluster}, Labels: map[string]string{"v": value},
+		Spec: &corev1.Service{},
+	}
 }
 
 func (s *source) Findings() []diag.Diagnostic {

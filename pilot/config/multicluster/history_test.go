@@ -70,7 +70,9 @@ type step struct {
 }
 
 func drawStep(t *rapid.T) step {
-	clusters, servers := rapid.SampledFrom([]string{"b", "c", "own"}), rapid.SampledFrom([]string{"b1", "b2", "b3", "bad1", "hang1", "panic1", ""})
+	clusters, servers := rapid.SampledFrom([]string{"b", "c", "own"}), rapid.SampledFrom(
+		[]string{"b1", "b2", "b3", "bad1", "hang1", "panic1", ""},
+	)
 	s := step{what: rapid.SampledFrom([]string{"secrets", "secrets", "secrets", "write", "write", "crash", "wait"}).Draw(t, "what")}
 	switch s.what {
 	case "secrets":

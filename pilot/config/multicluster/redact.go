@@ -5,11 +5,13 @@ import (
 	"strings"
 )
 
-// redact takes out of a message what it quotes of a kubeconfig, whole or cut short, but for values that are no secret.
-// It knows YAML and JSON well enough for that and need not understand them: what it takes for neither a key nor such a
-// value is a secret.
+// redact removes quotes of a kubeconfig from a message, whole or truncated, except values that are not secret. It
+// tokenizes YAML and JSON without parsing them: a word that is neither a key nor the value of a public key is secret.
 func redact(message string, kubeconfig []byte) string {
-	public := []string{"apiVersion:", "kind:", "name:", "cluster:", "user:", "server:", "current-context:", "namespace:", "command:", "tls-server-name:", "insecure-skip-tls-verify:"}
+	public := []string{
+		"apiVersion:", "kind:", "name:", "cluster:", "user:", "server:", "current-context:", "namespace:", "command:", "tls-server-name:",
+		"insecure-skip-tls-verify:",
+	}
 	split := strings.NewReplacer(`":`, ": ", `"`, " ", "'", " ", "`", " ", ",", " ", "{", " ", "}", " ", "[", " ", "]", " ")
 	key := ""
 	for _, word := range strings.Fields(split.Replace(string(kubeconfig))) {
@@ -26,14 +28,14 @@ func redact(message string, kubeconfig []byte) string {
 	return message
 }
 
-// What a secret is recognised by: so many bytes of its beginning, or all of one that is shorter. Still shorter words
-// are found in any text.
+// A secret is recognised by its first prefix bytes, or as a whole if it is shorter. Words below shortest bytes occur in
+// any text.
 const (
 	prefix   = 6
 	shortest = 3
 )
 
-// cut replaces each place where a message quotes a secret, or its beginning.
+// cut replaces each occurrence of a secret or its beginning in a message.
 func cut(message, secret string) string {
 	if len(secret) < shortest {
 		return message

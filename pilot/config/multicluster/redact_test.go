@@ -23,7 +23,9 @@ users:
     password: 'pass phrase'
     exec: {command: aws-iam-authenticator, args: ["--secret=hunter2"]}
 `
-	asJSON, err := json.Marshal(map[string]any{"users": []any{map[string]any{"name": "robot", "user": map[string]any{"token": "eyJhbGciOiJSUzI1NiJ9.payload"}}}})
+	asJSON, err := json.Marshal(
+		map[string]any{"users": []any{map[string]any{"name": "robot", "user": map[string]any{"token": "eyJhbGciOiJSUzI1NiJ9.payload"}}}},
+	)
 	must.Succeed(t, err)
 	for message, want := range map[string]string{
 		"user robot: exec of aws-iam-authenticator is refused":                             "user robot: exec of aws-iam-authenticator is refused",

@@ -9,19 +9,19 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 )
 
-// Cluster is how a remote cluster stands, as istioctl remote-clusters reads it.
+// Cluster is the status of a remote cluster in the format of istioctl remote-clusters.
 type Cluster struct {
 	ID         string `json:"id"`
 	SecretName string `json:"secretName"` // namespace/name
-	SyncStatus string `json:"syncStatus"` // one of those below
+	SyncStatus string `json:"syncStatus"` // one of the constants below
 }
 
 // Values of SyncStatus.
 const (
-	Synced  = "synced"  // what it has is in force
-	Syncing = "syncing" // it is awaited
-	Timeout = "timeout" // it has not synced in time; it is added when it comes
-	Closed  = "closed"  // its source cannot be made, or has ended, and is tried again
+	Synced  = "synced"  // its objects are in force
+	Syncing = "syncing" // it has not synced yet
+	Timeout = "timeout" // it has not synced in time; it is added when it syncs
+	Closed  = "closed"  // its source cannot be made, or has ended; it is retried
 )
 
 func (cl *cluster) status() string {
@@ -37,11 +37,11 @@ func (cl *cluster) status() string {
 	return Syncing
 }
 
-// HasSynced reports whether the handler has got, and handled, what every cluster has that was known at the start, but
-// for those that took too long.
+// HasSynced reports whether the handler's first call has returned. It has the objects of every cluster known at the
+// start, except the ones that exceeded the timeout.
 func (c *Controller) HasSynced() bool { return c.synced.Load() }
 
-// Awaited names the clusters for which the first call of the handler waits.
+// Awaited names the clusters that the first call of the handler waits for.
 func (c *Controller) Awaited() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -59,7 +59,7 @@ func (c *Controller) awaited() []string {
 	return ids
 }
 
-// Clusters lists the remote clusters in the order of their IDs.
+// Clusters returns the remote clusters sorted by ID.
 func (c *Controller) Clusters() []Cluster {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -71,7 +71,7 @@ func (c *Controller) Clusters() []Cluster {
 	return list
 }
 
-// Lacks reports whether a Secret names that cluster, and it has not synced.
+// Lacks reports whether a Secret names the cluster and it has not synced.
 func (c *Controller) Lacks(id string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -79,7 +79,7 @@ func (c *Controller) Lacks(id string) bool {
 	return cl != nil && cl.status() != Synced
 }
 
-// Source returns what reads a cluster and is in force; nil if nothing is.
+// Source returns the source of a cluster that has synced, or nil.
 func (c *Controller) Source(id string) config.Source {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -90,8 +90,8 @@ func (c *Controller) Source(id string) config.Source {
 	return cl.current.source
 }
 
-// Kubeconfig returns the kubeconfig that is in use for a cluster, or else the one that is tried; nil if there is no
-// such cluster. It is not to be modified.
+// Kubeconfig returns the kubeconfig in use for a cluster, or else the one that is tried, or nil if there is no such
+// cluster. The caller must not modify it.
 func (c *Controller) Kubeconfig(id string) []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -102,7 +102,7 @@ func (c *Controller) Kubeconfig(id string) []byte {
 	return cmp.Or(cl.current, cl.next).kubeconfig
 }
 
-// Findings returns what is wrong at present. The caller must not modify it.
+// Findings returns the current findings. The caller must not modify the result.
 func (c *Controller) Findings() []diag.Diagnostic {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -117,14 +117,16 @@ func (c *Controller) Findings() []diag.Diagnostic {
 	return list
 }
 
-// report brings the findings up to date, and logs what is new and what is gone.
+// report updates the findings, and logs new and resolved ones.
 func (c *Controller) report() {
 	now := slices.Clone(c.refused)
 	for _, cl := range c.clusters {
 		now = append(now, cl.findings(c.opts.Timeout.String())...)
 	}
 	slices.SortFunc(now, func(a, b diag.Diagnostic) int {
-		return cmp.Or(cmp.Compare(a.Object, b.Object), cmp.Compare(a.Field, b.Field), cmp.Compare(a.Code, b.Code), cmp.Compare(a.Message, b.Message))
+		return cmp.Or(
+			cmp.Compare(a.Object, b.Object), cmp.Compare(a.Field, b.Field), cmp.Compare(a.Code, b.Code), cmp.Compare(a.Message, b.Message),
+		)
 	})
 	for _, d := range now {
 		if !slices.Contains(c.findings, d) {
@@ -147,7 +149,10 @@ func (cl *cluster) findings(timeout string) []diag.Diagnostic {
 		})
 	}
 	if l := cl.current; l != nil && l.problem != "" {
-		add(diag.Warning, "ClusterClosed", " is read no longer: "+l.problem+"; what it had stays in force", "see that its API server answers; it is tried again")
+		add(
+			diag.Warning, "ClusterClosed", " is read no longer: "+l.problem+"; what it had stays in force",
+			"see that its API server answers; it is tried again",
+		)
 	}
 	l := cl.next
 	if l == nil {
@@ -161,7 +166,10 @@ func (cl *cluster) findings(timeout string) []diag.Diagnostic {
 	case l.problem != "":
 		add(diag.Error, "ClusterNotConnected", " cannot be read with this kubeconfig: "+l.problem+kept, "mend the kubeconfig; it is tried again")
 	case l.late:
-		add(diag.Warning, "ClusterTimeout", " has not synced within "+timeout+kept, "see that its API server can be reached and lets the kubeconfig's user list and watch")
+		add(
+			diag.Warning, "ClusterTimeout", " has not synced within "+timeout+kept,
+			"see that its API server can be reached and lets the kubeconfig's user list and watch",
+		)
 	}
 	return list
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 )
 
-// Generator returns the objects of a kind as resources.
+// Generator makes resources of the objects of a kind.
 type Generator struct {
 	resources *envoy.MemoTable[*kinds.Object]
 	relay     bool
@@ -27,21 +27,21 @@ type Generator struct {
 	sets map[*kinds.Kind]made
 }
 
-// made is the list of one kind, as of a revision.
+// made is the list of one kind at a revision.
 type made struct {
 	revision uint64
 	set      weak.Pointer[envoy.Set]
 }
 
-// idle is how many bytes are kept of resources that no client has, for those that flip back and forth.
+// idle bounds the bytes of cached resources that no client has, which help if objects change back.
 const idle = 1 << 20
 
-// New makes a Generator. With relay it also returns the objects that came from other control planes. now is the clock.
+// New returns a Generator. If relay is true, it includes objects from other control planes. now is the clock.
 func New(relay bool, now func() time.Time) *Generator {
 	return &Generator{resources: envoy.NewMemoTable(envoy.NewMemo(idle, now), resource), relay: relay, sets: map[*kinds.Kind]made{}}
 }
 
-// ResolveCohort implements session.Translator: all readers are sent the same.
+// ResolveCohort implements session.Translator. All readers are in one cohort.
 func (g *Generator) ResolveCohort(*snapshot.Snapshot, *node.Proxy) cohort.Key { return cohort.Key{} }
 
 // NeedsReassign implements session.Translator.
@@ -49,13 +49,13 @@ func (g *Generator) NeedsReassign(*snapshot.Snapshot, *node.Proxy, cohort.Key, u
 	return false
 }
 
-// Get implements session.Translator: it returns all objects of the kind that a type URL names.
+// Get implements session.Translator. It returns all objects of the kind of a type URL.
 func (g *Generator) Get(s *snapshot.Snapshot, _ cohort.Key, typeURL string, _ *envoy.Names) (envoy.Union, error) {
 	return envoy.Union{Shared: g.Set(s, typeURL)}, nil
 }
 
-// Set returns the objects of the kind that a type URL names. Equal content is the same pointer as long as anybody holds
-// it.
+// Set returns the objects of the kind of a type URL. It returns the same pointer for equal content as long as the Set
+// is in use.
 func (g *Generator) Set(s *snapshot.Snapshot, typeURL string) *envoy.Set {
 	kind := kindOf(typeURL)
 	if kind == nil {
@@ -87,7 +87,7 @@ func (g *Generator) Set(s *snapshot.Snapshot, typeURL string) *envoy.Set {
 	return set
 }
 
-// kindOf returns the Istio kind that <group>/<version>/<Kind> names, or nil.
+// kindOf returns the Istio kind for <group>/<version>/<Kind>, or nil.
 func kindOf(typeURL string) *kinds.Kind {
 	i := strings.LastIndexByte(typeURL, '/')
 	if i < 0 {
@@ -100,8 +100,8 @@ func kindOf(typeURL string) *kinds.Kind {
 	return k
 }
 
-// resource encodes one object. An object of unknown age says so as real istiods do, by the year 1: without a time
-// clients would read 1970.
+// resource encodes one object. An unknown time of creation is the year 1, as in istiod, because clients would read a
+// missing time as 1970.
 func resource(o *kinds.Object) *envoy.Resource {
 	created := o.Created
 	if created.IsZero() {
@@ -112,6 +112,6 @@ func resource(o *kinds.Object) *envoy.Resource {
 		Metadata: &mcpv1alpha1.Metadata{Name: name, CreateTime: timestamppb.New(created), Labels: o.Labels, Annotations: o.Annotations},
 		Body:     envoy.Any(o.Spec.(proto.Message)),
 	}
-	m.Metadata.Version = envoy.NewResource(name, m).Version // clients may take equal versions for equal objects
+	m.Metadata.Version = envoy.NewResource(name, m).Version // clients may assume that objects with equal versions are equal
 	return envoy.NewResource(name, m)
 }

@@ -22,7 +22,8 @@ import (
 func entry(ns, name, host string) *kinds.Object {
 	return &kinds.Object{
 		Key: kinds.Key{Kind: kinds.ServiceEntry, Namespace: ns, Name: name}, Created: time.Unix(1700000000, 0),
-		Labels: map[string]string{"a": "1", "b": "2", "c": "3"}, Annotations: map[string]string{"note": "x"}, Spec: &networkingv1.ServiceEntry{Hosts: []string{host}},
+		Labels: map[string]string{"a": "1", "b": "2", "c": "3"}, Annotations: map[string]string{"note": "x"},
+		Spec: &networkingv1.ServiceEntry{Hosts: []string{host}},
 	}
 }
 
@@ -53,7 +54,8 @@ func TestResourceHoldsTheObject(t *testing.T) {
 		t.Fatalf("%d resources, not the two of this cluster", n)
 	}
 	m, body := decode(t, set.Get("a/x"))
-	if !m.Metadata.CreateTime.AsTime().Equal(o.Created) || !maps.Equal(m.Metadata.Labels, o.Labels) || !maps.Equal(m.Metadata.Annotations, o.Annotations) || m.Metadata.Version == "" {
+	if !m.Metadata.CreateTime.AsTime().Equal(o.Created) || !maps.Equal(m.Metadata.Labels, o.Labels) ||
+		!maps.Equal(m.Metadata.Annotations, o.Annotations) || m.Metadata.Version == "" {
 		t.Errorf("metadata %v", m.Metadata)
 	}
 	if !proto.Equal(body, o.Spec.(proto.Message)) || m.Body.TypeUrl != "type.googleapis.com/istio.networking.v1alpha3.ServiceEntry" {
@@ -67,7 +69,10 @@ func TestResourceHoldsTheObject(t *testing.T) {
 			t.Errorf("version %s has a list of its own", version)
 		}
 	}
-	for _, url := range []string{"", "/", "ServiceEntry", "v1/Secret", "networking.istio.io/v9/ServiceEntry", "gateway.networking.k8s.io/v1/HTTPRoute", envoy.ClusterType} {
+	for _, url := range []string{
+		"", "/", "ServiceEntry", "v1/Secret", "networking.istio.io/v9/ServiceEntry", "gateway.networking.k8s.io/v1/HTTPRoute",
+		envoy.ClusterType,
+	} {
 		if set := g.Set(s, url); set.Len() != 0 {
 			t.Errorf("type %q has %d resources", url, set.Len())
 		}

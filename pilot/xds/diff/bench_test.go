@@ -15,7 +15,9 @@ func BenchmarkDiff(b *testing.B) {
 		var d Cache
 		from, other := xdstest.Clusters(n), xdstest.Clusters(n)
 		next := from.With(nil, []*envoy.Resource{xdstest.Cluster(n/2, "y")})
-		for what, to := range map[string]*envoy.Set{"successor": next, "stranger": other.With(nil, []*envoy.Resource{xdstest.Cluster(n/2, "y")})} {
+		for what, to := range map[string]*envoy.Set{
+			"successor": next, "stranger": other.With(nil, []*envoy.Resource{xdstest.Cluster(n/2, "y")}),
+		} {
 			b.Run(fmt.Sprintf("to=%s/services=%d", what, n), func(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {

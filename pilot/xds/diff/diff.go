@@ -11,34 +11,35 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
-// Diff is what brings a client from one Union to another.
+// Diff is the difference between two Unions.
 type Diff struct {
-	Changed  []*envoy.Resource // added ones as well, by name
-	Removed  []*envoy.Resource // as the client has them, by name
-	Versions *Versions         // of changed, if the list is cached; else nil
+	Changed  []*envoy.Resource // added and changed resources, by name
+	Removed  []*envoy.Resource // removed resources as in the old Union, by name
+	Versions *Versions         // versions of Changed if the list is cached; else nil
 }
 
-// Cache compares Unions. The difference of two Sets is cached by their pointers, for all streams of a cohort need
-// the same. An entry is dropped when a new snapshot comes, or when its target Set is garbage. Safe for concurrent use.
+// Cache compares Unions. It caches the difference of two Sets by their pointers, because all streams of a cohort need
+// the same one. A new snapshot or the garbage collection of the target Set drops an entry. It is safe for concurrent
+// use.
 type Cache struct {
 	mu   sync.Mutex
 	made map[pair]cachedDifference
 }
 
-// cachedDifference is a difference that is cached until a Set is garbage.
+// cachedDifference is an entry of the cache. Its cleanup drops it.
 type cachedDifference struct {
 	Diff
 	drop runtime.Cleanup
 }
 
-// pair are two Sets, held by those that have them.
+// pair is the key of two Sets. It does not keep them alive.
 type pair struct{ from, to weak.Pointer[envoy.Set] }
 
-// maxCached bounds the entries between two snapshots: slow streams may each need a different one.
+// maxCached bounds the entries between two snapshots, because slow streams may each need a different one.
 const maxCached = 1024
 
-// Between returns the difference of two Unions. With keep, the differences of their Sets are cached. The lists may be
-// shared: nobody changes them.
+// Between returns the difference of two Unions. If keep is true, it caches the differences of their Sets. The lists may
+// be shared and must not be modified.
 func (d *Cache) Between(from, to envoy.Union, keep bool) Diff {
 	if from == to {
 		return Diff{}
@@ -49,7 +50,7 @@ func (d *Cache) Between(from, to envoy.Union, keep bool) Diff {
 	}
 	in := d.sets(from.Own, to.Own, keep)
 	var diff Diff
-	var candidates []string // names that both halves, or one and an omission, have a say in
+	var candidates []string // names for which both halves, or a half and an omission, matter
 	other := func(name string) bool { return from.Own.Get(name) != nil || to.Own.Get(name) != nil }
 	for _, r := range out.Changed {
 		if other(r.Name) {
@@ -116,7 +117,7 @@ func (d *Cache) sets(a, b *envoy.Set, keep bool) Diff {
 	if len(d.made) >= maxCached {
 		d.clear()
 	}
-	if other, ok := d.made[k]; ok { // somebody else was quicker
+	if other, ok := d.made[k]; ok { // another goroutine was faster
 		return other.Diff
 	}
 	if d.made == nil {
@@ -127,8 +128,8 @@ func (d *Cache) sets(a, b *envoy.Set, keep bool) Diff {
 	return kept.Diff
 }
 
-// dropping is a pair to be dropped. It refers to the cache weakly: otherwise a Set would keep alive the cache of every
-// client that was once compared with it.
+// dropping is a pair to drop. It refers to the cache weakly, so that a Set does not keep the cache of each client alive
+// that was compared with it.
 type dropping struct {
 	of weak.Pointer[Cache]
 	pair
@@ -142,21 +143,21 @@ func drop(x dropping) {
 	}
 }
 
-// Forget drops all, because a new snapshot has come.
+// Forget drops all entries, because there is a new snapshot.
 func (d *Cache) Forget() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.clear()
 }
 
-// Len returns how many differences are cached.
+// Len returns the number of cached differences.
 func (d *Cache) Len() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return len(d.made)
 }
 
-// clear drops all. mu is held.
+// clear drops all entries. The caller holds mu.
 func (d *Cache) clear() {
 	for _, m := range d.made {
 		m.drop.Stop()

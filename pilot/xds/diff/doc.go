@@ -1,6 +1,6 @@
-// Package diff computes what brings a client from one Union of resources to another, and what versions responses state
-// for the result: once for all streams that need the same.
+// Package diff computes the difference between two Unions of resources and the versions in responses, once for all
+// streams that need them.
 //
-// A Cache holds the differences of Sets by their pointers, weakly. Versions holds the versions of one list of
-// resources. Both are safe for concurrent use and hold nothing that nobody else has.
+// A Cache holds the differences of Sets weakly, by pointer. Versions holds the versions of one list of resources. Both
+// are safe for concurrent use and keep no Set alive.
 package diff

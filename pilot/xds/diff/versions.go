@@ -13,23 +13,22 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
-// Versions holds the versions that responses state for one list of resources, for all streams that are sent this
-// list. Safe for concurrent use.
+// Versions caches the versions in responses with one list of resources. It is safe for concurrent use.
 type Versions struct {
 	list []*envoy.Resource
 
 	mu       sync.Mutex
 	version  string
 	clusters weak.Pointer[envoy.Set]
-	versions []string // with those clusters, see WithClusters
+	versions []string // with these clusters, see WithClusters
 }
 
-// of reports whether the cache is of this very list.
+// of reports whether the cache is for this very list.
 func (t *Versions) of(list []*envoy.Resource) bool {
 	return t != nil && len(list) == len(t.list) && &list[0] == &t.list[0]
 }
 
-// Hash is the function Hash, computed once for the list that t was made for.
+// Hash returns the result of the function Hash, cached for the list that t was made for.
 func (t *Versions) Hash(list []*envoy.Resource) string {
 	if !t.of(list) {
 		return Hash(list)
@@ -42,7 +41,8 @@ func (t *Versions) Hash(list []*envoy.Resource) string {
 	return t.version
 }
 
-// WithClusters is the function WithClusters, computed once for the list that t was made for. Nobody changes the result.
+// WithClusters returns the result of the function WithClusters, cached for the list that t was made for. The result
+// must not be modified.
 func (t *Versions) WithClusters(list []*envoy.Resource, clusters envoy.Union) []string {
 	if !t.of(list) || !OnlyShared(clusters, func(name string) bool { return Holds(list, name) }) {
 		return WithClusters(list, clusters)
@@ -61,7 +61,7 @@ func Holds(list []*envoy.Resource, name string) bool {
 	return ok
 }
 
-// Hash is the hash of the names and versions of resources, whatever their order.
+// Hash returns a hash of the names and versions of resources, independent of their order.
 func Hash(resources []*envoy.Resource) string {
 	var sum uint64
 	for _, r := range resources {
@@ -70,14 +70,14 @@ func Hash(resources []*envoy.Resource) string {
 	return strconv.FormatUint(sum, 16)
 }
 
-// WithClusters returns the versions of assignments as a client is sent them.
+// WithClusters returns the versions of assignments in responses.
 func WithClusters(assignments []*envoy.Resource, clusters envoy.Union) []string {
 	return lists.Map(assignments, func(r *envoy.Resource) string { return r.Version + ClusterSuffix(clusters, r.Name) })
 }
 
-// ClusterSuffix returns what the version of an assignment states about its cluster. A client whose stream broke between
-// a changed cluster and its assignment shows it so when it resumes: it names an assignment that was sent with another
-// version of the cluster.
+// ClusterSuffix returns the part of an assignment's version that depends on its cluster. If a stream broke between a
+// changed cluster and its assignment, the client resumes with an assignment that was sent with another version of the
+// cluster, which the suffix shows.
 func ClusterSuffix(clusters envoy.Union, name string) string {
 	c := clusters.Get(name)
 	if c == nil {
@@ -86,7 +86,7 @@ func ClusterSuffix(clusters envoy.Union, name string) string {
 	return "." + c.Version[:min(8, len(c.Version))]
 }
 
-// OnlyShared reports whether some names can be looked up in the shared half alone.
+// OnlyShared reports whether the shared half alone decides about some names.
 func OnlyShared(u envoy.Union, some func(name string) bool) bool {
 	for r := range u.Own.All {
 		if some(r.Name) {

@@ -1,11 +1,10 @@
-// Package wire is requests and responses as bytes.
+// Package wire encodes and decodes requests and responses.
 //
-// A Request is decoded by hand, for most of what clients send is what other clients sent before: lists of names and the
-// versions that clients resume with are looked up by an Interner, and shared, without making a string of any. Request's
-// Unmarshal is the one way in. A Response is spliced by an Encoder, of blocks of encoded resources that all streams
-// share; Codec hands both to gRPC as they are.
+// A Request is decoded by hand, because most requests repeat what other clients sent: an Interner looks up lists of
+// names and resumed versions without making strings. Request.Unmarshal is the only entry. An Encoder splices a Response
+// from blocks of encoded resources that all streams share. Codec passes both to gRPC.
 //
-// The package knows nothing of streams, snapshots and subscriptions, and runs no goroutine.
+// The package does not depend on streams, snapshots or subscriptions, and runs no goroutine.
 //
 // # Guarantees
 //

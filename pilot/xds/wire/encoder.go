@@ -14,18 +14,18 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
-// Response is what one message to a proxy says, before it is encoded.
+// Response is one message to a proxy before it is encoded.
 type Response struct {
 	Delta     bool
 	TypeURL   string
-	Version   string // a hash of the resources; only delta resources have versions of their own
+	Version   string // hash of the resources; only delta resources have their own
 	Nonce     string
 	Resources []*envoy.Resource
-	Versions  []string // delta: the version stated for each resource; nil: its own
+	Versions  []string // delta only: version of each resource; nil for the resources' own
 	Removed   []string // delta only
 }
 
-// Size is the number of bytes of the response's resources.
+// Size returns the number of bytes of the resources.
 func (r *Response) Size() int {
 	n := 0
 	for _, x := range r.Resources {
@@ -37,8 +37,8 @@ func (r *Response) Size() int {
 	return n
 }
 
-// Codec is gRPC's codec for protobuf, except that it takes responses as they are, spliced from what is encoded already,
-// and requests as sessions take them. A gRPC server that this package serves on needs it.
+// Codec returns gRPC's codec for protobuf, except that it passes spliced responses on, and decodes Requests by hand. A
+// gRPC server with this service needs it.
 func Codec() encoding.CodecV2 { return codec{encoding.GetCodecV2("proto")} }
 
 type codec struct{ encoding.CodecV2 }
@@ -72,9 +72,9 @@ const (
 	resourceName    = 3
 )
 
-// Encoder splices responses. Neighbours that many streams are sent together, and one stream again and again, are put
-// together once: a list of resources falls into blocks by their names alone, so that one that differs spoils its own
-// block only. Secrets are put together each time. Safe for concurrent use.
+// Encoder splices responses. Neighbouring resources that many streams are sent together are encoded once: a list of
+// resources is divided into blocks by their names alone, so that a changed resource affects only its own block. Secrets
+// are encoded each time. It is safe for concurrent use.
 type Encoder struct {
 	controlPlane []byte // encoded
 	seed         maphash.Seed
@@ -88,7 +88,7 @@ type Encoder struct {
 const (
 	blockMean  = 64 // resources
 	blockWhole = 4 << 10
-	blocksMost = 16 << 20 // bytes of those that are kept
+	blocksMost = 16 << 20 // bytes of all cached blocks
 )
 
 type blockKey struct {
@@ -96,8 +96,8 @@ type blockKey struct {
 	delta bool
 }
 
-// block is some consecutive resources of a response as they go on the wire. Bodies of blockWhole bytes and more are not
-// copied, except those that Bytes puts together.
+// block is a sequence of resources of a response in the wire format. Bodies of at least blockWhole bytes are not
+// copied, unless Resource.Bytes must assemble them.
 type block struct {
 	resources []*envoy.Resource
 	versions  []string
@@ -105,7 +105,7 @@ type block struct {
 	cost      int // in bytes
 }
 
-// NewEncoder makes an Encoder of a control plane's responses.
+// NewEncoder returns an Encoder of responses with a control plane's identifier.
 func NewEncoder(identifier string) *Encoder {
 	e := &Encoder{seed: maphash.MakeSeed()}
 	e.controlPlane = appendText(nil, 1, identifier) // ControlPlane.identifier
@@ -114,7 +114,7 @@ func NewEncoder(identifier string) *Encoder {
 	return e
 }
 
-// Encode returns what SendMsg takes.
+// Encode returns the message for SendMsg.
 func (e *Encoder) Encode(r *Response) mem.BufferSlice {
 	size := len(r.Version) + len(r.TypeURL) + len(r.Nonce) + len(e.controlPlane) + 32
 	for _, name := range r.Removed {
@@ -155,7 +155,7 @@ func appendText(b []byte, field protowire.Number, text string) []byte {
 	return protowire.AppendString(protowire.AppendTag(b, field, protowire.BytesType), text)
 }
 
-// block returns a part of a response, whose content has that hash.
+// block returns a part of a response whose content has that hash.
 func (e *Encoder) block(r *Response, from, to int, hash uint64) mem.BufferSlice {
 	resources, versions := r.Resources[from:to], []string(nil)
 	if r.Versions != nil {
@@ -182,7 +182,7 @@ func (e *Encoder) block(r *Response, from, to int, hash uint64) mem.BufferSlice 
 	return b.chunks
 }
 
-// splice puts encoded resources together.
+// splice encodes resources.
 func splice(delta bool, resources []*envoy.Resource, versions []string) *block {
 	b := &block{resources: resources, versions: versions}
 	version := func(i int) string {

@@ -31,7 +31,9 @@ func built(r *Response) proto.Message {
 		}
 		return m
 	}
-	m := &discoveryv3.DeltaDiscoveryResponse{SystemVersionInfo: r.Version, TypeUrl: r.TypeURL, Nonce: r.Nonce, ControlPlane: control, RemovedResources: r.Removed}
+	m := &discoveryv3.DeltaDiscoveryResponse{
+		SystemVersionInfo: r.Version, TypeUrl: r.TypeURL, Nonce: r.Nonce, ControlPlane: control, RemovedResources: r.Removed,
+	}
 	for i, x := range r.Resources {
 		a := &anypb.Any{}
 		if err := proto.Unmarshal(x.Body, a); err != nil {
@@ -110,7 +112,10 @@ func TestBlocksAreShared(t *testing.T) {
 func TestSecretsAreNotCached(t *testing.T) {
 	for _, delta := range []bool{false, true} {
 		e := NewEncoder("me")
-		r := &Response{Delta: delta, TypeURL: envoy.SecretType, Version: "v", Nonce: "n", Resources: []*envoy.Resource{xdstest.Secret("a", "1"), xdstest.Secret("b", "1")}}
+		r := &Response{
+			Delta: delta, TypeURL: envoy.SecretType, Version: "v", Nonce: "n",
+			Resources: []*envoy.Resource{xdstest.Secret("a", "1"), xdstest.Secret("b", "1")},
+		}
 		want, err := proto.Marshal(built(r))
 		must.Succeed(t, err)
 		if got := e.Encode(r).Materialize(); len(got) != len(want) || !strings.Contains(string(got), xdstest.Canary) {

@@ -14,16 +14,16 @@ import (
 )
 
 // InitialVersions are the resources, without bodies, that a client has from an earlier stream. Clients of one cohort
-// have most of them in common.
+// share most of them.
 type InitialVersions struct {
-	Shared *SharedVersions // nil: nothing is shared
+	Shared *SharedVersions // nil if nothing is shared
 	Own    []*envoy.Resource
 }
 
-// Empty reports whether there are none.
+// Empty reports whether there are no versions.
 func (v InitialVersions) Empty() bool { return v.Shared == nil && len(v.Own) == 0 }
 
-// Union returns all of them. No name is in both halves.
+// Union returns all versions. The halves have no name in common.
 func (v InitialVersions) Union() envoy.Union {
 	if v.Shared == nil {
 		return envoy.Union{Shared: SetOf(v.Own)}
@@ -31,28 +31,29 @@ func (v InitialVersions) Union() envoy.Union {
 	return envoy.Union{Shared: v.Shared.set, Own: SetOf(v.Own)}
 }
 
-// HasGenerations reports whether a version carries a generation.
+// HasGenerations reports whether a version has a generation.
 func (v InitialVersions) HasGenerations() bool {
-	return v.Shared != nil && v.Shared.HasGenerations || slices.ContainsFunc(v.Own, func(r *envoy.Resource) bool { return strings.Contains(r.Version, generationMark) })
+	return v.Shared != nil && v.Shared.HasGenerations ||
+		slices.ContainsFunc(v.Own, func(r *envoy.Resource) bool { return strings.Contains(r.Version, generationMark) })
 }
 
-// SharedVersions are initial versions that several clients have in common.
+// SharedVersions are initial versions of several clients.
 type SharedVersions struct {
 	set            *envoy.Set
 	List           []*envoy.Resource
-	names          []string // theirs
+	names          []string // names of List
 	index          index
 	HasGenerations bool // see InitialVersions
-	cost           int  // about what it takes, in bytes
-	used           bool // since forget; guarded by Interner.mu
+	cost           int  // approximate memory in bytes
+	used           bool // used since Forget; guarded by Interner.mu
 
-	Compared *diff.Cache // with what the clients should have
+	Compared *diff.Cache // differences from the resources that clients should have
 
 	mu    sync.Mutex
 	views map[view]weak.Pointer[envoy.Set]
 }
 
-// view identifies the part of shared versions that counts for streams that subscribe by name.
+// view identifies the part of shared versions that is in force for streams that subscribe by name.
 type view struct {
 	names    weak.Pointer[envoy.Names]
 	clusters weak.Pointer[envoy.Set]
@@ -60,13 +61,13 @@ type view struct {
 
 // Bounds of shared versions.
 const (
-	maxSharedBytes = 8 << 20 // bytes of all that are kept
-	maxOwnVersions = 64      // of one client, beside the shared ones
-	maxViews       = 256     // of one
+	maxSharedBytes = 8 << 20 // bytes of all shared versions
+	maxOwnVersions = 64      // of one client, besides the shared ones
+	maxViews       = 256     // of one SharedVersions
 )
 
-// versions returns the versions in a request. They are compared with those of an earlier request: what both have
-// in common is shared from then on, unless that is too little.
+// versions returns the versions in a request. It compares them with an earlier request's. The common part is shared
+// from then on, unless it is too small.
 func (l *Interner) versions(typeURL string, list []entry) (InitialVersions, error) {
 	if len(list) == 0 {
 		return InitialVersions{}, nil
@@ -87,7 +88,7 @@ func (l *Interner) versions(typeURL string, list []entry) (InitialVersions, erro
 			if lost > 0 {
 				c = l.share(least, c.without(list))
 			}
-			slices.Reverse(own) // of two with one name the last counts
+			slices.Reverse(own) // the last of several versions of a name takes effect
 			made, err := resources(own)
 			return InitialVersions{c, made}, err
 		}
@@ -110,8 +111,8 @@ func (l *Interner) versions(typeURL string, list []entry) (InitialVersions, erro
 	return InitialVersions{Shared: l.share(least, made)}, nil
 }
 
-// match returns the entries that are not in c, and how many of c are not among the entries. It sets the position of
-// each entry in c. It returns false if a name comes twice.
+// match returns the entries that are not in c, and the number of resources in c without an entry. It sets the position
+// of each entry in c. It returns false if a name occurs twice.
 func (c *SharedVersions) match(list []entry) (own []entry, lost int, ok bool) {
 	found := make([]bool, len(c.List))
 	same := 0
@@ -136,7 +137,7 @@ func (c *SharedVersions) match(list []entry) (own []entry, lost int, ok bool) {
 	return own, len(c.List) - same, true
 }
 
-// without returns what is left of c after it was matched with entries.
+// without returns the resources of c that were matched by entries.
 func (c *SharedVersions) without(list []entry) []*envoy.Resource {
 	left := make([]*envoy.Resource, 0, len(list))
 	for i := range list {
@@ -148,9 +149,11 @@ func (c *SharedVersions) without(list []entry) []*envoy.Resource {
 	return left
 }
 
-// share makes shared versions and keeps them.
+// share makes shared versions and caches them.
 func (l *Interner) share(least uint64, list []*envoy.Resource) *SharedVersions {
-	c := &SharedVersions{set: envoy.NewSet(slices.Clone(list)), List: list, names: make([]string, len(list)), Compared: &diff.Cache{}, used: true}
+	c := &SharedVersions{
+		set: envoy.NewSet(slices.Clone(list)), List: list, names: make([]string, len(list)), Compared: &diff.Cache{}, used: true,
+	}
 	for i, r := range list {
 		c.names[i] = r.Name
 		c.HasGenerations = c.HasGenerations || strings.Contains(r.Version, generationMark)
@@ -176,7 +179,7 @@ func (l *Interner) share(least uint64, list []*envoy.Resource) *SharedVersions {
 	return c
 }
 
-// evict drops shared versions, if they are there. mu is held.
+// evict drops shared versions. The caller holds mu.
 func (l *Interner) evict(least uint64) {
 	if c := l.shared[least]; c != nil {
 		delete(l.shared, least)
@@ -198,7 +201,7 @@ func lastOfEach(list []entry) []entry {
 	return last
 }
 
-// resources returns the resources that entries name.
+// resources converts entries to resources.
 func resources(list []entry) ([]*envoy.Resource, error) {
 	if len(list) == 0 {
 		return nil, nil
@@ -226,7 +229,7 @@ func resources(list []entry) ([]*envoy.Resource, error) {
 	return made, nil
 }
 
-// SetOf returns a Set of resources: nil for none.
+// SetOf returns a Set of resources, or nil if there are none.
 func SetOf(list []*envoy.Resource) *envoy.Set {
 	if len(list) == 0 {
 		return nil
@@ -234,10 +237,10 @@ func SetOf(list []*envoy.Resource) *envoy.Set {
 	return envoy.NewSet(list)
 }
 
-// View returns what counts of c for streams that subscribe to the same names and have the same clusters. count is
-// called where there is none yet.
+// View returns the part of c that is in force for streams with the same names and clusters. It calls inForce if it is
+// not cached.
 func (c *SharedVersions) View(
-	names *envoy.Names, clusters *envoy.Set, count func([]*envoy.Resource) *envoy.Set,
+	names *envoy.Names, clusters *envoy.Set, inForce func([]*envoy.Resource) *envoy.Set,
 ) *envoy.Set {
 	from := view{weak.Make(names), weak.Make(clusters)}
 	c.mu.Lock()
@@ -245,7 +248,7 @@ func (c *SharedVersions) View(
 	if set := c.views[from].Value(); set != nil {
 		return set
 	}
-	set := count(c.List)
+	set := inForce(c.List)
 	if c.views == nil || len(c.views) >= maxViews {
 		c.views = map[view]weak.Pointer[envoy.Set]{}
 	}
@@ -253,10 +256,11 @@ func (c *SharedVersions) View(
 	return set
 }
 
-// generationMark precedes the generation in a version: how often a client was sent the resource before.
+// generationMark precedes the generation in a version, which is the number of earlier times that the client was sent
+// the resource.
 const generationMark = "~"
 
-// WithGeneration returns a version of a generation. The first has none.
+// WithGeneration appends a generation to a version. Generation 0 appends nothing.
 func WithGeneration(version string, generation uint32) string {
 	if generation == 0 {
 		return version
@@ -264,11 +268,11 @@ func WithGeneration(version string, generation uint32) string {
 	return version + generationMark + strconv.FormatUint(uint64(generation), 36)
 }
 
-// SplitGeneration returns what WithGeneration was called with.
+// SplitGeneration reverses WithGeneration.
 func SplitGeneration(version string) (own string, generation uint32) {
 	own, count, _ := strings.Cut(version, generationMark)
 	n, err := strconv.ParseUint(count, 36, 32)
-	if err != nil { // the client was sent no such version
+	if err != nil { // not a version of this server
 		n = 0
 	}
 	return own, uint32(n)

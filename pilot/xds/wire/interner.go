@@ -14,45 +14,46 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
-// Interner interns the lists of names that streams subscribe to: the streams of a cohort have the same ones, and
-// change them alike. It holds them weakly. It also shares initial versions (initial.go). Safe for concurrent use.
+// Interner interns the lists of names that streams subscribe to, because streams of a cohort have the same ones and
+// change them in the same way. It holds them weakly. It also shares initial versions (initial.go). It is safe for
+// concurrent use.
 type Interner struct {
 	table     envoy.NameInterner
 	seed      maphash.Seed
-	Few       int       // lists with fewer names are not looked up
+	Few       int       // shorter lists are not looked up
 	scratches sync.Pool // of *rawRequest
 
 	mu     sync.Mutex
 	made   map[nameEdit]weak.Pointer[envoy.Names]
 	known  map[uint64]*knownNames                  // by the least hash of their names
-	slots  int                                     // of known
-	shared map[uint64]*SharedVersions              // likewise
-	cost   int                                     // of shared
-	nodes  map[[sha256.Size]byte]node.Capabilities // by a digest of the extensions
+	slots  int                                     // size of all indexes in known
+	shared map[uint64]*SharedVersions              // by the least hash of their names
+	cost   int                                     // sum of the costs in shared
+	nodes  map[[sha256.Size]byte]node.Capabilities // by digest of the extensions
 }
 
-// nameEdit identifies an edit: a list, and a digest of the names that are removed and added.
+// nameEdit identifies an edit by the list and a digest of the removed and added names.
 type nameEdit struct {
 	from   weak.Pointer[envoy.Names]
 	digest [sha256.Size]byte
 }
 
-// knownNames is a list that those of requests are compared with.
+// knownNames is a list that lists in requests are compared with.
 type knownNames struct {
 	names weak.Pointer[envoy.Names]
 	index index
 }
 
-// Bounds of what is remembered.
+// Bounds of the caches.
 const (
 	fewNames   = 16
-	maxSlots   = 1 << 21 // of the indexes of all known lists
+	maxSlots   = 1 << 21 // of all indexes together
 	maxNodes   = 256
 	maxEdits   = 1024
-	maxScratch = 1 << 14 // entries of a rawRequest that is used again; an entry stands for 64 bytes too
+	maxScratch = 1 << 14 // entries in a reused rawRequest; an entry stands for 64 bytes, too
 )
 
-// NewInterner makes an empty Interner.
+// NewInterner returns an empty Interner.
 func NewInterner() *Interner {
 	return &Interner{seed: maphash.MakeSeed(), Few: fewNames, scratches: sync.Pool{New: func() any { return &rawRequest{} }}}
 }
@@ -76,7 +77,7 @@ func (l *Interner) index(names []string) index {
 	return x
 }
 
-// find returns the position of an entry's name among the names that the index was made of, or -1.
+// find returns the position of an entry's name in the indexed names, or -1.
 func (x index) find(names []string, e *entry) int {
 	mask := uint64(len(x) - 1)
 	for i := e.hash & mask; x[i] != 0; i = (i + 1) & mask {
@@ -87,15 +88,15 @@ func (x index) find(names []string, e *entry) int {
 	return -1
 }
 
-// entry is a name in a request, and the version that it comes with.
+// entry is a name in a request, with its version if there is one.
 type entry struct {
 	name, version []byte
 	hash          uint64 // of the name
-	position      int    // in the list that it is compared with; -1: not there
+	position      int    // position in the list that it is compared with, or -1
 }
 
-// hash hashes the entries' names and returns the least hash. Lists that have most names in common most likely share
-// it, whatever their order.
+// hash sets the hashes of the entries' names and returns the least one. Lists with mostly the same names probably share
+// it, independent of their order.
 func (l *Interner) hash(list []entry) uint64 {
 	least := ^uint64(0)
 	for i := range list {
@@ -106,8 +107,8 @@ func (l *Interner) hash(list []entry) uint64 {
 	return least
 }
 
-// intern returns the list of the names in a request. Names that are in no known list are passed to check; if check
-// returns false, there is no list.
+// intern returns the list of the names in a request. It passes names that are in no known list to check. If check
+// returns false, it returns no list.
 func (l *Interner) intern(list []entry, check func([]byte) bool) (Names, error) {
 	var n Names
 	list = slices.DeleteFunc(list, func(e entry) bool {
@@ -160,7 +161,7 @@ func (l *Interner) intern(list []entry, check func([]byte) bool) (Names, error) 
 	return n, nil
 }
 
-// match sets the positions of entries in names, and returns how many of the names are among the entries.
+// match sets the positions of entries in names, and returns the number of names with an entry.
 func (k *knownNames) match(names []string, list []entry) int {
 	seen, n := make([]bool, len(names)), 0
 	for i := range list {
@@ -187,7 +188,7 @@ func (l *Interner) remember(least uint64, names *envoy.Names) {
 	l.slots += len(k.index)
 }
 
-// Edited returns a list with some names removed and then others added.
+// Edited returns a list without the names in remove and with the names in add.
 func (l *Interner) Edited(from, remove, add *envoy.Names) *envoy.Names {
 	switch {
 	case remove == nil && add == nil:
@@ -212,10 +213,10 @@ func (l *Interner) Edited(from, remove, add *envoy.Names) *envoy.Names {
 	return n
 }
 
-// Of returns the list of some names.
+// Of returns the list with those names.
 func (l *Interner) Of(names []string) *envoy.Names { return l.table.Intern(names) }
 
-// Len returns how many lists of names somebody holds.
+// Len returns the number of lists in use.
 func (l *Interner) Len() int { return l.table.Len() }
 
 // Common returns the names that both lists have.
@@ -223,7 +224,7 @@ func (l *Interner) Common(a, b *envoy.Names) *envoy.Names {
 	return l.table.InternFrom(a, slices.DeleteFunc(slices.Clone(a.All()), func(name string) bool { return !b.Has(name) }))
 }
 
-// digest returns a collision-resistant digest of lists of names: clients choose the names.
+// digest returns a collision-resistant digest of lists of names, because clients choose the names.
 func digest(lists ...[]string) (sum [sha256.Size]byte) {
 	h := sha256.New()
 	var n [8]byte
@@ -238,8 +239,8 @@ func digest(lists ...[]string) (sum [sha256.Size]byte) {
 	return sum
 }
 
-// Forget drops what belongs to the snapshot before, what nobody holds, and what was not used since the last call of
-// forget.
+// Forget drops the entries for the previous snapshot, the lists that are not in use, and the versions that were not
+// used since the last call.
 func (l *Interner) Forget() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -258,7 +259,7 @@ func (l *Interner) Forget() {
 	}
 }
 
-// capabilities returns what the extensions with a digest are capable of, if they were read before.
+// capabilities returns the capabilities for a digest of extensions, if they are cached.
 func (l *Interner) capabilities(digest [sha256.Size]byte) (node.Capabilities, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -275,7 +276,7 @@ func (l *Interner) rememberCapabilities(digest [sha256.Size]byte, c node.Capabil
 	l.nodes[digest] = c
 }
 
-// scratch returns room for a request's fields.
+// scratch returns a buffer for a request's fields.
 func (l *Interner) scratch() *rawRequest { return l.scratches.Get().(*rawRequest) }
 
 func (l *Interner) release(w *rawRequest) {

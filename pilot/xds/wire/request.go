@@ -24,26 +24,26 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
-// Request is a DiscoveryRequest or DeltaDiscoveryRequest. It is decoded by hand: most lists of names and versions
-// repeat what other clients sent, and are looked up without making a string of any name. Rare fields and nested
-// messages are left to the generated code. Bytes are refused exactly where the generated types refuse them.
+// Request is a DiscoveryRequest or DeltaDiscoveryRequest. It is decoded by hand, because most lists of names and
+// versions repeat what other clients sent, and are looked up without making strings. The generated code decodes rare
+// fields and nested messages. It rejects exactly the messages that the generated types reject.
 type Request struct {
 	Delta    bool
 	Interner *Interner
 	Limits   *limits.Limits
-	Recent   *Recent // nil: nothing is remembered of the requests before
+	Recent   *Recent // recent lists of the stream; optional
 
 	Size         int
-	Node         *corev3.Node      // without its extensions
-	Capabilities node.Capabilities // by its extensions
+	Node         *corev3.Node      // without extensions
+	Capabilities node.Capabilities // of the extensions
 	TypeURL      string
 	Nonce        string
-	Resumes      bool // state of the world: it names a version
+	Resumes      bool // state of the world: it has a version
 	Detail       *rpcstatus.Status
-	Names        Names // subscribed to
-	Unsubscribed Names // delta: unsubscribed from
+	Names        Names // names to subscribe to
+	Unsubscribed Names // delta: names to unsubscribe from
 	Versions     InitialVersions
-	Fault        error // a limit that the client broke
+	Fault        error // a limit that the request exceeds
 }
 
 // Asks reports whether a request does more than acknowledge or reject a response.
@@ -57,13 +57,13 @@ type Names struct {
 	Star  bool
 }
 
-// Empty reports whether there are none, not even star.
+// Empty reports whether there are no names and no star.
 func (n Names) Empty() bool { return n.Names == nil && !n.Star }
 
-// Star subscribes to everything of a type.
+// Star subscribes to all resources of a type.
 const Star = "*"
 
-// Field numbers of the two requests that are not those of the responses, and of Node.
+// Field numbers of the two requests, where they differ from the responses', and of Node.
 const (
 	requestVersion       = 1
 	requestNode          = 2
@@ -91,16 +91,16 @@ const (
 
 var errMalformed = errors.New("malformed message")
 
-// rawRequest is the fields of a request as slices of its bytes, valid until it is decoded.
+// rawRequest holds the fields of a request as slices of its bytes, valid until it is decoded.
 type rawRequest struct {
-	bytes                         []byte // buffer for a request that came in several slices
+	bytes                         []byte // buffer for a request in several slices
 	typeURL, nonce, version       []byte
 	names, unsubscribed, versions []entry
-	span                          [2]int // from the first name to the last, if they are contiguous
+	span                          [2]int // begin of the first name and end of the last one, if they are contiguous
 	apart                         bool   // the names are not contiguous
 }
 
-// Unmarshal reads a message. An error says that it is none; what breaks a limit is a fault.
+// Unmarshal decodes a message. It returns an error if the message is malformed, and sets Fault if it exceeds a limit.
 func (r *Request) Unmarshal(data mem.BufferSlice) error {
 	w := r.Interner.scratch()
 	defer r.Interner.release(w)
@@ -132,8 +132,8 @@ func (r *Request) decode(w *rawRequest, b []byte) error {
 	return err
 }
 
-// Recent is a stream's most recent lists of names, by a hash of their bytes: clients that repeat all names in each
-// request write them alike. A collision harms only the client that causes it.
+// Recent holds a stream's most recent lists of names by a hash of their bytes, because clients that repeat all names
+// encode them in the same way. A collision harms only the client that causes it.
 type Recent struct {
 	next  int
 	lists [4]recentNames
@@ -169,7 +169,7 @@ func (r *Request) subscribed(w *rawRequest, b []byte) (err error) {
 	return err
 }
 
-// room reports whether the request is still within the limits. Nothing beyond them is kept.
+// room reports whether the request is within the limits. Names beyond them are dropped.
 func (r *Request) room(w *rawRequest) bool {
 	switch {
 	case r.Fault != nil:
@@ -191,7 +191,7 @@ func (r *Request) check(name []byte) bool {
 	return r.Fault == nil
 }
 
-// field takes one length-delimited field. Unknown fields are skipped.
+// field handles one length-delimited field. It ignores unknown fields.
 func (r *Request) field(w *rawRequest, f protowire.Number, at int, v []byte, end int) error {
 	if !r.Delta {
 		switch f {
@@ -210,7 +210,7 @@ func (r *Request) field(w *rawRequest, f protowire.Number, at int, v []byte, end
 		case requestDetail:
 			return r.mergeDetail(v)
 		case requestLocators:
-			return merge(v, &discoveryv3.ResourceLocator{}) // of no use, but refused if it is none
+			return merge(v, &discoveryv3.ResourceLocator{}) // unused, but must be well-formed
 		}
 		return nil
 	}
@@ -243,7 +243,7 @@ func (r *Request) field(w *rawRequest, f protowire.Number, at int, v []byte, end
 	return nil
 }
 
-// text takes a string.
+// text sets a string field.
 func text(to *[]byte, v []byte) error {
 	if !utf8.Valid(v) {
 		return errMalformed
@@ -252,7 +252,7 @@ func text(to *[]byte, v []byte) error {
 	return nil
 }
 
-// add takes a name that is subscribed to.
+// add adds a name to subscribe to.
 func (w *rawRequest) add(at int, name []byte, end int) {
 	switch {
 	case len(w.names) == 0:
@@ -264,7 +264,7 @@ func (w *rawRequest) add(at int, name []byte, end int) {
 	w.names = append(w.names, entry{name: name})
 }
 
-// mapEntry reads one entry of a map of strings.
+// mapEntry decodes an entry of a map of strings.
 func mapEntry(b []byte) (entry, error) {
 	var e entry
 	err := eachField(b, func(f protowire.Number, _ int, v []byte, _ int) error {
@@ -273,7 +273,7 @@ func mapEntry(b []byte) (entry, error) {
 			e.name = v
 		case f == mapValue && e.version == nil:
 			e.version = v
-		case f == mapKey: // the last counts, but all have to be text
+		case f == mapKey: // the last value takes effect, but all must be valid UTF-8
 			return cmp.Or(text(&e.name, e.name), text(&e.name, v))
 		case f == mapValue:
 			return cmp.Or(text(&e.version, e.version), text(&e.version, v))
@@ -290,13 +290,13 @@ func (r *Request) mergeDetail(b []byte) error {
 	return merge(b, r.Detail)
 }
 
-// mergeNode decodes the node. Its extensions, half of its bytes and the same for all Envoys of a build, are reduced to
-// capabilities, once for each distinct list.
+// mergeNode decodes the node. Its extensions, which are half of its bytes and equal for all Envoys of a build, are
+// reduced to capabilities, once for each distinct list.
 func (r *Request) mergeNode(b []byte) error {
 	if r.Node == nil {
 		r.Node = &corev3.Node{}
 	}
-	h := sha256.New() // a client must not get what another's extensions are capable of
+	h := sha256.New() // collision-resistant, so that clients cannot get each other's capabilities
 	rest, kept := make([]byte, 0, 4<<10), 0
 	err := eachField(b, func(f protowire.Number, at int, _ []byte, end int) error {
 		if f == nodeExtensions {
@@ -325,15 +325,15 @@ func (r *Request) mergeNode(b []byte) error {
 	return merge(append(rest, b[kept:]...), r.Node)
 }
 
-// merge reads a message inside the request into what came of it before.
+// merge decodes a nested message and merges it into m.
 func merge(b []byte, m proto.Message) error {
 	return proto.UnmarshalOptions{Merge: true, AllowPartial: true, RecursionLimit: protowire.DefaultRecursionLimit - 1}.Unmarshal(b, m)
 }
 
-// eachField calls visit for each length-delimited field with its begin and end. Other fields are skipped.
+// eachField calls visit for each length-delimited field with its begin and end. It skips other fields.
 func eachField(b []byte, visit func(f protowire.Number, at int, v []byte, end int) error) error {
 	for at := 0; at < len(b); {
-		// most are short
+		// Most fields have a short tag and length.
 		if tag := b[at]; tag&0x87 == byte(protowire.BytesType) && tag > 7 && at+1 < len(b) && b[at+1] < 0x80 {
 			end := at + 2 + int(b[at+1])
 			if end > len(b) {

@@ -113,17 +113,23 @@ func FuzzRequest(f *testing.F) {
 	}
 	n := xdstest.Node("web.a")
 	n.Extensions = []*corev3.Extension{
-		{Name: "x", Category: "y"}, {Name: "z"}, {Name: "istio.alpn", Category: "envoy.filters.http", TypeUrls: []string{"istio.envoy.config.filter.http.alpn.v2alpha1.FilterConfig"}},
+		{Name: "x", Category: "y"}, {Name: "z"},
+		{Name: "istio.alpn", Category: "envoy.filters.http", TypeUrls: []string{"istio.envoy.config.filter.http.alpn.v2alpha1.FilterConfig"}},
 	}
 	versions := map[string]string{}
 	for _, name := range xdstest.Names(30) {
 		versions[name] = "v" + name
 	}
 	detail := &rpcstatus.Status{Code: 3, Message: "no"}
-	add(&discoveryv3.DiscoveryRequest{VersionInfo: "1", Node: n, ResourceNames: append(xdstest.Names(30), Star), TypeUrl: envoy.EndpointType, ResponseNonce: "n", ErrorDetail: detail})
+	add(&discoveryv3.DiscoveryRequest{
+		VersionInfo: "1", Node: n, ResourceNames: append(xdstest.Names(30), Star), TypeUrl: envoy.EndpointType, ResponseNonce: "n",
+		ErrorDetail: detail,
+	})
 	add(&discoveryv3.DeltaDiscoveryRequest{
-		Node: n, ResourceNamesSubscribe: xdstest.Names(20), ResourceNamesUnsubscribe: append(xdstest.Names(18), Star), InitialResourceVersions: versions, TypeUrl: "what.Ever",
-		ResponseNonce: "n", ErrorDetail: detail, ResourceLocatorsSubscribe: []*discoveryv3.ResourceLocator{{Name: "l", DynamicParameters: map[string]string{"a": "b"}}},
+		Node: n, ResourceNamesSubscribe: xdstest.Names(20), ResourceNamesUnsubscribe: append(xdstest.Names(18), Star),
+		InitialResourceVersions: versions, TypeUrl: "what.Ever",
+		ResponseNonce: "n", ErrorDetail: detail,
+		ResourceLocatorsSubscribe: []*discoveryv3.ResourceLocator{{Name: "l", DynamicParameters: map[string]string{"a": "b"}}},
 	})
 	f.Add([]byte{0x0a, 2, 0x4a, 9})    // a node whose extensions are cut off
 	f.Add([]byte{0x0a, 2, 0x4a, 0})    // one with an empty one
@@ -167,7 +173,9 @@ func TestRequestsShareNamesAndVersions(t *testing.T) {
 	var names *envoy.Names
 	shared := map[*SharedVersions]int{}
 	for i := range 60 {
-		d := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: envoy.ClusterType, ResourceNamesSubscribe: shuffled(all), InitialResourceVersions: map[string]string{}}
+		d := &discoveryv3.DeltaDiscoveryRequest{
+			TypeUrl: envoy.ClusterType, ResourceNamesSubscribe: shuffled(all), InitialResourceVersions: map[string]string{},
+		}
 		for _, n := range all {
 			d.InitialResourceVersions[n] = "v" + n
 		}

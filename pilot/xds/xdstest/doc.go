@@ -1,3 +1,3 @@
-// Package xdstest is what the tests of package xds and those below it share: a Translator that returns what a test
-// wrote down, resources and nodes for it, and the size of the heap.
+// Package xdstest has helpers for the tests of package xds and the packages below it: a Translator with the resources
+// of a test, resources and nodes for it, and the size of the heap.
 package xdstest

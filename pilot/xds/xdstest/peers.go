@@ -27,7 +27,7 @@ type Peers struct {
 	pool    *x509.CertPool
 }
 
-// NewPeers makes a server and a client for each list of URIs, which its certificate has. A client without has no
+// NewPeers makes a server, and a client for each list of URIs in its certificate. A client without URIs has no
 // certificate.
 func NewPeers(t testing.TB, clients ...[]string) *Peers {
 	t.Helper()
@@ -44,7 +44,7 @@ func NewPeers(t testing.TB, clients ...[]string) *Peers {
 	return p
 }
 
-// Server returns the credentials of a server that verifies what certificates its clients have.
+// Server returns the credentials of a server that verifies the certificates of clients, if they have any.
 func (p *Peers) Server() credentials.TransportCredentials {
 	return credentials.NewTLS(&tls.Config{
 		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{p.server}, ClientCAs: p.pool, ClientAuth: tls.VerifyClientCertIfGiven,
@@ -60,7 +60,7 @@ func (p *Peers) Client(i int) credentials.TransportCredentials {
 	return credentials.NewTLS(c)
 }
 
-// Authenticate returns the peer that a call comes from: the identity in the certificate of its connection.
+// Authenticate identifies the peer of a call by the certificate of its connection.
 func (p *Peers) Authenticate(ctx context.Context) (identity.Peer, error) {
 	from, _ := peer.FromContext(ctx)
 	out := identity.Peer{}
@@ -75,7 +75,7 @@ func (p *Peers) Authenticate(ctx context.Context) (identity.Peer, error) {
 	return out, nil
 }
 
-// certificate returns a certificate with some URIs that is signed by itself.
+// certificate returns a self-signed certificate with some URIs.
 func certificate(t testing.TB, uris ...string) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -19,18 +19,19 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// Translator returns what a test wrote down for each revision. An assignment has the name of its service's host.
+// Translator returns the resources that a test has published for each revision. An assignment has the name of its
+// service's host.
 type Translator struct {
 	mu     sync.Mutex
 	worlds map[uint64]*fakeWorld
 	calls  map[string]int
 	sets   map[string]*envoy.Set
-	Block  chan struct{} // when set, every call waits for it to be closed
-	Still  atomic.Bool   // nobody moves to another cohort
-	Empty  atomic.Bool   // assignments that a world does not have are Union.Empty
-	Held   sync.Map      // by the proxy's id: a channel, for whose closing its calls wait
-	Kept   atomic.Int64  // bytes for each cohort but the first
-	Each   atomic.Bool   // each proxy has a cohort of its own
+	Block  chan struct{} // optional; every call waits until it is closed
+	Still  atomic.Bool   // proxies never change their cohorts
+	Empty  atomic.Bool   // missing assignments are in Union.Empty
+	Held   sync.Map      // by proxy ID: a channel that delays its calls until it is closed
+	Kept   atomic.Int64  // bytes for each cohort except the first
+	Each   atomic.Bool   // each proxy has its own cohort
 	keys   *cohort.Interner
 }
 
@@ -38,16 +39,16 @@ type fakeWorld struct {
 	resources map[string]map[string]*envoy.Resource
 	unions    map[string]envoy.Union
 	poison    map[string]bool // type, or type/name
-	same      bool            // it has the resources of the world before
+	same      bool            // equal to the previous world
 }
 
-// NewTranslator makes a Translator whose world 0 is empty.
+// NewTranslator returns a Translator whose world 0 is empty.
 func NewTranslator() *Translator {
 	return &Translator{keys: cohort.NewInterner(), worlds: map[uint64]*fakeWorld{0: {}}, calls: map[string]int{}}
 }
 
-// Publish adds a world that differs from the newest by edits "<type> <name>=<version>" or "<type> <name>" (gone) or
-// "<type> !<name>" (poisoned).
+// Publish adds a world that differs from the newest by edits: "<type> <name>=<version>" sets a resource, "<type>
+// <name>" removes it, and "<type> !<name>" makes its translation fail.
 func (f *Translator) Publish(full bool, edits ...string) *snapshot.Snapshot {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -66,7 +67,8 @@ func (f *Translator) Publish(full bool, edits ...string) *snapshot.Snapshot {
 	touched := map[string]bool{}
 	for _, e := range edits {
 		short, rest, _ := strings.Cut(e, " ")
-		if secret, is := strings.CutPrefix(e, "!share "); is { // "!share <namespace>[/<account>] <name>", for this world alone
+		// The edit "!share <namespace>[/<account>] <name>" shares a secret in this world only.
+		if secret, is := strings.CutPrefix(e, "!share "); is {
 			with, resource, _ := strings.Cut(secret, " ")
 			namespace, account, _ := strings.Cut(with, "/")
 			s.Shared = snapshot.ShareSecrets(kinds.SharedSecret{Namespace: namespace, Account: account, Resource: resource})
@@ -100,7 +102,7 @@ func (f *Translator) Publish(full bool, edits ...string) *snapshot.Snapshot {
 		}
 	}
 	for t := range touched {
-		// Two halves, so that both are compared.
+		// Two halves, so that tests cover both.
 		var out, in []*envoy.Resource
 		for _, name := range slices.Sorted(maps.Keys(w.resources[t])) {
 			if strings.HasPrefix(name, "in") {
@@ -123,7 +125,7 @@ func (f *Translator) world(s *snapshot.Snapshot, call string) *fakeWorld {
 	return f.worlds[s.Revision]
 }
 
-// Count returns how often a call was made.
+// Count returns the number of calls.
 func (f *Translator) Count(call string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -211,7 +213,7 @@ func (f *Translator) subscribed(s *snapshot.Snapshot, typeURL string, names *env
 	return u, err
 }
 
-// fakeRoute is a route configuration with its virtual hosts, if it has any, which are named as by themselves.
+// fakeRoute returns a route configuration with its virtual hosts, whose names begin with its own.
 func fakeRoute(r *envoy.Resource, all map[string]*envoy.Resource) *envoy.Resource {
 	var hosts []*envoy.Resource
 	whole := &envoy.Resource{Name: r.Name, Version: r.Version, Header: r}
@@ -231,7 +233,7 @@ func fakeRoute(r *envoy.Resource, all map[string]*envoy.Resource) *envoy.Resourc
 	return whole
 }
 
-// same returns an equal Set that was given before, if there is one, as a translator should.
+// same returns an equal Set of an earlier call if there is one, as translators should.
 func (f *Translator) same(s *snapshot.Snapshot, typeURL string, set *envoy.Set) envoy.Union {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -248,7 +250,7 @@ func (f *Translator) same(s *snapshot.Snapshot, typeURL string, set *envoy.Set) 
 	return envoy.Union{Shared: f.sets[key]}
 }
 
-// LongType returns the URL of a short name. One that is not in the table makes up a type.
+// LongType returns the type URL for a short name. An unknown name makes up a type.
 func LongType(short string) string {
 	switch short {
 	case "":

@@ -15,7 +15,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
-// Resource returns a resource whose body is an Any of no type with its name and version.
+// Resource returns a resource whose body is an untyped Any with its name and version.
 func Resource(name, version string) *envoy.Resource {
 	body := protowire.AppendString(protowire.AppendTag(nil, 2, protowire.BytesType), name+"="+version)
 	return &envoy.Resource{Name: name, Version: version, Body: body}
@@ -24,7 +24,7 @@ func Resource(name, version string) *envoy.Resource {
 // Canary is in the content of every Secret.
 const Canary = "canary-in-a-secret"
 
-// Secret returns a secret whose content is told by its version.
+// Secret returns a secret whose content depends on its version.
 func Secret(name, version string) *envoy.Resource {
 	r := envoy.NewResource(name, &tlsv3.Secret{Name: name, Type: &tlsv3.Secret_TlsCertificate{TlsCertificate: &tlsv3.TlsCertificate{
 		PrivateKey: &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: Canary + version}},
@@ -40,7 +40,7 @@ func Node(pod string) *corev3.Node {
 	}}
 }
 
-// Names returns n different names.
+// Names returns n distinct names.
 func Names(n int) []string {
 	list := make([]string, n)
 	for i := range list {
@@ -49,10 +49,10 @@ func Names(n int) []string {
 	return list
 }
 
-// Sizes returns the numbers of services that are measured.
+// Sizes returns the numbers of services for measurements.
 func Sizes() []int { return []int{100, 1000, 10000} }
 
-// Clusters returns a Set of n resources of a kilobyte.
+// Clusters returns a Set of n resources of 1 kB each.
 func Clusters(n int) *envoy.Set {
 	list := make([]*envoy.Resource, n)
 	for i := range list {
@@ -61,12 +61,12 @@ func Clusters(n int) *envoy.Set {
 	return envoy.NewSet(list)
 }
 
-// Cluster returns one of Clusters, with other content.
+// Cluster returns one of Clusters with the given content.
 func Cluster(i int, content string) *envoy.Resource {
 	return envoy.NewResource(fmt.Sprint("outbound|80||", i), wrapperspb.String(strings.Repeat(content, 1000)))
 }
 
-// Heap returns the bytes on the heap once garbage and its cleanups are gone.
+// Heap returns the bytes on the heap after garbage collection and cleanups.
 func Heap() uint64 {
 	for range 4 {
 		runtime.GC()
