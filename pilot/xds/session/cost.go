@@ -2,14 +2,14 @@ package session
 
 import "github.com/istiod-lite/istiod-lite/pilot/envoy"
 
-// Costs of a name that a client subscribes to, in bytes of memory.
+// Memory in bytes for a name that a client subscribes to.
 const (
-	nameCost  = 80      // beside its text: its place in lists, in the list by hosts, and in what is not acknowledged
-	routeCost = 3 << 10 // of a route configuration, which is made for each name, whether or not there is one
+	nameCost  = 80      // besides its text: entries in lists, in the index by host, and in unacknowledged responses
+	routeCost = 3 << 10 // of a route configuration, which is made for each name, even an unknown one
 )
 
-// CostOfNames returns about how many bytes of memory the names take that a client subscribes to of a type, with what is
-// kept of a name for which there is no resource.
+// CostOfNames returns the approximate memory in bytes of the names that a client subscribes to of a type, including the
+// memory for names without a resource.
 func CostOfNames(kind *envoy.Type, n *envoy.Names) int {
 	each := nameCost
 	if kind.URL == envoy.RouteType {

@@ -5,11 +5,10 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/xds/wire"
 )
 
-// takeDelta takes a request of a delta stream.
+// takeDelta handles a request of a delta stream.
 //
-// Requests add to and take from the subscription whatever nonce they carry; the nonce only says which response is
-// acknowledged or rejected. The first request for a type may name the versions that the client has from an earlier
-// stream.
+// Requests change the subscription whatever their nonce. The nonce only identifies the acknowledged or rejected
+// response. The first request for a type may have the versions that the client has from an earlier stream.
 func (s *Session) takeDelta(w *watch, r *wire.Request, v *Verdict, first bool) error {
 	if d, ok := s.takeAnswer(w, r, v); ok {
 		s.clustersAnswered = s.clustersAnswered || w.kind.URL == envoy.ClusterType
@@ -21,9 +20,9 @@ func (s *Session) takeDelta(w *watch, r *wire.Request, v *Verdict, first bool) e
 	return s.changeSubscription(w, r.Names, r.Unsubscribed)
 }
 
-// subscribeFirst takes the first request for a type on the stream.
+// subscribeFirst handles the first request for a type on the stream.
 func (s *Session) subscribeFirst(w *watch, r *wire.Request) error {
-	// An unknown type has no resources that could be removed.
+	// Resources of an unknown type could not be removed.
 	resumes := !r.Versions.Empty() && (s.profile.Whole || w.kind.Known())
 	w.explicit = r.Names.Star
 	s.resumed = s.resumed || resumes
@@ -52,11 +51,11 @@ func (s *Session) subscribeFirst(w *watch, r *wire.Request) error {
 		s.changedClusters = nil
 	}
 	w.compare = !w.idle()
-	w.mustAnswer, w.unanswered = w.compare && w.complete, w.compare
+	w.mustAnswer, w.answerUnknown = w.compare && w.complete, w.compare
 	return nil
 }
 
-// changeSubscription adds to and takes from a subscription.
+// changeSubscription adds names to a subscription and removes others.
 func (s *Session) changeSubscription(w *watch, add, remove wire.Names) error {
 	whole, before, leaving := w.whole(), w.names, len(w.pendingRemoval)
 	if err := s.setNames(w, s.interner.Edited(w.names, remove.Names, add.Names)); err != nil {
@@ -68,15 +67,15 @@ func (s *Session) changeSubscription(w *watch, add, remove wire.Names) error {
 	for name := range remove.Names.Each() {
 		if before.Has(name) {
 			if w.wildcard || add.Star {
-				w.markResend(name) // the client cannot tell whether the wildcard has it too
+				w.markResend(name) // the client cannot tell whether the wildcard includes it
 				continue
 			}
 			delete(w.resend, name)
 			delete(w.diverged, name)
 			delete(w.pendingRemoval, name)
-			// A client may ask for new names forever: what is kept of old ones has to go.
+			// A client may request new names forever, so the state of old ones must be dropped.
 			delete(w.rejected, name)
-			w.compare = w.compare || w.hosts != nil // its virtual hosts go with it
+			w.compare = w.compare || w.hosts != nil // its virtual hosts are removed with it
 		}
 	}
 	if add.Star && !w.wildcard {
@@ -85,7 +84,7 @@ func (s *Session) changeSubscription(w *watch, add, remove wire.Names) error {
 	w.explicit = w.explicit || add.Star
 	for name := range add.Names.Each() {
 		w.markResend(name)
-		// The client may have unsubscribed from the name and subscribed again. Then it also takes a response that was
+		// The client may have unsubscribed from the name and subscribed again. Then it also accepts a response that was
 		// sent in between.
 		if w.whole() || w.kind.Total {
 			continue

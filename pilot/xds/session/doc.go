@@ -1,24 +1,23 @@
-// Package session is the protocol of one stream: what the client subscribes to, what it has, and what it is sent next.
+// Package session is the protocol of one stream: the client's subscriptions, its resources, and its next response.
 //
-// Requests go in by Take and pushes by Adopt, responses come out by Next. There is no goroutine, clock or socket here;
-// a Session is used by one goroutine at a time and tested by transcripts and random histories. What a type is comes
-// from envoy.Type, what a client is from Profile, and what it should have from a Translator.
+// The input is requests (Take) and pushes (Adopt), the output is responses (Next). There is no goroutine, clock or
+// socket. Only one goroutine at a time may use a Session. Tests use transcripts and random histories. envoy.Type
+// describes types, Profile describes clients, and a Translator makes the resources.
 //
-//   - watch.go: one type on one stream: what was sent, what diverged, what is to be resent or removed, what was
-//     rejected.
+//   - watch.go: one type on one stream: the resources that the client has, must be sent, must lose, or has rejected.
 //   - delta.go and sotw.go: requests of the two protocols. response.go: responses, in the order of types.
-//   - initial.go: what a client that resumes has. hosts.go: virtual hosts that go by themselves.
-//   - session.go: the stream as a whole. status.go: what introspection shows of it. translator.go: where resources come
-//     from.
-//   - grants.go: which secrets a guarded session may send.
-//   - key.go: the key of a subscriber group. push.go: why a stream compares what it has.
+//   - initial.go: the resources of a client that resumes. hosts.go: virtual hosts on demand.
+//   - session.go: the stream. status.go: its state for introspection. translator.go: the source of resources.
+//   - grants.go: the secrets that a guarded session may send.
+//   - key.go: the key of a subscriber group. push.go: the reasons to compare resources.
 //
-// What a client rejects is not sent again while it is the same. Of a response of several resources only one may be bad:
-// they are bisected until the bad one is alone, but for clusters that Envoy's message blames by name.
+// A rejected resource is not sent again until it changes. If only one of several resources in a rejected response is
+// bad, they are bisected to find it, except that clusters which Envoy's message names are known to be bad.
+// A state-of-the-world response with a whole type is not divided: it is sent again when it changes.
 //
-// A pass is what one snapshot makes a stream send: types in their order, then removals. A session finishes its pass
-// before it takes the newest snapshot, so the order on the wire always belongs to one state of the world, and a slow
-// stream skips the states in between.
+// A pass is the sequence of responses for one snapshot: types in their order, then removals. A session finishes its
+// pass before it takes the newest snapshot, so all responses of a pass belong to one state of the world, and a slow
+// stream skips states.
 //
 // # Guarantees
 //

@@ -13,15 +13,15 @@ func (s *Session) Subscribed(typeURL string) *envoy.Names {
 	return nil
 }
 
-// Guard has the client be sent no secret that is not granted.
+// Guard restricts the session to granted secrets.
 func (s *Session) Guard() { s.guarded = true }
 
-// Granted returns the secrets that the client may be sent of a session that is guarded, nil for none.
+// Granted returns the secrets that a guarded session may send, or nil if there are none.
 func (s *Session) Granted() *envoy.Names { return s.granted }
 
-// Grant sets the secrets that the client may be sent, nil for none. With denied it is known that it may not have the
-// others that it subscribes to: those that it has are replaced by stand-ins, because an Envoy keeps a secret that is
-// removed. Otherwise they are removed.
+// Grant sets the secrets that a guarded session may send. Nil means none. If denied is true, the client must not have
+// the other secrets: the ones that it has are replaced by stand-ins, because an Envoy keeps a secret that is removed.
+// Otherwise they are removed.
 func (s *Session) Grant(names *envoy.Names, denied bool) {
 	w := s.find(envoy.SecretType)
 	if w == nil {
@@ -36,8 +36,8 @@ func (s *Session) Grant(names *envoy.Names, denied bool) {
 	w.compare = w.compare || !w.idle()
 }
 
-// withdraw returns the stand-ins for the secrets that the client has and may not have any more. It returns those of
-// before if they are the same.
+// withdraw returns the stand-ins for the secrets that the client has and must not have. It returns the current ones if
+// they are the same.
 func (s *Session) withdraw(w *watch, granted *envoy.Names, denied bool) *envoy.Set {
 	var list []*envoy.Resource
 	same := true
@@ -62,13 +62,13 @@ func (s *Session) withdraw(w *watch, granted *envoy.Names, denied bool) *envoy.S
 	return wire.SetOf(list)
 }
 
-// mayHave reports whether the client has a secret of a name. What a client of state of the world has of an earlier
-// stream it does not say.
+// mayHave reports whether the client may have a secret. A state-of-the-world client does not tell its resources of an
+// earlier stream.
 func (s *Session) mayHave(w *watch, name string) bool {
 	return w.held.Get(name) != nil || w.diverged[name] != nil || w.lastUnacknowledged(name) != nil || !s.delta && s.resumed
 }
 
-// grantedOf returns those of some names that the client may be sent.
+// grantedOf returns the names that may be sent.
 func (s *Session) grantedOf(names *envoy.Names) *envoy.Names {
 	if !s.guarded || names == nil || names == s.granted {
 		return names

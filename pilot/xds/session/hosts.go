@@ -10,23 +10,22 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/xds/wire"
 )
 
-// Virtual hosts by themselves (VHDS). A client that takes them subscribes to route configurations by name and, once one
-// states that its virtual hosts come by VHDS, to all virtual hosts. It drops, silently, a virtual host without a route
-// configuration, and all virtual hosts of a route configuration that it unsubscribes from. So a virtual host follows
-// its route configuration on the stream, each time that the latter is sent.
+// Virtual hosts on demand (VHDS). A client that supports them subscribes to route configurations by name and, when one
+// refers to VHDS, to all virtual hosts. It silently drops a virtual host without a route configuration, and all virtual
+// hosts of a route configuration that it unsubscribes from. So virtual hosts follow their route configuration on the
+// stream each time that it is sent.
 
-// splitHosts returns route configurations as this client takes them: without their virtual hosts, which are marked for
-// comparison if they changed.
+// splitHosts returns route configurations without their virtual hosts, and marks the virtual hosts for comparison if
+// they have changed.
 //
-// A client that resumes with whole route configurations, from a server that sent those, is sent whole ones again: to
-// take virtual hosts out of a route configuration and to send them by themselves cannot be one step, and requests in
-// between would find none.
+// A client that resumes with whole route configurations, from a server that sent them, is sent whole ones again. Moving
+// virtual hosts out of a route configuration would take two steps, and requests in between would find none.
 //
-// So is a client that keeps too many tombstones: a whole route configuration frees it of them, in one step.
+// A client with too many tombstones is also sent whole route configurations, which free it of them in one step.
 func (s *Session) splitHosts(w *watch, whole envoy.Union) envoy.Union {
 	if w.initial && s.hasWhole(w.held, whole) || s.tombstones > s.limits.Tombstones {
 		s.divided, w.hosts = false, nil
-		s.compareHosts() // which finds none to send
+		s.compareHosts() // finds none to send
 		return whole
 	}
 	heads, hosts := whole.Shared.Divided()
@@ -37,7 +36,7 @@ func (s *Session) splitHosts(w *watch, whole envoy.Union) envoy.Union {
 	return envoy.Union{Shared: heads, Own: whole.Own, Omit: whole.Omit}
 }
 
-// hasWhole reports whether the client resumed with a route configuration that contains its virtual hosts.
+// hasWhole reports whether the client resumed with a route configuration that includes its virtual hosts.
 func (s *Session) hasWhole(had, whole envoy.Union) bool {
 	for r := range had.All {
 		if is := whole.Get(r.Name); is != nil && is.Head != nil && !envoy.IsHeadVersion(r.Version) && r.Version != is.Header.Version {
@@ -47,12 +46,11 @@ func (s *Session) hasWhole(had, whole envoy.Union) bool {
 	return false
 }
 
-// Generations. A client that unsubscribes from a route configuration and subscribes to it again drops its virtual
-// hosts, and yet names their versions when it resumes. So a version carries a generation: how often the client was sent
-// the route configuration before. A virtual host of another generation than its route configuration is not there any
-// more.
+// Generations. A client that unsubscribes from a route configuration and subscribes again drops its virtual hosts, but
+// still has their versions when it resumes. So a version has a generation: the number of times that the client was sent
+// the route configuration before. A virtual host of another generation than its route configuration is gone.
 
-// versionWithGeneration returns the version that the client is sent for a route configuration or a virtual host.
+// versionWithGeneration returns the version in responses of a route configuration or a virtual host.
 func (s *Session) versionWithGeneration(w *watch, r *envoy.Resource) string {
 	route := r.Name
 	if w.kind.Part {
@@ -62,7 +60,7 @@ func (s *Session) versionWithGeneration(w *watch, r *envoy.Resource) string {
 }
 
 // initialHeads records the generations of the route configurations that a client resumes with, and returns their
-// versions without.
+// versions without generations.
 func (s *Session) initialHeads(v wire.InitialVersions) wire.InitialVersions {
 	s.generations = map[string]uint32{}
 	var made []*envoy.Resource
@@ -70,7 +68,7 @@ func (s *Session) initialHeads(v wire.InitialVersions) wire.InitialVersions {
 		own, n := wire.SplitGeneration(r.Version)
 		s.generations[r.Name] = n
 		if s.hasGenerations = s.hasGenerations || n > 0; n > 0 && s.find(envoy.VirtualHostType) != nil {
-			s.resendHosts(r.Name) // the client named its virtual hosts first, and they counted
+			s.resendHosts(r.Name) // the client named its virtual hosts first, and they were accepted
 		}
 		made = append(made, &envoy.Resource{Name: r.Name, Version: own})
 	}
@@ -80,8 +78,8 @@ func (s *Session) initialHeads(v wire.InitialVersions) wire.InitialVersions {
 	return wire.InitialVersions{Own: made}
 }
 
-// initialHosts returns the virtual hosts that a client resumes with, by versions without generation. One of another
-// generation than its route configuration does not count.
+// initialHosts returns the virtual hosts that a client resumes with, without generations. It drops the version of a
+// virtual host whose generation differs from its route configuration's.
 func (s *Session) initialHosts(v wire.InitialVersions) wire.InitialVersions {
 	if !s.hasGenerations && !v.HasGenerations() {
 		return v
@@ -98,8 +96,8 @@ func (s *Session) initialHosts(v wire.InitialVersions) wire.InitialVersions {
 	return wire.InitialVersions{Own: made}
 }
 
-// nextGeneration counts that a route configuration is sent. A route configuration that a resuming client does not name
-// may have had any number of generations.
+// nextGeneration counts a route configuration that is sent. If a resuming client does not name the route configuration,
+// it may have had any number of generations.
 func (s *Session) nextGeneration(route string) {
 	n, resend := s.generations[route]
 	switch {
@@ -118,20 +116,20 @@ func routeOf(host string) (route string, ok bool) {
 	return host[:max(i, 0)], i >= 0
 }
 
-// markHeadSent records that a route configuration is sent without its virtual hosts: they follow, even if the client
+// markHeadSent records that a route configuration is sent without its virtual hosts. They follow, even if the client
 // had them before.
 func (s *Session) markHeadSent(route string) {
 	s.nextGeneration(route)
 	s.resendHosts(route)
 }
 
-// resendHosts marks the virtual hosts of a route configuration to be sent, whatever the client has.
+// resendHosts marks the virtual hosts of a route configuration to be sent unconditionally.
 func (s *Session) resendHosts(route string) {
 	lists.Put(&s.routesWithoutHosts, route, struct{}{})
 	s.compareHosts()
 }
 
-// dropHosts forgets the virtual hosts of a client that has no route configuration any more.
+// dropHosts drops the virtual hosts of a client without route configurations.
 func (s *Session) dropHosts(routes *watch) {
 	routes.hosts = nil
 	s.compareHosts()
@@ -144,7 +142,7 @@ func (s *Session) compareHosts() {
 	}
 }
 
-// hostsToResend adds to resend the virtual hosts of the route configurations that were sent.
+// hostsToResend adds the virtual hosts of the route configurations that were sent to resend.
 func (s *Session) hostsToResend(target, held envoy.Union, resend map[string]struct{}) map[string]struct{} {
 	withoutHosts := s.routesWithoutHosts
 	s.routesWithoutHosts = nil
@@ -159,15 +157,15 @@ func (s *Session) hostsToResend(target, held envoy.Union, resend map[string]stru
 	return resend
 }
 
-// newTombstones returns tombstones for virtual hosts that are to be removed, if the client has their route
-// configuration and no tombstone yet. They go out together with the additions, for a domain may move from a removed
-// virtual host to an added one.
+// newTombstones returns tombstones for virtual hosts that must be removed, if the client has their route configuration
+// and no tombstone yet. They are sent together with additions, because a domain may move from a removed virtual host to
+// an added one.
 func (s *Session) newTombstones(gone map[string]*envoy.Resource) []*envoy.Resource {
 	routes := s.find(envoy.RouteType)
 	var list []*envoy.Resource
 	for _, name := range slices.Sorted(maps.Keys(gone)) {
 		route, ok := routeOf(name)
-		if routes == nil || !ok || gone[name] == nil { // a client may say that it has anything
+		if routes == nil || !ok || gone[name] == nil { // a client can claim to have any resource
 			continue
 		}
 		tombstone := envoy.Tombstone(name)

@@ -8,7 +8,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/xds/wire"
 )
 
-// takeInitial sets what a resuming client has, as far as it counts.
+// takeInitial sets the resources that a resuming client has, if they are still in force there.
 func (s *Session) takeInitial(w *watch, v wire.InitialVersions) {
 	w.initial = true
 	switch {
@@ -36,7 +36,7 @@ func (s *Session) takeInitial(w *watch, v wire.InitialVersions) {
 			w.held.Shared = wire.SetOf(w.versionsOf(clusters, v.Shared.List))
 		}
 	}
-	// Assignments whose clusters have changed since do not count.
+	// The client has dropped assignments whose clusters have changed since.
 	if w.kind.URL == envoy.EndpointType && len(s.changedClusters) > 0 {
 		w.shared = nil
 		for _, half := range []**envoy.Set{&w.held.Shared, &w.held.Own} {
@@ -51,8 +51,8 @@ func (s *Session) takeInitial(w *watch, v wire.InitialVersions) {
 	}
 }
 
-// versionsOf returns the resources of list that the client subscribes to by name. Their versions are without the suffix
-// that this server adds for the cluster. An assignment that was sent with another version of its cluster is left out.
+// versionsOf returns the resources of list that the client subscribes to by name. It removes the suffix for the cluster
+// from versions, and drops an assignment that was sent with another version of its cluster.
 func (w *watch) versionsOf(clusters envoy.Union, list []*envoy.Resource) []*envoy.Resource {
 	var kept []*envoy.Resource
 	for _, r := range list {

@@ -5,22 +5,22 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
-// Subscription is a type that a stream subscribes to: some names, or all that there is.
+// Subscription is a type and the names that a stream subscribes to.
 type Subscription struct {
 	TypeURL string
-	Names   *envoy.Names // nil: all
+	Names   *envoy.Names // nil for all
 }
 
 // MaxTypes bounds the types of a subscriber group. A stream with more checks each push itself.
 const MaxTypes = 12
 
-// Key is what streams have in common that are sent the same, except for what is a proxy's own.
+// Key identifies streams that are sent the same resources, except for a proxy's own.
 type Key struct {
 	Cohort        cohort.Key             // cohort.Key.Shared
-	Subscriptions [MaxTypes]Subscription // in the order of types; the rest is zero
+	Subscriptions [MaxTypes]Subscription // in the order of types; unused ones are zero
 }
 
-// Key returns the key of the stream's group. It returns false if the stream is to check each push itself.
+// Key returns the key of the stream's group. It returns false if the stream must check each push itself.
 func (s *Session) Key() (Key, bool) {
 	var k Key
 	if !s.profile.Grouped || s.cohortFailed || s.cohort == (cohort.Key{}) {

@@ -16,41 +16,44 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// Push says that a stream has to compare what it has with a snapshot, and why. Pushes that wait are merged into one,
-// for the newest snapshot. A Push never changes once made, because many streams share it.
+// Push makes a stream compare its resources with a snapshot, and has the reasons. Pending pushes are merged into one
+// for the newest snapshot. A Push is immutable, because many streams share it.
 type Push struct {
 	Snapshot    *snapshot.Snapshot
-	First       uint64 // revision of the earliest snapshot that it is for
-	Full        bool   // Diff.Full or Dirty.Compare: everything is compared
-	Objects     bool   // objects changed that change nothing for proxies
-	Secrets     bool   // what secrets are made of changed
-	OnlySecrets bool   // and nothing else did
-	// ReassignsOnly: proxies may belong to other cohorts, and what a cohort is sent is the same.
+	First       uint64 // revision of the earliest merged snapshot
+	Full        bool   // compare everything
+	Objects     bool   // objects changed without effect on proxies
+	Secrets     bool   // objects that secrets are made of changed
+	OnlySecrets bool   // nothing else changed
+	// ReassignsOnly is true if proxies may belong to other cohorts, and the resources of each cohort are unchanged.
 	ReassignsOnly bool
 	Workloads     []registry.WorkloadKey
 	Addresses     []snapshot.ClusterAddress
 	Triggers      map[string]int
-	Received      time.Time // when the first of the changes came in; zero where there is none
-	Queued        time.Time // when the first of the pushes was published
-	// Tally counts what streams are sent because of it: that of the newest of the pushes. It may be nil.
+	Received      time.Time // arrival of the first change; zero if there is none
+	Queued        time.Time // publication of the first push
+	// Tally counts the responses. It is the Tally of the newest merged push, or nil.
 	Tally *pushes.Tally
 }
 
-// maxMerged bounds the workloads that a waiting push lists: beyond, everything is compared.
+// maxMerged bounds the workloads and addresses in a merged push. Beyond that, everything is compared.
 const maxMerged = 4096
 
-// NewPush makes the push of a snapshot.
+// NewPush returns the push of a snapshot.
 func NewPush(s *snapshot.Snapshot, now time.Time) *Push {
 	d := &s.Diff
-	return &Push{Snapshot: s, First: s.Revision, Full: d.Full, Objects: d.Objects, Secrets: d.Secrets, OnlySecrets: d.OnlySecrets(), Workloads: d.Workloads, Addresses: d.Addresses, Triggers: d.Triggers, Received: d.Received, Queued: now}
+	return &Push{
+		Snapshot: s, First: s.Revision, Full: d.Full, Objects: d.Objects, Secrets: d.Secrets, OnlySecrets: d.OnlySecrets(),
+		Workloads: d.Workloads, Addresses: d.Addresses, Triggers: d.Triggers, Received: d.Received, Queued: now,
+	}
 }
 
-// NewFullPush makes a push for which a stream compares all that it has.
+// NewFullPush returns a push for which a stream compares all its resources.
 func NewFullPush(s *snapshot.Snapshot, now time.Time) *Push {
 	return &Push{Snapshot: s, First: s.Revision, Full: true, Queued: now}
 }
 
-// Merge returns one push that stands for p, which was waiting, and for a newer one.
+// Merge returns a push that replaces p, which is pending, and a newer one.
 func (p *Push) Merge(newer *Push) *Push {
 	if p == nil {
 		return newer
@@ -91,13 +94,13 @@ func (p *Push) Merge(newer *Push) *Push {
 	return m
 }
 
-// Changes reports whether resources of a type may differ, whatever the workload of the proxy.
+// Changes reports whether resources of a type may have changed, independent of the proxy's workload.
 func (p *Push) Changes(t *envoy.Type) bool {
 	return p.Full || t.Live && !p.OnlySecrets || t.Secret && p.Secrets
 }
 
-// MayReassign reports whether a client may belong to another cohort than last, to which it belonged at an earlier
-// revision. So it may if its translator fails to say.
+// MayReassign reports whether a client may belong to another cohort than last, its cohort at an earlier revision. It
+// returns true if the translator panics.
 func (p *Push) MayReassign(t Translator, client *node.Proxy, last cohort.Key, since uint64) (yes bool) {
 	if p.concerns(client) || !p.Full {
 		return p.concerns(client)
@@ -106,8 +109,8 @@ func (p *Push) MayReassign(t Translator, client *node.Proxy, last cohort.Key, si
 	return yes || err != nil
 }
 
-// concerns reports whether a proxy may run beside one of the workloads that changed, or at one of the addresses. A pod
-// is identified by the proxy's id, other workloads by namespace alone.
+// concerns reports whether a proxy may serve a changed workload, or have a changed address. The proxy's ID identifies a
+// pod; other workloads are matched by namespace only.
 func (p *Push) concerns(proxy *node.Proxy) bool {
 	return slices.ContainsFunc(p.Workloads, func(k registry.WorkloadKey) bool {
 		return proxy.ID == k.Name+"."+k.Namespace || k.Kind != kinds.Pod && k.Namespace == proxy.Namespace

@@ -10,7 +10,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/xds/wire"
 )
 
-// respondByName brings a client from what it has of a type that it asks for by name to what it should have.
+// respondByName returns the response that updates a type to which the client subscribes by name.
 func (s *Session) respondByName(w *watch) *wire.Response {
 	resend, diverged, before, resumes := w.resend, w.diverged, w.held, w.initial
 	w.compare, w.resend, w.mustAnswer = false, nil, false
@@ -19,7 +19,7 @@ func (s *Session) respondByName(w *watch) *wire.Response {
 		for name := range resend {
 			w.diverge(name, nil)
 		}
-		w.answered = "" // from the beginning, with the next snapshot
+		w.lastUnknown = "" // start again with the next snapshot
 		return nil
 	}
 	if w.kind.Divisible && s.divided {
@@ -27,7 +27,7 @@ func (s *Session) respondByName(w *watch) *wire.Response {
 	}
 	change := s.diff(w, target, true)
 	w.held, w.initial, w.diverged = target, false, nil
-	if w.unanswered {
+	if w.answerUnknown {
 		resend = w.addUnknown(target, before, resumes, resend)
 	}
 	out := change.Changed
@@ -39,7 +39,7 @@ func (s *Session) respondByName(w *watch) *wire.Response {
 	}
 	r := s.deliverNamed(w, out, change.Versions)
 	if target.Shared.Len()+target.Own.Len() < target.Empty.Len() {
-		// an assignment of an unknown name is not kept: there may be any number of them
+		// Assignments of unknown names are not recorded, because their number is unbounded.
 		d := &w.sent[len(w.sent)-1]
 		d.resources = slices.DeleteFunc(slices.Clone(out), func(x *envoy.Resource) bool { return !target.Known(x.Name) })
 		d.unknown = len(d.resources) < len(out)
@@ -47,34 +47,34 @@ func (s *Session) respondByName(w *watch) *wire.Response {
 	return r
 }
 
-// maxUnknown bounds the assignments of unknown names in one response: each is made for one client alone, and is in
-// memory until the client has read it.
+// maxUnknown bounds the assignments of unknown names in one response. They are made for one client alone, and stay in
+// memory until the client has read them.
 const maxUnknown = 256
 
-// addUnknown adds to resend the next unknown names that the client has to be answered. A client that resumes is not
-// sent again what it has.
+// addUnknown adds the next unknown names that need a response to resend. A client that resumes is not sent resources
+// that it has.
 func (w *watch) addUnknown(target, had envoy.Union, resumes bool, resend map[string]struct{}) map[string]struct{} {
 	if resend == nil {
 		resend = map[string]struct{}{}
 	}
 	n, last := 0, ""
-	for name := range target.Unknown(w.answered) {
+	for name := range target.Unknown(w.lastUnknown) {
 		if resumes {
 			if r := had.Get(name); r != nil && r.Version == envoy.EmptyAssignment(name).Version {
 				continue
 			}
 		} else if n == maxUnknown {
-			w.answered = last
+			w.lastUnknown = last
 			return resend
 		}
 		n, last = n+1, name
 		resend[name] = struct{}{}
 	}
-	w.unanswered, w.answered = false, ""
+	w.answerUnknown, w.lastUnknown = false, ""
 	return resend
 }
 
-// deliverNamed sends what a client asks for by name.
+// deliverNamed sends resources to which the client subscribes by name.
 func (s *Session) deliverNamed(w *watch, list []*envoy.Resource, by *diff.Versions) *wire.Response {
 	for _, r := range list {
 		delete(w.pendingRemoval, r.Name)
@@ -85,7 +85,7 @@ func (s *Session) deliverNamed(w *watch, list []*envoy.Resource, by *diff.Versio
 	return s.deliver(w, list, nil, by)
 }
 
-// sendBisected returns a response with the next part of a bisection, without what has changed since.
+// sendBisected returns a response with the next part of a bisection, without resources that have changed since.
 func (s *Session) sendBisected(w *watch) *wire.Response {
 	for len(w.bisection) > 0 {
 		list := slices.DeleteFunc(slices.Clone(w.bisection[0]), func(r *envoy.Resource) bool {
@@ -106,9 +106,11 @@ func (s *Session) sendBisected(w *watch) *wire.Response {
 	return nil
 }
 
-// compareNames compares names one by one: the names that differ between what the stream was sent and what it should
-// have, the names that diverged, and the names to be resent.
-func (s *Session) compareNames(w *watch, before envoy.Union, change diff.Diff, resend map[string]struct{}, diverged map[string]*envoy.Resource) []*envoy.Resource {
+// compareNames compares single names: the names that differ between held and the target, the names that diverged, and
+// the names to resend.
+func (s *Session) compareNames(
+	w *watch, before envoy.Union, change diff.Diff, resend map[string]struct{}, diverged map[string]*envoy.Resource,
+) []*envoy.Resource {
 	var names []string
 	for _, list := range [][]*envoy.Resource{change.Changed, change.Removed} {
 		for _, r := range list {
@@ -134,10 +136,10 @@ func (s *Session) compareNames(w *watch, before envoy.Union, change diff.Diff, r
 		has := w.held.Get(name)
 		switch {
 		case w.kind.URL == envoy.EndpointType && s.removesCluster(name):
-			// its cluster still takes traffic until respondRemovals, which has the name compared again
+			// Its cluster still has traffic until respondRemovals, which marks the name for comparison again.
 			w.diverge(name, had)
 		case has == nil && w.kind.Total:
-			// the translation failed
+			// The translation failed.
 			w.diverge(name, had)
 		case has == nil:
 			if last != nil && s.delta {
@@ -156,7 +158,7 @@ func (s *Session) compareNames(w *watch, before envoy.Union, change diff.Diff, r
 	return out
 }
 
-// withoutRejected leaves out the versions that the client rejected.
+// withoutRejected removes the versions that the client rejected.
 func (s *Session) withoutRejected(w *watch, list []*envoy.Resource) []*envoy.Resource {
 	if len(w.rejected) == 0 {
 		return list
@@ -170,13 +172,13 @@ func (s *Session) withoutRejected(w *watch, list []*envoy.Resource) []*envoy.Res
 	})
 }
 
-// removesClusters reports whether clusters are to be removed at the end of this pass.
+// removesClusters reports whether clusters will be removed at the end of this pass.
 func (s *Session) removesClusters() bool {
 	w := s.find(envoy.ClusterType)
 	return w != nil && len(w.pendingRemoval) > 0
 }
 
-// removesCluster reports whether a cluster is to be removed at the end of this pass: until then its endpoints stay.
+// removesCluster reports whether a cluster will be removed at the end of this pass. Until then its endpoints stay.
 func (s *Session) removesCluster(cluster string) bool {
 	w := s.find(envoy.ClusterType)
 	if w == nil {
@@ -186,8 +188,8 @@ func (s *Session) removesCluster(cluster string) bool {
 	return ok
 }
 
-// resendAssignments resends the assignments of changed clusters: Envoy warms a changed cluster until its assignment
-// arrives, even when it had it before.
+// resendAssignments resends the assignments of changed clusters, because Envoy warms a changed cluster until its
+// assignment arrives, even if it had one before.
 func (s *Session) resendAssignments(clusters []*envoy.Resource) {
 	w := s.find(envoy.EndpointType)
 	if w != nil && w.whole() {
@@ -206,7 +208,7 @@ func (s *Session) resendAssignments(clusters []*envoy.Resource) {
 	}
 }
 
-// respondWholeDelta brings a delta client from what it has to what it should have; removals wait for the end of the
+// respondWholeDelta returns the response that updates a whole type on a delta stream. Removals follow at the end of the
 // pass.
 func (s *Session) respondWholeDelta(w *watch) *wire.Response {
 	resend, answer, before := w.resend, w.mustBeAnswered(), w.held
@@ -224,7 +226,7 @@ func (s *Session) respondWholeDelta(w *watch) *wire.Response {
 		if r := target.Get(name); r == nil {
 			w.markRemoval(name, nil)
 		} else if !diff.Holds(change.Changed, name) {
-			out = append(out, r) // change.Changed has no room: it is copied
+			out = append(out, r) // append copies, because change.Changed has no spare capacity
 		}
 	}
 	for _, r := range change.Removed {
@@ -251,12 +253,12 @@ func (s *Session) respondWholeDelta(w *watch) *wire.Response {
 	return s.deliver(w, out, nil, change.Versions)
 }
 
-// addUnrequested records the clusters that are new to the client. Their assignments follow at once, before it asks for
-// them: routes that name a cluster come next on the stream, and Envoy answers 503 to requests for a cluster without
+// addUnrequested records the clusters that are new to the client. Their assignments follow before it requests them,
+// because routes to the clusters come next on the stream, and Envoy answers 503 to requests for a cluster without
 // assignment.
 func (s *Session) addUnrequested(before envoy.Union, clusters []*envoy.Resource) {
 	if eds := s.find(envoy.EndpointType); eds == nil || eds.whole() || !s.takesRoutes() {
-		return // the client has not asked for routes yet: it asks for assignments first
+		return // the client has no routes yet and requests assignments first
 	}
 	for _, c := range clusters {
 		if before.Get(c.Name) == nil {
@@ -265,12 +267,12 @@ func (s *Session) addUnrequested(before envoy.Union, clusters []*envoy.Resource)
 	}
 }
 
-// sendUnrequested sends the assignments of new clusters that have endpoints. They are sent again when the client asks
-// for them.
+// sendUnrequested sends the assignments of new clusters that have endpoints. They are sent again when the client
+// requests them.
 func (s *Session) sendUnrequested(w *watch) *wire.Response {
 	names := s.interner.Of(s.unrequested)
 	s.unrequested = nil
-	u, _ := s.get(w.kind, names) // a name that failed is missing
+	u, _ := s.get(w.kind, names) // failed names are missing
 	var out []*envoy.Resource
 	for _, name := range names.All() {
 		if r := u.Get(name); r != nil && !r.NamesOnly() && !w.names.Has(name) {
@@ -283,8 +285,8 @@ func (s *Session) sendUnrequested(w *watch) *wire.Response {
 	return s.deliver(w, out, nil, nil)
 }
 
-// respondWholeState sends all of a type. Clusters that are gone stay in the response while listeners and routes may
-// still name them; respondRemovals leaves them out.
+// respondWholeState sends all resources of a type. Removed clusters stay in the response while listeners and routes may
+// still refer to them. respondRemovals removes them.
 func (s *Session) respondWholeState(w *watch) *wire.Response {
 	answer := w.mustBeAnswered()
 	w.compare, w.mustAnswer, w.resend = false, false, nil
@@ -306,11 +308,11 @@ func (s *Session) respondWholeState(w *watch) *wire.Response {
 			delete(w.pendingRemoval, r.Name)
 		}
 		if len(change.Changed) == 0 && !answer {
-			return nil // the response of respondRemovals has all of it
+			return nil // the response of respondRemovals has all changes
 		}
 	}
 	if !w.complete && len(change.Changed) == 0 {
-		return nil // for such a type absence does not mean removal
+		return nil // for such a type a missing resource is not removed
 	}
 	r := s.deliverState(w)
 	if r != nil && w.kind.URL == envoy.ClusterType {
@@ -320,14 +322,14 @@ func (s *Session) respondWholeState(w *watch) *wire.Response {
 	return r
 }
 
-// takesRoutes reports whether the client takes listeners or routes, which name clusters.
+// takesRoutes reports whether the client subscribes to listeners or routes, which refer to clusters.
 func (s *Session) takesRoutes() bool {
 	return slices.ContainsFunc(s.watches, func(w *watch) bool {
 		return w.kind.NamesClusters && !w.idle()
 	})
 }
 
-// deliverState sends what the client should have and what is about to go, unless that is what it rejected last.
+// deliverState sends the target and the resources to be removed later, unless the client has rejected exactly that.
 func (s *Session) deliverState(w *watch) *wire.Response {
 	var all []*envoy.Resource
 	for r := range w.held.All {
@@ -356,25 +358,24 @@ func (s *Session) respondRemovals(w *watch) *wire.Response {
 	return r
 }
 
-// compareEndpointsOf marks the assignments of removed clusters for comparison, if the client still subscribes to them.
-// A delta client has had time to unsubscribe: it does so before it acknowledges the removal. For state of the world
-// they belong to the same step.
+// compareEndpointsOf marks the assignments of removed clusters for comparison if the client still subscribes to them. A
+// delta client unsubscribes before it acknowledges the removal. A state-of-the-world client does so in the same step.
 func (s *Session) compareEndpointsOf(w *watch, d delivery) {
 	if eds := s.find(envoy.EndpointType); w.kind.URL == envoy.ClusterType && eds != nil && !eds.whole() {
 		eds.compare = eds.compare || slices.ContainsFunc(d.removed, eds.names.Has)
 	}
 }
 
-// compareStayingEndpoints marks assignments for comparison that waited for the removal of clusters which will not be
-// removed, because the client unsubscribed from them.
+// compareStayingEndpoints marks assignments for comparison that waited for the removal of clusters, if the client has
+// unsubscribed from these clusters instead.
 func (s *Session) compareStayingEndpoints(w *watch, leaving int) {
 	if eds := s.find(envoy.EndpointType); w.kind.URL == envoy.ClusterType && len(w.pendingRemoval) < leaving && eds != nil && !eds.whole() {
 		eds.compare = eds.compare || !eds.idle()
 	}
 }
 
-// diff returns the difference between what a client has of a type and what it should have. It is computed once for all
-// clients that resumed with the same versions.
+// diff returns the difference between the client's resources and the target. It is computed once for all clients that
+// resumed with the same versions.
 func (s *Session) diff(w *watch, target envoy.Union, keep bool) diff.Diff {
 	switch c := w.shared; {
 	case !w.initial:
@@ -386,7 +387,7 @@ func (s *Session) diff(w *watch, target envoy.Union, keep bool) diff.Diff {
 	return s.differences.Between(w.held, target, false)
 }
 
-// deliver makes a response. by has the versions of the resources, if it was made for this list.
+// deliver makes a response. by may have cached versions of the resources.
 func (s *Session) deliver(w *watch, resources []*envoy.Resource, removed []string, by *diff.Versions) *wire.Response {
 	s.nonces++
 	r := &wire.Response{
@@ -413,7 +414,7 @@ func (s *Session) deliver(w *watch, resources []*envoy.Resource, removed []strin
 	}
 	size := r.Size()
 	if !s.delta && w.whole() {
-		for _, d := range w.sent { // a client that acknowledges the newest has read those before
+		for _, d := range w.sent { // a client that acknowledges the newest one has read the earlier ones
 			size += d.size
 		}
 		w.sent = w.sent[:0]

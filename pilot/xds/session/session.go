@@ -18,18 +18,18 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/xds/wire"
 )
 
-// Observer is notified of what happens inside a session.
+// Observer is notified of events in a session.
 type Observer interface {
-	// Panicked: a translation for one type failed; what was sent before stands.
+	// Panicked is called if the translation of a type failed. The client keeps its resources.
 	Panicked(typeURL string, err error)
-	// Suppressed: a version that the client had rejected was not sent again.
+	// Suppressed is called if a rejected version was not sent again.
 	Suppressed(typeURL string)
-	// StandIn returns what replaces a secret that the client may not have any more, or nil if the secret is removed.
+	// StandIn returns the replacement of a withdrawn secret, or nil to remove the secret.
 	StandIn(name string) *envoy.Resource
 }
 
-// Session is the protocol of one stream. Requests and snapshots go in through Take and Adopt; Next
-// returns the responses. It has no clock, socket or goroutine, and is used by one goroutine at a time.
+// Session is the protocol of one stream. Take and Adopt are the input, Next is the output. It has no clock, socket or
+// goroutine. Only one goroutine at a time may use it.
 type Session struct {
 	translator  Translator
 	observer    Observer
@@ -38,96 +38,96 @@ type Session struct {
 	interner    *wire.Interner
 	delta       bool
 	profile     Profile
-	divided     bool   // delta: the client takes virtual hosts by themselves
-	prefix      string // of nonces
+	divided     bool   // delta: the client supports virtual hosts on demand
+	prefix      string // prefix of nonces
 
 	proxy    *node.Proxy
-	snapshot *snapshot.Snapshot // nil between passes: the stream may sleep through newer ones
-	revision uint64             // of the last one that everything was compared with
+	snapshot *snapshot.Snapshot // nil between passes, when the stream need not wake for newer ones
+	revision uint64             // revision of the last snapshot that everything was compared with
 	cohort   cohort.Key         // zero before Start
-	// departing: the workload has gone from the snapshot. Until Depart the proxy keeps the inbound half of lastKnown,
-	// its cohort before: callers send it requests until they learn that it is no endpoint any more.
-	departing bool
-	lastKnown cohort.Key // of an unknown workload: it was never known, or has departed for good
+	// departing is true if the workload is missing in the snapshot. Until Depart, the proxy keeps the inbound
+	// configuration of lastCohort, because clients still send requests to it.
+	departing  bool
+	lastCohort cohort.Key // last cohort of a known workload; an unknown workload at first and after Depart
 
-	// cohortFailed: the cohort could not be resolved at the newest snapshot. The cohort before stands, and is resolved
-	// again at the next snapshot, whatever changed.
+	// cohortFailed is true if the cohort could not be resolved at the newest snapshot. The previous cohort stays, and
+	// is resolved again at each snapshot.
 	cohortFailed bool
 
-	// changedClusters are the clusters that a resuming client was sent before it asked for endpoints: the assignments
-	// that it names are out of date, though a cluster may have changed back meanwhile. nil unless it resumes.
+	// changedClusters are the clusters that a resuming client was sent before it requested endpoints. Its assignments
+	// for them are stale, even if a cluster has changed back. Nil unless the client resumes.
 	changedClusters map[string]struct{}
 
-	unrequested []string // new clusters, whose assignments are to follow
+	unrequested []string // new clusters whose assignments must follow
 
-	// resuming: the client named clusters of an earlier stream, and listeners and routes of that stream may still name
-	// them. No cluster is removed meanwhile.
+	// resuming is true while a client that named clusters of an earlier stream may have listeners and routes of that
+	// stream that refer to them. No cluster is removed until then.
 	resuming bool
-	// clustersAnswered: the client has acknowledged or rejected a response with clusters. All that it asked for when it
-	// connected has been read.
+	// clustersAnswered is true if the client has acknowledged or rejected a response with clusters. Then all requests
+	// that it sent when it connected have been read.
 	clustersAnswered bool
 	resumed          bool // the client named versions of an earlier stream
 
-	// routesWithoutHosts are the route configurations that the client was sent without their virtual hosts: it has
-	// none of those.
+	// routesWithoutHosts are the route configurations that the client was sent without their virtual hosts, so that it
+	// has none of them.
 	routesWithoutHosts map[string]struct{}
-	// generations are how often the client was sent a route configuration before the last time; hasGenerations: one is
-	// not zero.
+	// generations has the number of times that the client was sent each route configuration before the last time.
+	// hasGenerations is true if one is not zero.
 	generations     map[string]uint32
 	hasGenerations  bool
-	firstGeneration uint32 // differs from those of earlier streams
+	firstGeneration uint32 // differs from the ones of earlier streams
 
-	tombstones int // that the client was sent
+	tombstones int // number of tombstones that the client was sent
 
-	// guarded: of the secrets that the client subscribes to it may be sent those that are granted; nil: none
+	// guarded is true if the client may only be sent granted secrets. A nil granted has none.
 	guarded bool
 	granted *envoy.Names
-	// withdrawn are stand-ins for secrets that the client had and may not have any more; nil: none
+	// withdrawn are the stand-ins for withdrawn secrets. Nil if there are none.
 	withdrawn *envoy.Set
 
-	grows bool // the client asks for more than it did when it had everything
+	grows bool // the client has requested more since it had everything
 
 	watches []*watch // in the order of sending
 	nonces  uint64
-	names   int // subscribed to, of all types
+	names   int // number of subscribed names of all types
 }
 
-// Profile is how the sessions of one kind of clients differ from those of others.
+// Profile has the differences between the sessions of kinds of clients.
 type Profile struct {
-	// Whole: every type is answered as a whole, also an unknown one, and a change of any object concerns the client,
-	// even one that changes nothing for proxies.
+	// Whole is true if every type is sent as a whole, even an unknown one, and every changed object affects the client,
+	// even one without effect on proxies.
 	Whole   bool
-	Divided bool // it takes virtual hosts by themselves
-	Grouped bool // it shares what it is sent with others
-	Named   bool // it names the listeners and clusters that it wants
+	Divided bool // supports virtual hosts on demand
+	Grouped bool // may share a subscriber group
+	Named   bool // subscribes to listeners and clusters by name
 }
 
-// Config is what a Session is made of.
+// Config configures a Session.
 type Config struct {
 	Translator  Translator
 	Observer    Observer
 	Limits      *limits.Limits
 	Differences *diff.Cache    // shared by all sessions
-	Interner    *wire.Interner // likewise
+	Interner    *wire.Interner // shared by all sessions
 	Delta       bool
 	Profile     Profile
 	Proxy       *node.Proxy
-	Prefix      string // of nonces
-	// Generation is the first one of a route configuration that the client may have had before. No two streams share
-	// it.
+	Prefix      string // prefix of nonces
+	// Generation is the first generation of a route configuration that the client may have had before. It must differ
+	// between streams.
 	Generation uint32
 }
 
-// New makes a Session that has no snapshot yet.
+// New returns a Session without a snapshot.
 func New(c Config) *Session {
 	return &Session{
 		translator: c.Translator, observer: c.Observer, limits: c.Limits, differences: c.Differences, interner: c.Interner,
 		delta: c.Delta, profile: c.Profile, divided: c.Profile.Divided, proxy: c.Proxy, prefix: c.Prefix,
-		firstGeneration: c.Generation, lastKnown: unknownWorkload(),
+		firstGeneration: c.Generation, lastCohort: unknownWorkload(),
 	}
 }
 
-// Take takes a request. An error ends the stream: the client broke a limit.
+// Take handles a request. It fails, and the stream must end, if the client exceeds a limit.
 func (s *Session) Take(r *wire.Request) (Verdict, error) {
 	v := Verdict{TypeURL: r.TypeURL}
 	if err := s.check(r); err != nil {
@@ -153,10 +153,10 @@ func (s *Session) Take(r *wire.Request) (Verdict, error) {
 	return v, err
 }
 
-// Grows reports whether the client has asked for more, such as a type or names, and has not been sent all of it yet.
+// Grows reports whether the client has requested more types or names and was not sent all of them.
 func (s *Session) Grows() bool { return s.grows }
 
-// takeAnswer takes what a request with a nonce says of a response. It returns false if the response is not
+// takeAnswer handles the acknowledgement or rejection in a request. It returns false if the response is not
 // outstanding.
 func (s *Session) takeAnswer(w *watch, r *wire.Request, v *Verdict) (delivery, bool) {
 	d, ok := w.acknowledge(r.Nonce)
@@ -172,20 +172,20 @@ func (s *Session) takeAnswer(w *watch, r *wire.Request, v *Verdict) (delivery, b
 	return d, ok
 }
 
-// Snapshot returns the snapshot that the session works on, or nil between passes: the stream may sleep through newer
+// Snapshot returns the snapshot of the current pass, or nil between passes, when the stream need not wake for newer
 // ones.
 func (s *Session) Snapshot() *snapshot.Snapshot { return s.snapshot }
 
-// SetSnapshot has the session work on a snapshot that has nothing new for the stream.
+// SetSnapshot sets the snapshot of the session to one without changes for the stream.
 func (s *Session) SetSnapshot(snap *snapshot.Snapshot) { s.snapshot = snap }
 
-// ReleaseSnapshot ends the work on a snapshot: the client was sent all of it.
+// ReleaseSnapshot ends the pass, because the client was sent all of it.
 func (s *Session) ReleaseSnapshot() { s.snapshot, s.grows = nil, false }
 
-// Revision returns that of the last snapshot that everything was compared with.
+// Revision returns the revision of the last snapshot that everything was compared with.
 func (s *Session) Revision() uint64 { return s.revision }
 
-// Cohort returns the proxy's, which is zero before Start.
+// Cohort returns the proxy's cohort, or zero before Start.
 func (s *Session) Cohort() cohort.Key { return s.cohort }
 
 // Resuming reports whether the client resumes with clusters. No cluster is removed meanwhile.
@@ -194,34 +194,34 @@ func (s *Session) Resuming() bool { return s.resuming }
 // Resumed reports whether the client named versions of an earlier stream.
 func (s *Session) Resumed() bool { return s.resumed }
 
-// Departing reports whether the proxy keeps the inbound half of a workload that has gone, until Depart.
+// Departing reports whether the proxy keeps the inbound configuration of a deleted workload until Depart.
 func (s *Session) Departing() bool { return s.departing }
 
-// Bounds that nobody has a reason to tune.
+// Bounds without options.
 const (
 	maxTypes   = 64  // on one stream; Envoy has a dozen
-	maxTypeURL = 256 // bytes
+	maxTypeURL = 256 // in bytes
 )
 
-// VerdictKind is what a request means for the responses before it.
+// VerdictKind is the meaning of a request for earlier responses.
 type VerdictKind int
 
-// The kinds.
+// Kinds of verdicts.
 const (
-	Subscribed VerdictKind = iota // nothing: it only subscribes
+	Subscribed VerdictKind = iota // none: it only subscribes
 	Acked
 	Rejected
-	Expired // it answers a response that another one followed: ignored
+	Expired // it answers a response that is not the newest, and is ignored
 )
 
-// Verdict is the outcome of one request.
+// Verdict is the result of a request.
 type Verdict struct {
 	TypeURL string
 	Kind    VerdictKind
 	Code    codes.Code // of a rejection
 	Message string     // of a rejection
 
-	// Of a rejection: which of the stream's responses it is about, and what that held. Zero where it is forgotten.
+	// Number and Resources are the number and the content of a rejected response. Zero if it is no longer known.
 	Number    uint64
 	Resources []*envoy.Resource
 }
@@ -246,7 +246,7 @@ func (s *Session) addWatch(typeURL string) *watch {
 	return w
 }
 
-// check holds a request to the limits. The error is the client's fault.
+// check checks a request against the limits.
 func (s *Session) check(r *wire.Request) error {
 	if r.TypeURL == "" || len(r.TypeURL) > maxTypeURL {
 		return fmt.Errorf("type_url must have 1 to %d bytes, not %d", maxTypeURL, len(r.TypeURL))
@@ -254,14 +254,14 @@ func (s *Session) check(r *wire.Request) error {
 	if len(s.watches) >= maxTypes && s.find(r.TypeURL) == nil {
 		return fmt.Errorf("more than %d types on one stream", maxTypes)
 	}
-	// Such a type is not sent as a whole: the wildcard would select nothing, and hide the names beside it.
+	// Such a type is not sent as a whole: the wildcard would select nothing, and hide the names besides it.
 	if envoy.TypeOf(r.TypeURL).Named && !s.profile.Whole {
 		r.Names.Star, r.Unsubscribed.Star = false, false
 	}
 	return r.Fault
 }
 
-// setNames sets the names that the client wants of a type.
+// setNames sets the names of a type that the client subscribes to.
 func (s *Session) setNames(w *watch, names *envoy.Names) error {
 	total := s.names - w.names.Len() + names.Len()
 	if total > s.limits.NamesPerStream {
@@ -272,21 +272,22 @@ func (s *Session) setNames(w *watch, names *envoy.Names) error {
 	return nil
 }
 
-// Names returns how many resource names the client subscribes to, of all types.
+// Names returns the number of resource names that the client subscribes to, of all types.
 func (s *Session) Names() int { return s.names }
 
-// Start begins with the first snapshot. It returns false if the client cannot be served.
+// Start begins with the first snapshot. It returns false if the cohort cannot be resolved.
 func (s *Session) Start(snap *snapshot.Snapshot) bool {
 	s.compareWith(snap)
 	return s.resolveCohort(snap)
 }
 
-// Adopt takes a newer snapshot. Call it only after Next has returned nil: then a pass belongs to one snapshot.
+// Adopt takes a newer snapshot. It must be called only after Next has returned nil, so that a pass belongs to one
+// snapshot.
 func (s *Session) Adopt(p *Push) {
 	reassign := s.cohortFailed || p.MayReassign(s.translator, s.proxy, s.cohort, s.revision)
 	if p.Full || reassign || p.Objects && s.profile.Whole {
 		if s.cohortFailed = reassign && !s.resolveCohort(p.Snapshot); s.cohortFailed {
-			if s.snapshot == nil { // requests are answered from some snapshot
+			if s.snapshot == nil { // requests need a snapshot
 				s.compareWith(p.Snapshot)
 			}
 			return
@@ -312,11 +313,11 @@ func (s *Session) Pending() bool {
 	})
 }
 
-// Responses returns how many responses the client was sent.
+// Responses returns the number of responses that the client was sent.
 func (s *Session) Responses() uint64 { return s.nonces }
 
-// OldestUnacknowledged returns the number of the first response, from 1, that the client has neither acknowledged nor
-// rejected; 0 if there is none.
+// OldestUnacknowledged returns the number, from 1, of the oldest response that the client has neither acknowledged nor
+// rejected, or 0.
 func (s *Session) OldestUnacknowledged() uint64 {
 	oldest := uint64(0)
 	for _, w := range s.watches {
@@ -345,17 +346,17 @@ func (s *Session) mayRemove(w *watch) bool {
 	case w.kind.URL == envoy.ClusterType:
 		return !s.resuming
 	case w.kind.Part:
-		return len(w.sent) == 0 && len(w.bisection) == 0 // the client has acknowledged what replaces them
+		return len(w.sent) == 0 && len(w.bisection) == 0 // the client has acknowledged their replacements
 	}
 	return true
 }
 
-// EndResuming is called when the client has asked for nothing for a while. It has no effect before the client has
-// answered a response with clusters: until then a late server may not have read all requests that the client sent when
-// it connected. They come before the answer, because a stream keeps their order.
+// EndResuming is called when the client has requested nothing for a while. It has no effect before the client has
+// answered a response with clusters, because a late server may not have read all requests that the client sent when it
+// connected. They precede the answer on the stream.
 func (s *Session) EndResuming() { s.resuming = s.resuming && !s.clustersAnswered }
 
-// Next returns the next response of the pass, which counts as sent, or nil when the client has everything.
+// Next returns the next response of the pass and records it as sent. It returns nil if the client has everything.
 func (s *Session) Next() *wire.Response {
 	for _, w := range s.watches {
 		for w.pending() {
@@ -382,18 +383,18 @@ func (s *Session) Next() *wire.Response {
 func (s *Session) respondAdditions(w *watch) *wire.Response {
 	switch {
 	case w.kind.Part && !s.divided && !s.profile.Whole:
-		// Envoy would fall back from a whole route configuration to VHDS
+		// Envoy would fall back from a whole route configuration to VHDS.
 		w.compare, w.mustAnswer, w.resend, w.bisection, w.pendingRemoval = false, false, nil, nil, nil
 		return nil
 	case w.idle():
-		w.compare, w.mustAnswer, w.unanswered, w.answered, w.resend, w.bisection = false, false, false, "", nil, nil
+		w.compare, w.mustAnswer, w.answerUnknown, w.lastUnknown, w.resend, w.bisection = false, false, false, "", nil, nil
 		if w.hosts != nil {
 			s.dropHosts(w)
 		}
 		return nil
 	case w.whole() && !s.delta:
 		return s.respondWholeState(w)
-	case !w.compare && !w.mustAnswer && w.answered == "" && len(w.resend) == 0 && len(w.bisection) > 0:
+	case !w.compare && !w.mustAnswer && w.lastUnknown == "" && len(w.resend) == 0 && len(w.bisection) > 0:
 		return s.sendBisected(w)
 	case !w.whole():
 		return s.respondByName(w)
@@ -401,7 +402,8 @@ func (s *Session) respondAdditions(w *watch) *wire.Response {
 	return s.respondWholeDelta(w)
 }
 
-// targetOf returns what the client should have of a type that is sent as a whole. false: what it has stands.
+// targetOf returns the resources of a whole type that the client should have. It returns false if its current ones
+// stay.
 func (s *Session) targetOf(w *watch) (envoy.Union, bool) {
 	var u envoy.Union
 	if w.kind.Part && !s.profile.Whole {
@@ -421,7 +423,7 @@ func (s *Session) targetOf(w *watch) (envoy.Union, bool) {
 	return u, true
 }
 
-// namesOf returns the names by which a type that is sent as a whole is asked for, or nil: all of it.
+// namesOf returns the names with which a whole type is requested from the Translator, or nil for all.
 func (s *Session) namesOf(w *watch) *envoy.Names {
 	if s.profile.Named && w.kind.Complete && !w.wildcard {
 		return w.names
@@ -429,8 +431,8 @@ func (s *Session) namesOf(w *watch) *envoy.Names {
 	return nil
 }
 
-// get returns what the client should have of a type: all of it, or the resources of some names. It returns false if
-// the translation failed; names that failed alone are missing.
+// get returns the resources of a type that the client should have: all, or the ones with some names. It returns false
+// if the translation failed. Names that failed alone are missing.
 func (s *Session) get(kind *envoy.Type, names *envoy.Names) (envoy.Union, bool) {
 	var u envoy.Union
 	var failed error
@@ -452,8 +454,8 @@ func (s *Session) get(kind *envoy.Type, names *envoy.Names) (envoy.Union, bool) 
 func (s *Session) resolveCohort(snap *snapshot.Snapshot) bool {
 	err := safe.Do("translate cohort", func() {
 		now := s.translator.ResolveCohort(snap, s.proxy)
-		if s.cohort, s.departing = now.KeepInbound(s.lastKnown); !s.departing {
-			s.lastKnown = now
+		if s.cohort, s.departing = now.KeepInbound(s.lastCohort); !s.departing {
+			s.lastCohort = now
 		}
 	})
 	if err != nil {
@@ -462,7 +464,7 @@ func (s *Session) resolveCohort(snap *snapshot.Snapshot) bool {
 	return err == nil
 }
 
-// Depart takes the inbound half of a workload that has gone from the proxy, with the next push.
-func (s *Session) Depart() { s.departing, s.lastKnown = false, unknownWorkload() }
+// Depart removes the inbound configuration of a deleted workload from the proxy with the next push.
+func (s *Session) Depart() { s.departing, s.lastCohort = false, unknownWorkload() }
 
 func unknownWorkload() cohort.Key { return cohort.Key{UnknownWorkload: true} }

@@ -5,13 +5,12 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/xds/wire"
 )
 
-// takeStateOfTheWorld takes a request of a state-of-the-world stream.
+// takeStateOfTheWorld handles a request of a state-of-the-world stream.
 //
-// What a request subscribes to replaces what the requests before it did. A first request on the stream, and one without
-// a nonce, is answered in full; one with the newest nonce is answered with the names that are new; any other answers a
-// response that was overtaken and is not answered. That holds for rejections too: names that are new in a rejecting
-// request are answered, and resources that it rejects are not sent again. Resources that are asked for by name and were
-// rejected together are sent again in parts.
+// A request replaces the subscription. The first request on the stream, and one without a nonce, gets all resources. A
+// request with the newest nonce gets the resources of new names. Any other request is stale and gets no response. The
+// same holds for rejections: new names in a rejection get a response, and rejected resources are not sent again.
+// Resources that are requested by name and were rejected together are sent again in parts.
 func (s *Session) takeStateOfTheWorld(w *watch, r *wire.Request, v *Verdict, first bool) error {
 	s.resumed = s.resumed || first && r.Resumes
 	sent := w.status.Sent
@@ -29,9 +28,8 @@ func (s *Session) takeStateOfTheWorld(w *watch, r *wire.Request, v *Verdict, fir
 	return s.replaceSubscription(w, r.Names, first, first || !current && v.Kind != Rejected)
 }
 
-// dropUnlisted drops the names that a request without an answer does not list any more: a client that unsubscribes
-// from a name and subscribes again before it sees the newest response has lost the resource, and no later request
-// would show it.
+// dropUnlisted drops the names that a stale request does not list any more. A client that unsubscribes from a name and
+// subscribes again before it sees the newest response has lost the resource, and no later request would show it.
 func (s *Session) dropUnlisted(w *watch, asked *envoy.Names) {
 	if w.whole() || w.names == asked {
 		return
@@ -42,9 +40,9 @@ func (s *Session) dropUnlisted(w *watch, asked *envoy.Names) {
 	w.forgetUnnamed()
 }
 
-// replaceSubscription sets what the client wants of a type. With anew, all of it is to be sent, else only what was not
-// asked for before.
-func (s *Session) replaceSubscription(w *watch, names wire.Names, first, anew bool) error {
+// replaceSubscription sets the names of a type that the client subscribes to. If all is true, all resources are sent,
+// else only the ones with new names.
+func (s *Session) replaceSubscription(w *watch, names wire.Names, first, all bool) error {
 	was := w.wildcard
 	switch {
 	case !names.Empty():
@@ -67,11 +65,11 @@ func (s *Session) replaceSubscription(w *watch, names wire.Names, first, anew bo
 		}
 	}
 	switch {
-	case w.idle(), !w.complete && (anew || was != w.wildcard):
+	case w.idle(), !w.complete && (all || was != w.wildcard):
 		w.reset()
 	case w.whole():
 		w.keepNamed()
-		if anew || len(added) > 0 || was != w.wildcard {
+		if all || len(added) > 0 || was != w.wildcard {
 			w.compare, w.mustAnswer = true, w.complete
 		}
 	default:

@@ -6,7 +6,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
-// Status returns what the stream knows of each type, by URL.
+// Status returns the status of each type by URL.
 func (s *Session) Status() map[string]TypeStatus {
 	types := make(map[string]TypeStatus, len(s.watches))
 	for _, w := range s.watches {
@@ -17,8 +17,8 @@ func (s *Session) Status() map[string]TypeStatus {
 	return types
 }
 
-// StatusOf returns what the stream knows of a type, to be kept up to date by its owner, or nil if the client never
-// asked for it.
+// StatusOf returns the status of a type, which the owner of the stream updates, or nil if the client never requested
+// it.
 func (s *Session) StatusOf(typeURL string) *TypeStatus {
 	if w := s.find(typeURL); w != nil {
 		return &w.status
@@ -26,11 +26,12 @@ func (s *Session) StatusOf(typeURL string) *TypeStatus {
 	return nil
 }
 
-// failing reports whether the client lacks a resource that it should have because it rejected it. A resource that the
-// client rejected may go and come again in the same version: then it is not sent again, and the client lacks it again.
+// failing reports whether the client lacks a resource because it rejected it. If a rejected resource is removed and
+// comes back with the same version, it is not sent again, and the client lacks it again.
 func (w *watch) failing() bool { return w.rejecting || w.withholds() }
 
-// shown returns the status for introspection: with the last error if the client lacks something because of an error.
+// shown returns the status for introspection. It has the last error only while the client lacks a resource because of
+// it.
 func (w *watch) shown() TypeStatus {
 	st := w.status
 	if !w.failing() {
@@ -39,7 +40,7 @@ func (w *watch) shown() TypeStatus {
 	return st
 }
 
-// Resources returns what the client has of a type, by name, or nil.
+// Resources returns the resources of a type that the client has, sorted by name, or nil.
 func (s *Session) Resources(typeURL string) []*envoy.Resource {
 	if w := s.find(typeURL); w != nil {
 		return w.resources()
@@ -47,14 +48,14 @@ func (s *Session) Resources(typeURL string) []*envoy.Resource {
 	return nil
 }
 
-// Held is what the client was last sent of one type.
+// Held is the last state of one type that a client was sent.
 type Held struct {
 	Type   *envoy.Type
-	Synced bool        // it has acknowledged the last response, and lacks nothing that it rejected
-	Union  envoy.Union // of what it subscribes to by name, this may hold more
+	Synced bool        // the client has acknowledged the last response, and lacks no rejected resource
+	Union  envoy.Union // may have more than the subscribed names
 }
 
-// Held returns what the client was last sent of each type that it was sent anything of.
+// Held returns the last state of each type that the client was sent.
 func (s *Session) Held() []Held {
 	list := make([]Held, 0, len(s.watches))
 	for _, w := range s.watches {

@@ -12,101 +12,100 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/xds/wire"
 )
 
-// watch is one type on one stream: what the client subscribes to, what it was sent, and what is still to be compared.
+// watch is one type on one stream: the client's subscription, its resources, and the pending comparisons.
 //
-// It works in one of two ways. As a whole (clusters, listeners, virtual hosts, and any type subscribed to by
-// wildcard): a resource that is absent is removed from the client. By name (all else): absence has no meaning. Both
-// compare Sets, which the streams of a cohort share: held is the last one, and only what diverges is kept for this
-// client alone.
+// A whole type (clusters, listeners, virtual hosts, and any type with a wildcard subscription) removes missing
+// resources from the client. For types by name (all others), a missing resource has no meaning. Both compare Sets,
+// which the streams of a cohort share: held is the last one, and only differences are recorded for this client alone.
 type watch struct {
 	kind     *envoy.Type
-	complete bool // a response holds all that is subscribed to, and absence means removal: clusters, listeners, objects
+	complete bool // a response has everything subscribed to, and missing resources are removed: clusters, listeners, objects
 	wildcard bool
-	explicit bool // the wildcard was asked for by "*", not by naming nothing
+	explicit bool // the wildcard was requested by "*" instead of an empty list
 
-	names *envoy.Names // those subscribed to
-	held  envoy.Union  // what the client has, unless it diverged
-	// initial: held is what a resuming client named, resources without bodies.
+	names *envoy.Names // names that the client subscribes to
+	held  envoy.Union  // resources of the client, unless they diverged
+	// initial is true if held are the resources that a resuming client named, without bodies.
 	initial  bool
-	shared   *wire.SharedVersions       // held.Shared was made from it; nil: held is this client's own
-	diverged map[string]*envoy.Resource // by name: what the client has instead of what is in held
-	// hosts, of route configurations on a delta stream: the virtual hosts of held that are sent by themselves
+	shared   *wire.SharedVersions       // versions that held.Shared was made from; nil if held is this client's own
+	diverged map[string]*envoy.Resource // by name: resource of the client instead of the one in held
+	// hosts are the virtual hosts of route configurations in held that are sent on demand on a delta stream.
 	hosts *envoy.Set
 
-	// What is to be compared or sent before the stream is idle.
-	compare        bool                       // everything
-	resend         map[string]struct{}        // names to send again even if unchanged; of a whole type, to remove where there is no resource
-	mustAnswer     bool                       // as a whole: a response is due even when there is nothing new
-	unanswered     bool                       // by name: the client may have nothing of names that no half of a Union has
-	answered       string                     // the last of these names that the client was answered; empty before the first
-	pendingRemoval map[string]*envoy.Resource // to be removed when the pass is over, as the client has them
-	bisection      [][]*envoy.Resource        // parts to be sent one after the other: the client rejected them together
+	// The fields below are the pending comparisons and responses.
+	compare        bool                       // compare everything
+	resend         map[string]struct{}        // names to send again even if unchanged, or to remove from a whole type
+	mustAnswer     bool                       // whole type: a response is due even without a change
+	answerUnknown  bool                       // by name: names that no half of a Union has may need an empty response
+	lastUnknown    string                     // last name with such a response; empty before the first
+	pendingRemoval map[string]*envoy.Resource // resources of the client to remove at the end of the pass
+	bisection      [][]*envoy.Resource        // parts of a rejected response to send one after the other
 
-	sent          []delivery          // not acknowledged yet, oldest first
-	rejected      map[string][]string // versions that the client rejected by themselves
-	rejectedState string              // state of the world, as a whole: the last response's version when it was rejected
-	rejecting     bool                // the client has rejected a response, and has not acknowledged all that it should have since
+	sent          []delivery          // unacknowledged responses, oldest first
+	rejected      map[string][]string // versions that the client rejected alone
+	rejectedState string              // whole type, state of the world: version of the last response if it was rejected
+	rejecting     bool                // the client has rejected a response, and has not acknowledged everything since
 
-	status TypeStatus // times and errors, for introspection, which shows them by shown; Sent, Acked and Version are kept here
+	status TypeStatus // state for introspection; see shown
 }
 
-// delivery is a response that was not acknowledged yet.
+// delivery is an unacknowledged response.
 type delivery struct {
 	nonce     string
 	version   string
 	resources []*envoy.Resource
-	removed   []string // delta
+	removed   []string // delta only
 	size      int      // in bytes
-	number    uint64   // of the stream's responses, from 1
-	// The response also had assignments of unknown names, which are not in resources.
+	number    uint64   // number of the response on the stream, from 1
+	// unknown is true if the response also had assignments of unknown names, which are not in resources.
 	unknown bool
 }
 
-// maxDeliveries bounds what is remembered of a client that never acknowledges. A rejection of an older response is
+// maxDeliveries bounds the recorded responses to a client that never acknowledges. A rejection of an older response is
 // counted, but suppresses nothing.
 const maxDeliveries = 8
 
-// maxRejections bounds the versions that are remembered of one name.
+// maxRejections bounds the recorded versions of one name.
 const maxRejections = 16
 
-// TypeStatus is what a stream knows of one type.
+// TypeStatus is the status of one type on a stream.
 type TypeStatus struct {
 	Sent        string // nonce of the last response
-	Acked       string // nonce that was last acknowledged
-	Version     string // of the last response
+	Acked       string // nonce of the last acknowledged response
+	Version     string // version of the last response
 	SentAt      time.Time
 	AckedAt     time.Time
-	LastError   string // the client's last message of a rejection; shown empty while the client lacks nothing because of it
+	LastError   string // message of the client's last rejection; not shown once the client lacks nothing
 	LastErrorAt time.Time
 	Wildcard    bool
-	Names       int // subscribed to by name
+	Names       int // number of subscribed names
 }
 
-// whole reports in which way the watch works.
+// whole reports whether the type is whole; see watch.
 func (w *watch) whole() bool {
 	return w.wildcard || w.complete || w.kind.Part
 }
 
-// idle reports whether the client subscribes to nothing of the type at present.
+// idle reports whether the client subscribes to nothing of the type.
 func (w *watch) idle() bool { return !w.wildcard && w.names == nil }
 
-// pending reports whether something is to be compared or sent, not counting removals.
+// pending reports whether comparisons or responses are pending, except removals.
 func (w *watch) pending() bool {
-	return w.compare || w.mustAnswer || w.answered != "" || len(w.resend) > 0 || len(w.bisection) > 0 && len(w.sent) == 0
+	return w.compare || w.mustAnswer || w.lastUnknown != "" || len(w.resend) > 0 || len(w.bisection) > 0 && len(w.sent) == 0
 }
 
-// mustBeAnswered reports whether a response is due even when there is nothing new. The first one also is if the
-// translation failed when the client asked.
+// mustBeAnswered reports whether a response is due even without a change. The first one also is if the translation
+// failed at the client's request.
 func (w *watch) mustBeAnswered() bool { return w.mustAnswer || w.complete && w.status.Sent == "" }
 
-// reset forgets what the client has: all that it subscribes to is to be sent.
+// reset drops the state of the client's resources, so that everything is sent.
 func (w *watch) reset() {
 	w.held, w.initial, w.shared, w.diverged, w.pendingRemoval, w.resend, w.bisection = envoy.Union{}, false, nil, nil, nil, nil, nil
 	w.compare = !w.idle()
-	w.mustAnswer, w.unanswered, w.answered = w.compare && w.complete, w.compare, ""
+	w.mustAnswer, w.answerUnknown, w.lastUnknown = w.compare && w.complete, w.compare, ""
 }
 
-// setNames sets the names that the client subscribes to. It keeps no name that the client has unsubscribed from.
+// setNames sets the names that the client subscribes to, and keeps no other names.
 func (w *watch) setNames(names *envoy.Names) {
 	w.names = names
 	if w.held.Empty != nil {
@@ -114,29 +113,29 @@ func (w *watch) setNames(names *envoy.Names) {
 	}
 }
 
-// markResend marks a name to be sent or, as a whole, removed if absent.
+// markResend marks a name to be sent or, for a whole type, removed if missing.
 func (w *watch) markResend(name string) {
 	lists.Put(&w.resend, name, struct{}{})
 }
 
-// diverge records that the client has another resource than held has.
+// diverge records that the client's resource differs from the one in held.
 func (w *watch) diverge(name string, has *envoy.Resource) {
 	lists.Put(&w.diverged, name, has)
 }
 
-// markRemoval marks a resource, as the client has it, to be removed at the end of the pass.
+// markRemoval marks a resource of the client to be removed at the end of the pass.
 func (w *watch) markRemoval(name string, had *envoy.Resource) {
 	lists.Put(&w.pendingRemoval, name, had)
 }
 
-// forgetUnnamed forgets what is kept of names that are not subscribed to any more. By name only.
+// forgetUnnamed drops the state of names without a subscription. It is for types by name.
 func (w *watch) forgetUnnamed() {
 	maps.DeleteFunc(w.resend, func(name string, _ struct{}) bool { return !w.names.Has(name) })
 	maps.DeleteFunc(w.diverged, func(name string, _ *envoy.Resource) bool { return !w.names.Has(name) })
 	maps.DeleteFunc(w.rejected, func(name string, _ []string) bool { return !w.names.Has(name) })
 }
 
-// keepNamed forgets what the client had by wildcard and did not name, or does not name any more. As a whole only.
+// keepNamed drops resources that the client has not subscribed to by name. It is for whole types.
 func (w *watch) keepNamed() {
 	if w.wildcard {
 		return
@@ -158,7 +157,7 @@ func subset(u envoy.Union, names *envoy.Names) envoy.Union {
 	return envoy.Union{Shared: envoy.NewSet(list)}
 }
 
-// acknowledge removes the response of that nonce and those before it from sent, and returns the response.
+// acknowledge removes the response with that nonce and earlier ones from sent, and returns the response.
 func (w *watch) acknowledge(nonce string) (delivery, bool) {
 	i := slices.IndexFunc(w.sent, func(d delivery) bool { return d.nonce == nonce })
 	if i < 0 {
@@ -172,7 +171,7 @@ func (w *watch) acknowledge(nonce string) (delivery, bool) {
 	return d, true
 }
 
-// lastUnacknowledged returns the newest resource of that name that was sent and not acknowledged yet, or nil.
+// lastUnacknowledged returns the newest unacknowledged resource with that name, or nil.
 func (w *watch) lastUnacknowledged(name string) *envoy.Resource {
 	for _, d := range slices.Backward(w.sent) {
 		for _, r := range d.resources {
@@ -184,12 +183,12 @@ func (w *watch) lastUnacknowledged(name string) *envoy.Resource {
 	return nil
 }
 
-// rejectDelivery takes a rejection. Of several resources only one may be bad: they are bisected until it is alone. A
-// client that took the others finds nothing new in them. What came with assignments of unknown names is sent again
-// without them.
+// rejectDelivery handles a rejection. Only one of several resources may be bad, so they are bisected. A client that
+// accepted the others finds nothing new in them. Resources in a response with assignments of unknown names are sent
+// again without these.
 //
-// Clusters that the message blames by name are not sent again. Envoy keeps some that it rejects, and would acknowledge
-// the same bytes without using them.
+// Clusters that the message names are not sent again. Envoy keeps some rejected clusters, and would acknowledge the
+// same bytes without using them.
 func (s *Session) rejectDelivery(w *watch, d delivery, message string) {
 	if w.whole() && !s.delta {
 		w.rejectedState = d.version
@@ -217,8 +216,8 @@ func (s *Session) rejectDelivery(w *watch, d delivery, message string) {
 	}
 }
 
-// blamed returns what may be the names of the resources that Envoy's message says something of: "... NAME: what, NAME:
-// what".
+// blamed returns the possible names of resources in Envoy's message, which has the format "... NAME: reason, NAME:
+// reason".
 func blamed(message string) map[string]bool {
 	out := map[string]bool{}
 	for part := range strings.SplitSeq(message, ", ") {
@@ -230,7 +229,7 @@ func blamed(message string) map[string]bool {
 }
 
 // withholds reports whether the client has rejected a resource that it should have. Such a resource is not sent again
-// as it is, or waits to be sent again with fewer of the resources that were rejected with it.
+// unchanged, or it waits to be sent again in a part of the rejected response.
 func (w *watch) withholds() bool {
 	if len(w.bisection) > 0 {
 		return true
@@ -243,21 +242,21 @@ func (w *watch) withholds() bool {
 	return false
 }
 
-// resendParts sends what was rejected together again in parts. A client that rejects names and asks for them again
-// each time would have ever more parts with the same names: then these are taken out of the older parts.
+// resendParts sends the resources of a rejected response again in parts. A client that repeatedly rejects and requests
+// names would accumulate parts with the same names, so these names are removed from older parts.
 func (w *watch) resendParts(list []*envoy.Resource, parts ...[]*envoy.Resource) {
 	n := len(list)
 	for _, p := range w.bisection {
 		n += len(p)
 	}
 	if n > 2*(w.names.Len()+w.held.Shared.Len()+w.held.Own.Len()+1) {
-		anew := make(map[string]struct{}, len(list))
+		renewed := make(map[string]struct{}, len(list))
 		for _, r := range list {
-			anew[r.Name] = struct{}{}
+			renewed[r.Name] = struct{}{}
 		}
 		var left [][]*envoy.Resource
 		for _, p := range w.bisection {
-			if p = slices.DeleteFunc(slices.Clone(p), func(r *envoy.Resource) bool { _, ok := anew[r.Name]; return ok }); len(p) > 0 {
+			if p = slices.DeleteFunc(slices.Clone(p), func(r *envoy.Resource) bool { _, ok := renewed[r.Name]; return ok }); len(p) > 0 {
 				left = append(left, p)
 			}
 		}
@@ -266,7 +265,7 @@ func (w *watch) resendParts(list []*envoy.Resource, parts ...[]*envoy.Resource) 
 	w.bisection = append(w.bisection, parts...)
 }
 
-// rememberRejected records a version that the client rejected by itself.
+// rememberRejected records a version that the client rejected alone.
 func (w *watch) rememberRejected(r *envoy.Resource) {
 	if w.rejected == nil {
 		w.rejected = map[string][]string{}
@@ -275,13 +274,13 @@ func (w *watch) rememberRejected(r *envoy.Resource) {
 	w.rejected[r.Name] = all[max(0, len(all)-maxRejections):]
 }
 
-// has reports whether the client was last sent this very version.
+// has reports whether the client was last sent this version.
 func (w *watch) has(r *envoy.Resource) bool {
 	is := w.current(r.Name)
 	return is != nil && is.Version == r.Version
 }
 
-// current is what the client was last sent of that name, or nil.
+// current returns the resource with that name that the client was last sent, or nil.
 func (w *watch) current(name string) *envoy.Resource {
 	if r, ok := w.diverged[name]; ok {
 		return r
@@ -292,13 +291,13 @@ func (w *watch) current(name string) *envoy.Resource {
 	return w.held.Get(name)
 }
 
-// isRejected reports whether the client rejected this very version.
+// isRejected reports whether the client rejected this version.
 func (w *watch) isRejected(r *envoy.Resource) bool {
 	return slices.Contains(w.rejected[r.Name], r.Version)
 }
 
-// resources returns what the client has, by name; route configurations with their virtual hosts, also those that came
-// by themselves.
+// resources returns the client's resources, sorted by name. Route configurations include their virtual hosts, even if
+// these were sent on demand.
 func (w *watch) resources() []*envoy.Resource {
 	var list []*envoy.Resource
 	for r := range w.held.All {
