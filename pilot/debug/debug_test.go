@@ -284,8 +284,9 @@ func TestUnknownProxiesAndPagesAreErrors(t *testing.T) {
 		"/debug/cachez?sizes=bad":        {400, `the query is wrong: sizes="bad" is neither true nor false`},
 		"/debug/config_dump?proxyID=x.y": {404, "Proxy not connected to this Pilot instance. It may be connected to another instance."},
 		"/debug/nothing":                 {404, "404 page not found"},
-		"/debug/cachez?clear=true":       {400, "the query is wrong: clear has no effect here: what is kept is in use, or is forgotten by itself; pilot-discovery discovery --noMemo keeps nothing"},
-		"/debug/pprof/":                  {404, "404 page not found"}, // without Profile
+		"/debug/cachez?clear=true": {400, "the query is wrong: clear has no effect here, because the cache only has resources in use; " +
+			"to run without it, start pilot-discovery discovery with --noMemo"},
+		"/debug/pprof/": {404, "404 page not found"}, // without Profile
 	} {
 		if code, body := get(t, a, target, here); code != want.code || strings.TrimSpace(body) != want.text {
 			t.Errorf("%s: %d %s", target, code, body)
