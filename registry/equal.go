@@ -15,7 +15,8 @@ func (s *Service) Equal(o *Service) bool {
 		s.Resolution == o.Resolution && s.Headless == o.Headless && s.ExternalName == o.ExternalName && s.MeshExternal == o.MeshExternal &&
 		slices.Equal(s.ExportTo, o.ExportTo) && maps.Equal(s.Labels, o.Labels) && maps.Equal(s.Selector, o.Selector) &&
 		slices.Equal(s.ServiceAccounts, o.ServiceAccounts) && s.Created.Equal(o.Created) &&
-		s.PublishNotReady == o.PublishNotReady && s.NodeLocal == o.NodeLocal && s.TrafficDist == o.TrafficDist && s.Unhealthy == o.Unhealthy &&
+		s.PublishNotReady == o.PublishNotReady && s.NodeLocal == o.NodeLocal && s.TrafficDist == o.TrafficDist &&
+		s.SendDraining == o.SendDraining &&
 		maps.EqualFunc(s.Clusters, o.Clusters, (*Service).Equal)
 }
 
@@ -43,7 +44,8 @@ func (w *Workload) Equal(o *Workload) bool {
 }
 
 // ReuseEndpoints returns next, with each endpoint replaced by an equal one of old, so that equal content stays one
-// pointer. If the lists are equal it returns old, and true. Both are sorted by CompareEndpoints; next is modified.
+// pointer. If the lists are equal it returns old, and true. Both lists are sorted by CompareEndpoints. next is
+// modified.
 func ReuseEndpoints(old, next []*Endpoint) (reused []*Endpoint, same bool) {
 	i := 0
 	for j := 0; j < len(next); {
@@ -67,8 +69,8 @@ func ReuseEndpoints(old, next []*Endpoint) (reused []*Endpoint, same bool) {
 	return next, false
 }
 
-// reuseRun is ReuseEndpoints for endpoints that compare as equal. Those of one workload are searched one by one: they
-// are few, or identical.
+// reuseRun is ReuseEndpoints for endpoints that compare as equal. It searches them one by one, because they are few, or
+// identical.
 func reuseRun(old, next []*Endpoint) {
 	switch {
 	case len(old) == 0:

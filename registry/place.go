@@ -2,12 +2,12 @@ package registry
 
 import "github.com/istiod-lite/istiod-lite/api/names"
 
-// Place is where an endpoint or a proxy runs. An empty part is unknown.
+// Place is the location of an endpoint or a proxy. Unknown parts are empty.
 type Place struct {
 	Locality Locality
 	Network  string
-	Cluster  string // the ID of the cluster, also of the server's own cluster
-	Node     string // the name of the node
+	Cluster  string // ID of the cluster, also for the server's own
+	Node     string // name of the node
 }
 
 // Labels are the labels by which selectors and subsets select a workload: its own, and the labels that its place adds.
@@ -17,8 +17,8 @@ type Labels struct {
 	Place Place
 }
 
-// Lookup returns a label, and whether the workload has it. A known place decides, whatever the workload's own labels
-// say. The network alone is as the workload's own label says, if it has one.
+// Lookup returns a label, and whether the workload has it. A known place overrides the workload's own labels, except
+// for the network, which the workload's own label overrides.
 func (l Labels) Lookup(name string) (value string, ok bool) {
 	switch name {
 	case names.LabelRegion:
@@ -43,7 +43,7 @@ func (l Labels) Lookup(name string) (value string, ok bool) {
 	return value, ok
 }
 
-// Get returns a label, or "" where the workload does not have it.
+// Get returns a label, or "" if the workload does not have it.
 func (l Labels) Get(name string) string {
 	value, _ := l.Lookup(name)
 	return value

@@ -10,11 +10,11 @@ import (
 type Port struct {
 	Name       string
 	Number     uint32
-	TargetPort string // number or name as written, empty for the same number
+	TargetPort string // number or name as written; empty for the same number
 	Protocol   Protocol
 }
 
-// linearPorts is the largest number of ports that are searched one by one.
+// linearPorts is the largest number of ports that are not indexed.
 const linearPorts = 8
 
 // SetPorts sets the ports, in the order of the object, and indexes many of them by number.

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// ParseProtocolOr returns the protocol that users write, or another one where they write none that is known.
+// ParseProtocolOr parses the name of a protocol. It returns otherwise for an empty or unknown name.
 func ParseProtocolOr(s string, otherwise Protocol) Protocol {
 	if p := ParseProtocol(s); p != Unsupported {
 		return p
@@ -13,7 +13,7 @@ func ParseProtocolOr(s string, otherwise Protocol) Protocol {
 	return otherwise
 }
 
-// ParseProtocol returns the protocol that users write, in any case. An unknown one is Unsupported.
+// ParseProtocol parses the name of a protocol, ignoring case. It returns Unsupported for an unknown name.
 func ParseProtocol(s string) Protocol {
 	return cmp.Or(protocols[strings.ToLower(s)], Unsupported)
 }

@@ -11,16 +11,16 @@ import (
 
 // Registry turns changes of configuration objects into changes of services, endpoints and workloads.
 type Registry interface {
-	// Apply applies a batch of changes and returns what they alter. Objects of kinds that the registry does not read
-	// are ignored.
+	// Apply applies a batch of changes and returns what they alter. It ignores objects of kinds that the registry does
+	// not read.
 	Apply([]kinds.Change) Changes
 }
 
 // Changes are the services, endpoints and workloads that changed, by key. Later changes replace earlier ones.
 type Changes struct {
-	Services  map[ServiceKey]*Service    // nil: the service was deleted
-	Endpoints map[ServiceKey][]*Endpoint // the complete list, sorted by CompareEndpoints; empty: there are none
-	Workloads map[WorkloadKey]*Workload  // nil: the workload was deleted
+	Services  map[ServiceKey]*Service    // nil for a deleted service
+	Endpoints map[ServiceKey][]*Endpoint // complete list, sorted by CompareEndpoints; empty if there are none
+	Workloads map[WorkloadKey]*Workload  // nil for a deleted workload
 }
 
 // Empty reports whether nothing changed.
@@ -49,7 +49,7 @@ const (
 	Redis       Protocol = "Redis"
 	MySQL       Protocol = "MySQL"
 	UDP         Protocol = "UDP"
-	HTTP3       Protocol = "HTTP3" // what gateways speak over QUIC: no port has it
+	HTTP3       Protocol = "HTTP3" // used by gateways only: no service port has it
 	Unsupported Protocol = "UnsupportedProtocol"
 )
 
@@ -85,21 +85,21 @@ type Resolution int
 
 // Resolutions.
 const (
-	ClientSide    Resolution = iota // by EDS
-	DNS                             // Envoy resolves all endpoint names: STRICT_DNS
-	DNSRoundRobin                   // Envoy resolves one name: LOGICAL_DNS
+	ClientSide    Resolution = iota // EDS
+	DNS                             // STRICT_DNS: Envoy resolves all endpoint names
+	DNSRoundRobin                   // LOGICAL_DNS: Envoy resolves one name
 	DynamicDNS                      // Envoy resolves the host of each request
-	Passthrough                     // the original destination: headless services, ServiceEntry NONE
-	Alias                           // the service is another name of ExternalName; it has no cluster of its own
+	Passthrough                     // original destination: headless services, ServiceEntry NONE
+	Alias                           // an alias (ExternalName), which has no cluster of its own
 )
 
-// EndpointsInCluster reports whether clusters hold the endpoints themselves: Envoy resolves their names.
+// EndpointsInCluster reports whether clusters contain their endpoints, whose names Envoy resolves.
 func (r Resolution) EndpointsInCluster() bool { return r == DNS || r == DNSRoundRobin }
 
-// Origin is where a service comes from.
+// Origin is the kind of object that a service comes from.
 type Origin int
 
-// Providers.
+// Values of Origin.
 const (
 	Kubernetes Origin = iota
 	External          // ServiceEntry
@@ -109,35 +109,35 @@ const (
 type Service struct {
 	Host      string // fully qualified: web.a.svc.cluster.local
 	Namespace string
-	Name      string // the object's name; for a ServiceEntry, its host
-	Object    string // the name of the object that it is made from
+	Name      string // name of the object; for a ServiceEntry, its host
+	Object    string // name of the object that the service is made from
 	Provider  Origin
 
-	// Addresses are cluster IPs, and addresses and CIDRs of ServiceEntries, in the order of the object. There are none
-	// for a headless service.
+	// Addresses are cluster IPs, or addresses and CIDRs of ServiceEntries, in the order of the object. A headless
+	// service has none.
 	Addresses []string
 	// AutoAddress are addresses allocated to a ServiceEntry that has none. Proxies with DNS_AUTO_ALLOCATE use them.
 	AutoAddress  []string
 	Ports        []Port // in the order of the object; see SetPorts
 	Resolution   Resolution
-	Headless     bool   // a Kubernetes service with clusterIP None
-	ExternalName string // the target of an Alias, else empty
+	Headless     bool   // Kubernetes service with clusterIP None
+	ExternalName string // target of an Alias, else empty
 	MeshExternal bool
 
-	ExportTo        []string // as written, trimmed: ".", "*", "~" or namespaces; empty is the mesh's default
+	ExportTo        []string // as written, trimmed: ".", "*", "~" or namespaces; empty for the mesh's default
 	Labels          map[string]string
-	Selector        map[string]string // of pods, or of a ServiceEntry's workloads; nil for a service without a selector
+	Selector        map[string]string // selector of pods, or of a ServiceEntry's workloads; nil for a service without a selector
 	ServiceAccounts []string          // SPIFFE IDs from the service's own annotations or subjectAltNames
 	Created         time.Time
 
-	PublishNotReady bool   // not-ready endpoints count as ready
+	PublishNotReady bool   // not-ready endpoints are taken for ready
 	NodeLocal       bool   // internalTrafficPolicy: Local
 	TrafficDist     string // PreferClose, PreferSameZone, PreferSameNode, or empty
-	Unhealthy       bool   // unhealthy endpoints are sent too (persistent sessions)
+	SendDraining    bool   // draining endpoints are sent too, for persistent sessions
 
-	// Clusters holds each cluster's version of the service, by the cluster's ID, empty for the server's own. It is nil
-	// if only the own cluster has the service, and in the versions themselves. A cluster's version decides what its
-	// proxies call and which of its pods serve, see ClusterVersion and VersionFor.
+	// Clusters holds each cluster's version of the service, by the cluster's ID, which is empty for the server's own.
+	// It is nil if only the own cluster has the service, and in the versions themselves. A cluster's version decides
+	// what its proxies call and which of its pods serve, see ClusterVersion and VersionFor.
 	Clusters map[string]*Service
 
 	byNumber []int32 // positions in Ports, sorted by number; nil for few ports
@@ -152,7 +152,7 @@ func HasPersistentSession(labels map[string]string) bool {
 // Key returns the service's key.
 func (s *Service) Key() ServiceKey { return ServiceKey{s.Namespace, s.Host} }
 
-// ClusterVersion returns a cluster's version of the service, or nil; the ID is empty for the server's own. A
+// ClusterVersion returns a cluster's version of the service, or nil. The ID is empty for the server's own cluster. A
 // ServiceEntry is the same in every cluster.
 func (s *Service) ClusterVersion(cluster string) *Service {
 	switch {
@@ -164,7 +164,8 @@ func (s *Service) ClusterVersion(cluster string) *Service {
 	return nil
 }
 
-// VersionFor returns the version that proxies of a cluster call: their own cluster's, or else the first cluster's.
+// VersionFor returns the version that proxies of a cluster call: the one of their own cluster, or else of the first
+// cluster.
 func (s *Service) VersionFor(cluster string) *Service {
 	if own := s.ClusterVersion(cluster); own != nil {
 		return own
@@ -175,7 +176,7 @@ func (s *Service) VersionFor(cluster string) *Service {
 // Health is the health of an endpoint.
 type Health int
 
-// Health values. Draining endpoints are included only for services with persistent sessions, see Service.Unhealthy.
+// Health values. Draining endpoints are included only for services with persistent sessions, see Service.SendDraining.
 const (
 	Healthy Health = iota
 	Unhealthy
@@ -184,18 +185,18 @@ const (
 
 // Endpoint is one address of one port of a service.
 type Endpoint struct {
-	Address     string // IP, host name (DNS services), or unix:///path; empty: reached only by its network's gateways
+	Address     string // IP address, host name (DNS services), or unix:///path; empty if reached only by its network's gateways
 	Port        uint32
-	ServicePort string // the name of the service port
+	ServicePort string // name of the service port
 	Labels      map[string]string
 	Identity    string // SPIFFE ID, spiffe://<trust domain>/ns/<ns>/sa/<sa>; empty if the workload is unknown
 	Locality    Locality
 	Network     string
-	Cluster     string // the ID of its cluster, also for the server's own
-	Weight      uint32 // 0 counts as 1
+	Cluster     string // ID of its cluster, also for the server's own
+	Weight      uint32 // 0 means 1
 	TLSMode     string // "istio" if a sidecar accepts mTLS there, else empty
 	Health      Health
-	HealthKnown bool // the health is reported (Kubernetes); else health_status is not sent
+	HealthKnown bool // the health is reported (Kubernetes); otherwise health_status is not sent
 	NodeName    string
 	HostName    string // the pod's host name in a headless service, or empty
 	SubDomain   string
@@ -222,7 +223,7 @@ func CompareEndpoints(a, b *Endpoint) int {
 	return cmp.Or(strings.Compare(a.Cluster, b.Cluster), strings.Compare(a.Network, b.Network))
 }
 
-// Locality is where a workload runs.
+// Locality is the location of a workload.
 type Locality struct{ Region, Zone, SubZone string }
 
 // WorkloadKey identifies a workload: a Pod or a WorkloadEntry.
@@ -230,7 +231,7 @@ type WorkloadKey struct {
 	Kind      *kinds.Kind
 	Namespace string
 	Name      string
-	Cluster   string // the ID of its remote cluster; empty for the server's own
+	Cluster   string // ID of its remote cluster; empty for the server's own
 }
 
 func (k WorkloadKey) String() string {
@@ -239,25 +240,26 @@ func (k WorkloadKey) String() string {
 
 // Compare orders workloads by kind, namespace, name and cluster.
 func (k WorkloadKey) Compare(o WorkloadKey) int {
-	return cmp.Or(strings.Compare(k.Kind.Name, o.Kind.Name), strings.Compare(k.Namespace, o.Namespace), strings.Compare(k.Name, o.Name), strings.Compare(k.Cluster, o.Cluster))
+	return cmp.Or(strings.Compare(k.Kind.Name, o.Kind.Name), strings.Compare(k.Namespace, o.Namespace),
+		strings.Compare(k.Name, o.Name), strings.Compare(k.Cluster, o.Cluster))
 }
 
 // Workload is a Pod or WorkloadEntry. A proxy may run beside it, and services may select it.
 type Workload struct {
 	WorkloadKey
-	Addresses      []string // IPs; the first is the primary
+	Addresses      []string // IP addresses, the primary one first
 	Labels         map[string]string
 	ServiceAccount string
 	Identity       string // SPIFFE ID
 	Locality       Locality
 	NodeName       string
 	Network        string
-	Cluster        string // the ID of its cluster, also for the server's own
+	Cluster        string // ID of its cluster, also for the server's own
 	HostNetwork    bool
 	Ready          bool
 	TLSMode        string
-	Owner          string            // the workload's name in telemetry: that of its Deployment if known, else its own
+	Owner          string            // name of the workload in telemetry: its Deployment's if known, else its own
 	Ports          map[string]uint32 // container or WorkloadEntry ports by name
-	Weight         uint32            // of a WorkloadEntry; 0 counts as 1
+	Weight         uint32            // of a WorkloadEntry; 0 means 1
 	Created        time.Time
 }

@@ -72,9 +72,11 @@ func (w *Workload) Reachable() bool { return len(w.Addresses) > 0 || w.Network !
 // Endpoint returns the workload as an endpoint of a service port, at its primary address. The caller sets its health.
 func (w *Workload) Endpoint(servicePort string, port uint32) *Endpoint {
 	e := &Endpoint{
-		Port: port, ServicePort: servicePort, Labels: w.Labels, Identity: w.Identity, Locality: w.Locality, Network: w.Network, Cluster: w.Cluster,
-		Weight: w.Weight, TLSMode: w.TLSMode, NodeName: w.NodeName,
-		Workload: w.Owner, Namespace: w.Namespace, CanonicalName: CanonicalName(w.Labels, w.Owner), CanonicalRevision: CanonicalRevision(w.Labels),
+		Port: port, ServicePort: servicePort, Labels: w.Labels, Identity: w.Identity, Locality: w.Locality, Network: w.Network,
+		Cluster: w.Cluster,
+		Weight:  w.Weight, TLSMode: w.TLSMode, NodeName: w.NodeName,
+		Workload: w.Owner, Namespace: w.Namespace, CanonicalName: CanonicalName(w.Labels, w.Owner),
+		CanonicalRevision: CanonicalRevision(w.Labels),
 	}
 	if len(w.Addresses) > 0 {
 		e.Address = w.Addresses[0]

@@ -118,7 +118,8 @@ func TestOutputFlags(t *testing.T) {
 		if name == "diff" { // 1 says that something differs
 			broken = diff.Broken
 		}
-		if code := run(t.Context(), []string{name, "-o", "jsn"}, nil, &out, &said); code != broken || out.Len() > 0 || !strings.Contains(said.String(), `did you mean "json"?`) {
+		if code := run(t.Context(), []string{name, "-o", "jsn"}, nil, &out, &said); code != broken || out.Len() > 0 ||
+			!strings.Contains(said.String(), `did you mean "json"?`) {
 			t.Errorf("%s -o jsn: %d %q %q", name, code, out.String(), said.String())
 		}
 		out.Reset()
@@ -180,7 +181,9 @@ func TestWatch(t *testing.T) {
 	shown, done := make(chan string, 1), make(chan int)
 	var beside strings.Builder
 	go func() {
-		done <- run(ctx, []string{"diff", "testdata/mesh", "-f", change, "--watch"}, nil, writerFunc(func(text string) { shown <- text }), &beside)
+		done <- run(ctx, []string{"diff", "testdata/mesh", "-f", change, "--watch"}, nil, writerFunc(func(text string) {
+			shown <- text
+		}), &beside)
 	}()
 	for _, x := range []struct{ change, says string }{
 		{strings.ReplaceAll(string(web), "port: 80", "port: 81"), "No object differs from what there is."},
@@ -224,7 +227,8 @@ func TestCompletion(t *testing.T) {
 		{[]string{"analyze", "-f", ""}, ":0"},
 	} {
 		var out strings.Builder
-		if code := run(t.Context(), append([]string{cobra.ShellCompNoDescRequestCmd}, x.args...), nil, &out, io.Discard); code != 0 || !strings.Contains(out.String(), x.want) {
+		if code := run(t.Context(), append([]string{cobra.ShellCompNoDescRequestCmd}, x.args...), nil, &out, io.Discard); code != 0 ||
+			!strings.Contains(out.String(), x.want) {
 			t.Errorf("%v: %d %q", x.args, code, out.String())
 		}
 	}
@@ -234,7 +238,8 @@ func TestCompletion(t *testing.T) {
 func TestExplainFormats(t *testing.T) {
 	for _, format := range []string{"table", "wide", "json", "yaml", "name"} {
 		var out strings.Builder
-		if code := run(t.Context(), []string{"explain", "IST0101", "-o", format}, nil, &out, io.Discard); code != 0 || !strings.Contains(out.String(), "IST0101") {
+		if code := run(t.Context(), []string{"explain", "IST0101", "-o", format}, nil, &out, io.Discard); code != 0 ||
+			!strings.Contains(out.String(), "IST0101") {
 			t.Errorf("%s: %d %s", format, code, out.String())
 		}
 		var v any

@@ -41,13 +41,15 @@ func TestServerSide(t *testing.T) {
 	dir := t.TempDir()
 	change := func(host string) string {
 		path := filepath.Join(dir, host+".yaml")
-		text := "apiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {name: web, namespace: a}\nspec: {hosts: [" + host + "], http: [{directResponse: {status: 204}}]}\n"
+		text := "apiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {name: web, namespace: a}\nspec: {hosts: [" + host +
+			"], http: [{directResponse: {status: 204}}]}\n"
 		must.Succeed(t, os.WriteFile(path, []byte(text), 0o600))
 		return path
 	}
 	try := func(args ...string) (int, string, string) {
 		var out, said strings.Builder
-		args = append([]string{"diff", "testdata/mesh", "--server-side", "--server", api.URL, "--insecure-skip-tls-verify", "--token", "secret", "--as", "jane", "-o", "name"}, args...)
+		args = append([]string{"diff", "testdata/mesh", "--server-side", "--server", api.URL, "--insecure-skip-tls-verify", "--token",
+			"secret", "--as", "jane", "-o", "name"}, args...)
 		return run(t.Context(), args, nil, &out, &said), out.String(), said.String()
 	}
 	if code, out, said := try("-f", change("taken.example.com"), "--delete", "svc/web.a"); code != diff.ExitDiffers || out != "web-1.a\n" {
@@ -66,7 +68,8 @@ func TestServerSide(t *testing.T) {
 		t.Errorf("of what is refused: %d %q %q", code, out, said)
 	}
 	api.Close()
-	if code, _, said := try("-f", change("taken.example.com")); code != diff.Broken || !strings.Contains(said, "--server-side: VirtualService a/web") {
+	if code, _, said := try("-f", change("taken.example.com")); code != diff.Broken ||
+		!strings.Contains(said, "--server-side: VirtualService a/web") {
 		t.Errorf("without an API server: %d %q", code, said)
 	}
 }

@@ -64,7 +64,8 @@ func certify(t *testing.T) (certificate, key string) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must.Succeed(t, err)
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotBefore: time.Now().Add(-time.Hour),
+		NotAfter:    time.Now().Add(time.Hour),
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
@@ -92,7 +93,8 @@ func TestLoadIsAuthenticated(t *testing.T) {
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	must.Succeed(t, err)
 	g := &guarded{token: "new"}
-	s := grpc.NewServer(grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool, MinVersion: tls.VersionTLS12})))
+	s := grpc.NewServer(grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{pair},
+		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool, MinVersion: tls.VersionTLS12})))
 	discoveryv3.RegisterAggregatedDiscoveryServiceServer(s, g)
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
@@ -100,7 +102,8 @@ func TestLoadIsAuthenticated(t *testing.T) {
 
 	token := filepath.Join(t.TempDir(), "token")
 	must.Succeed(t, os.WriteFile(token, []byte("old\n"), 0o600))
-	args := []string{"load", "--address", l.Addr().String(), "--proxies", "3", "--duration", "0s", "--timeout", "1m", "-o", "json", "--tls", "--token-file", token}
+	args := []string{"load", "--address", l.Addr().String(), "--proxies", "3", "--duration", "0s", "--timeout", "1m", "-o", "json",
+		"--tls", "--token-file", token}
 	trusting := append(args, "--ca", certificate, "--cert", certificate, "--key", key)
 	var out bytes.Buffer
 	ended := make(chan int, 1)
@@ -118,7 +121,8 @@ func TestLoadIsAuthenticated(t *testing.T) {
 	}
 	var r load.LoadReport
 	must.Succeed(t, json.Unmarshal(out.Bytes(), &r))
-	if r.Full != 3 || r.Refused < 3 || len(r.Types) != 2 || r.Types[0].Type != "CDS" || r.Types[0].Responses != 3 || r.Types[0].Answer.Count != 3 || r.Bytes == 0 {
+	if r.Full != 3 || r.Refused < 3 || len(r.Types) != 2 || r.Types[0].Type != "CDS" || r.Types[0].Responses != 3 ||
+		r.Types[0].Answer.Count != 3 || r.Bytes == 0 {
 		t.Errorf("got %+v", r)
 	}
 

@@ -35,7 +35,7 @@ func main() {
 	os.Exit(run(context.Background(), os.Args[1:], os.Environ(), os.Stdout, os.Stderr))
 }
 
-// run is main without the process.
+// run is main without global state.
 func run(ctx context.Context, args []string, environ []string, stdout, stderr io.Writer) int {
 	e := env.New(environ)
 	root := rootCommand(&e, args)
@@ -55,19 +55,21 @@ func run(ctx context.Context, args []string, environ []string, stdout, stderr io
 	}
 	fmt.Fprintln(stderr, "error:", cli.Usage(c, err))
 	if c.Name() == "diff" {
-		return diff.Broken // 1 says that something differs
+		return diff.Broken // 1 means that there is a difference
 	}
 	return 1
 }
 
-// rootCommand returns the program with all its commands. args are those that it will be given.
+// rootCommand returns the program with all its commands. args are the arguments with which it is executed.
 func rootCommand(e *env.Env, args []string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "pilot-discovery",
 		Short: "The control plane of a service mesh, for Istio's proxies and tools",
-		Long: `The control plane of a service mesh, for Istio's proxies and tools, and the commands that show what it does.
+		Long: `The control plane of a service mesh, for Istio's proxies and tools, and the commands to inspect it.
 
-A proxy is named as POD.NAMESPACE. A command exits with 0, with 1 if it could not do its work, and with 79 if it did and found something wrong. Output has colours only on a terminal, and not if NO_COLOR is set.`,
+Name proxies as POD.NAMESPACE. A command exits with 0 if it succeeds, with 1 if it fails, and with
+79 if it succeeds and found problems. Output has colours only on a terminal, and not if NO_COLOR is
+set.`,
 		Example: `  pilot-discovery discovery --configDir mesh
   pilot-discovery check
   pilot-discovery analyze -A
@@ -90,7 +92,8 @@ A proxy is named as POD.NAMESPACE. A command exits with 0, with 1 if it could no
 		commands []*cobra.Command
 	}{
 		{"Run:", []*cobra.Command{discovery.Command(e, args), inject.Command(e), bootstrap.Command()}},
-		{"Look:", []*cobra.Command{check.Command(e), proxystatus.Command(), pushes.Command(e), why.Command(e), translate.Command(e), request.Command(), explain.Command()}},
+		{"Look:", []*cobra.Command{check.Command(e), proxystatus.Command(), pushes.Command(e), why.Command(e), translate.Command(e),
+			request.Command(), explain.Command()}},
 		{"Before a change:", []*cobra.Command{analyze.ValidateCommand(e), analyze.Command(e), diff.Command(e)}},
 		{"Move from istiod:", []*cobra.Command{migrate.Command(e)}},
 		{"Tokens and load:", []*cobra.Command{token.Command(), load.Command()}},
@@ -109,9 +112,9 @@ A proxy is named as POD.NAMESPACE. A command exits with 0, with 1 if it could no
 	root.InitDefaultCompletionCmd(args...)
 	for _, c := range root.Commands() {
 		if c.Name() == "completion" {
-			c.Args, c.RunE = root.Args, root.RunE // else it prints its help for a shell that it does not know
+			c.Args, c.RunE = root.Args, root.RunE // otherwise it prints its help for an unknown shell
 		} else if c.ValidArgsFunction == nil && c.ValidateArgs([]string{"x"}) != nil {
-			c.ValidArgsFunction = cobra.NoFileCompletions // it takes no argument, and shells offer files else
+			c.ValidArgsFunction = cobra.NoFileCompletions // it takes no argument, for which shells would offer files
 		}
 	}
 	return root

@@ -39,7 +39,8 @@ func TestReference(t *testing.T) {
 			}
 		}
 		if got, err := os.ReadFile(path); err != nil || string(got) != text {
-			t.Errorf("docs/reference/%s is not what the code says (%v): make gen, or go test ./cmd/pilot-discovery -run TestReference -update", name, err)
+			t.Errorf("docs/reference/%s is not what the code says (%v): make gen, or go test ./cmd/pilot-discovery -run TestReference "+
+				"-update", name, err)
 		}
 	}
 }

@@ -35,7 +35,8 @@ spec: {metrics: [{providers: [{name: prometheus}], overrides: [{match: {metric: 
 	if code := run(t.Context(), []string{"translate", mesh, "--node", filepath.Join(dir, "node.json")}, nil, &out, &said); code != 0 {
 		t.Fatalf("%d: %s", code, said.String())
 	}
-	for _, part := range []string{`"@type": "type.googleapis.com/stats.PluginConfig"`, `"name": "requests_total"`, `"request_host": "request.host"`, `"destination_app"`} {
+	for _, part := range []string{`"@type": "type.googleapis.com/stats.PluginConfig"`, `"name": "requests_total"`,
+		`"request_host": "request.host"`, `"destination_app"`} {
 		if !strings.Contains(out.String(), part) {
 			t.Errorf("there is no %s in what is printed", part)
 		}

@@ -377,7 +377,7 @@ func (d *decoder) check(o *kinds.Object, n *node, f *findings) {
 	case kinds.AuthorizationPolicy:
 		if dry := metadata.at("annotations").at(kinds.AnnotationDryRun); !dry.absent() {
 			if _, err := strconv.ParseBool(dry.text()); err != nil && d.review { // where it is in force, the feature says so
-				dry.bad("write true or false", "%q is no boolean: the policy is enforced", dry.text())
+				dry.bad("write true or false", "%q is not a boolean: the policy is enforced", dry.text())
 			}
 		}
 	}

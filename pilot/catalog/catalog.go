@@ -25,10 +25,10 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 )
 
-// List is features in the order of what they add to resources. Its methods join what each of them declares.
+// List is a list of features in the order in which they add to resources. Its methods join what each of them declares.
 type List []*feature.Feature
 
-// FetchMode is who fetches the keys of token issuers.
+// FetchMode says which component fetches the keys of token issuers.
 type FetchMode = jwt.Mode
 
 // Values of FetchMode.
@@ -38,10 +38,10 @@ const (
 	ProxiesFetch  = jwt.Proxies
 )
 
-// Options of features. The zero Options are the defaults.
+// Options configures features. The zero Options are the defaults.
 type Options struct {
-	FetchKeys FetchMode // who fetches the keys of token issuers
-	SendRoots bool      // proxies are sent further roots to trust
+	FetchKeys FetchMode // component that fetches the keys of token issuers
+	SendRoots bool      // whether proxies are sent additional roots to trust
 }
 
 // Features returns all features in order, with the default options.
@@ -68,8 +68,8 @@ func With(o Options) List {
 	}
 }
 
-// Stages returns all stages in order: a stage may read what earlier ones derive. domain is that of the cluster's
-// services, and namespace the server's own.
+// Stages returns all stages in order: a stage may read the results of earlier ones. domain is the cluster's DNS domain,
+// and namespace is the server's own.
 func Stages(domain, namespace string, l limits.Limits) []derive.Stage {
 	return []derive.Stage{
 		ingress.New(ingress.Options{Domain: domain, Namespace: namespace}),
@@ -77,7 +77,7 @@ func Stages(domain, namespace string, l limits.Limits) []derive.Stage {
 	}
 }
 
-// Wants returns the facts that features need with an object.
+// Wants returns the external facts that features need for an object.
 func (l List) Wants(o *kinds.Object) (list []facts.Want) {
 	for _, f := range l {
 		if f.Facts != nil && slices.Contains(f.Kinds, o.Kind) {
@@ -87,7 +87,7 @@ func (l List) Wants(o *kinds.Object) (list []facts.Want) {
 	return list
 }
 
-// Kinds returns the kinds that scopes and features read, and whom a change of an object concerns.
+// Kinds returns the kinds that scopes and features read, with the reach of a change: which proxies it may concern.
 func (l List) Kinds() map[*kinds.Kind]snapshot.Reach {
 	reach := map[*kinds.Kind]snapshot.Reach{}
 	for _, k := range scope.Kinds() {

@@ -17,7 +17,8 @@ import (
 // Snapshot or beside it. Sources and the rules of the charts follow from kinds.All.
 func TestEveryKindHasOneReader(t *testing.T) {
 	before := []*kinds.Kind{
-		kinds.Namespace, kinds.Node, kinds.ConfigMap, kinds.Secret, kinds.Pod, kinds.Service, kinds.EndpointSlice, kinds.WorkloadEntry, kinds.WorkloadGroup, kinds.ServiceEntry,
+		kinds.Namespace, kinds.Node, kinds.ConfigMap, kinds.Secret, kinds.Pod, kinds.Service, kinds.EndpointSlice, kinds.WorkloadEntry,
+		kinds.WorkloadGroup, kinds.ServiceEntry,
 		kinds.ProxyConfig,                 // by injection
 		kinds.Ingress, kinds.IngressClass, // by a stage
 		kinds.GatewayClass, kinds.KubeGateway, kinds.ListenerSet, kinds.HTTPRoute, kinds.GRPCRoute, kinds.ReferenceGrant, // by a stage

@@ -9,8 +9,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
 )
 
-// Unsupported returns a finding for each field of an object that has no effect, or not the intended one: what translate
-// and the features that read the kind declare.
+// Unsupported returns a finding for each field of an object that has no effect, or not the intended one. The findings
+// are declared by translate and by the features that read the kind.
 func (l List) Unsupported(o *kinds.Object) []diag.Diagnostic {
 	list := translate.Unsupported(o)
 	for _, f := range l {
@@ -33,7 +33,7 @@ func (l List) UnsupportedMesh(c *mesh.Config) []diag.Diagnostic {
 	return of("MeshConfig", list)
 }
 
-// of sets the object that findings are about.
+// of sets the object of findings.
 func of(object string, list []diag.Diagnostic) []diag.Diagnostic {
 	for i := range list {
 		list[i].Object = object

@@ -69,7 +69,7 @@ func describeEndpoint(svc *registry.Service, e *registry.Endpoint) endpoint {
 		Labels: e.Labels, Addresses: []string{e.Address}, ServicePortName: e.ServicePort, ServiceAccount: e.Identity, Network: e.Network,
 		Locality: endpointLocality{locality(e.Locality), e.Cluster}, EndpointPort: e.Port, LbWeight: e.Weight, TLSMode: e.TLSMode,
 		Namespace:    e.Namespace,
-		WorkloadName: e.Workload, HostName: e.HostName, SubDomain: e.SubDomain, SendUnhealthyEndpoints: svc.Unhealthy, NodeName: e.NodeName,
+		WorkloadName: e.Workload, HostName: e.HostName, SubDomain: e.SubDomain, SendUnhealthyEndpoints: svc.SendDraining, NodeName: e.NodeName,
 	}
 	d.TLSMode = cmp.Or(d.TLSMode, "disabled")
 	if e.HealthKnown || e.Health != registry.Healthy {

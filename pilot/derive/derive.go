@@ -7,25 +7,24 @@ import (
 )
 
 // Stage derives objects from objects, such as VirtualServices from Ingresses. Registries and snapshots treat a derived
-// object like any other, so nothing after the stages knows of it.
+// object like any other object.
 type Stage struct {
 	Name  string
-	Kinds []*kinds.Kind // of the objects that it derives from
+	Kinds []*kinds.Kind // kinds of the objects from which it derives
 
-	// Derive takes what has changed, and returns what of the derivation has changed by it. It runs when the mesh
-	// configuration has changed, an object of its Kinds, one that it watches, or the answer to a question. The history
-	// of a stage does not count: after two that lead to the same objects the derivation is the same. One goroutine
-	// calls it.
+	// Derive takes the changes since its last call, and returns the changes of the derivation. It runs when the mesh
+	// configuration has changed, an object of its Kinds, an object that it watches, or the result of a Select. The
+	// derivation must depend only on the current objects and not on the history of changes. One goroutine calls it.
 	Derive func(Input) Derivation
 }
 
-// Input is what has changed since the last run of a stage, and what it may look up.
+// Input holds the changes since the last run of a stage, and a Lookup.
 type Input struct {
-	// Changed are the changes of objects that the stage has to know: those of its Kinds that count, with those that
-	// earlier stages derived, and those that it watches. They are in the order of config.Sort, one for each key.
+	// Changed are the changes of accepted objects of the stage's Kinds, including derived ones of earlier stages,
+	// and of objects that it watches. They are in the order of config.Sort, one for each key.
 	Changed []kinds.Change
-	// Anew has the stage begin again, as if it had never run: it watches nothing, and Changed are all objects of its
-	// Kinds. The derivation is whole then.
+	// Anew tells the stage to start from an empty state, as if it had never run: it watches nothing, and Changed holds
+	// all objects of its Kinds. The returned derivation is complete.
 	Anew bool
 	Mesh *mesh.Config
 	Lookup
@@ -33,47 +32,47 @@ type Input struct {
 
 // Lookup finds accepted objects of sources for a stage.
 type Lookup interface {
-	// Get returns the object of a key, or nil. The stage watches the key from then on, until its derivation says that it
-	// does not: a change of it is among the next Changed.
+	// Get returns the object of a key, or nil. The stage watches the key from then on, until a Derivation has it in
+	// Unwatched: a change of the object is in the next Changed.
 	Get(kinds.Key) *kinds.Object
 	// Select returns the objects of a kind and a namespace of the server's own cluster whose labels a selector matches,
-	// in the order of names. It looks at every object there is. A change that may change the answer makes another run.
-	// The question is forgotten in the next run: there it has to be asked again.
+	// in the order of names. It scans all objects. The stage runs again if the result may have changed. A query holds
+	// for one run: the next run must repeat it.
 	Select(kind *kinds.Kind, namespace string, labels map[string]string) []*kinds.Object
 }
 
-// Derivation is what one run of a stage has changed.
+// Derivation holds the changes that one run of a stage makes.
 type Derivation struct {
-	// Parts are those that are new or made again, by comparable keys that the stage chooses. Nil says that there is
-	// none any more. The others are as they were.
+	// Parts are the new and changed parts, by comparable keys that the stage chooses. A nil part is removed. All other
+	// parts are unchanged.
 	Parts map[any]*Part
-	// Unwatched are keys that the stage watches no more.
+	// Unwatched are keys that the stage stops watching.
 	Unwatched []kinds.Key
 }
 
-// Part is a part of what a stage makes. It is frozen. An object that is the same keeps its pointer. No two parts of a
+// Part is a part of the output of a stage. It is immutable. An unchanged object keeps its pointer. No two parts of a
 // stage have an object of one key, or a status of one object.
 type Part struct {
 	Objects  []Derived
 	Findings []diag.Diagnostic
 	Statuses []*Status
-	// Shared are secrets that the objects name, and that proxies may therefore be sent.
+	// Shared are secrets that the objects refer to, and that proxies may therefore be sent.
 	Shared []kinds.SharedSecret
 }
 
-// Derived is an object that a stage made, and the object that it was made of. An object of a source with the same key
-// counts in its place, and so does one of an earlier stage.
+// Derived is an object that a stage made, and the object from which it was made. An object of a source with the same
+// key takes precedence over it, and so does one of an earlier stage.
 type Derived struct {
 	Object *kinds.Object
 	Origin kinds.Key
 }
 
-// Status is what the status of an object should be. It is frozen.
+// Status is the wanted status of an object. It is immutable.
 type Status struct {
 	Of kinds.Key
-	// Value is the fields of the status that count, as JSON has them, by their names; nil for a field that should be
-	// absent. Others stay as they are.
+	// Value holds the wanted fields of the status by their JSON names, nil for a field that must be absent. Other
+	// fields stay unchanged.
 	Value map[string]any
-	// Current is what the object has of these fields now.
+	// Current holds the present values of these fields.
 	Current map[string]any
 }

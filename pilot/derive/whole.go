@@ -8,14 +8,14 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 )
 
-// Objects is what a stage of Whole may read.
+// Objects is the input of a stage made by Whole.
 type Objects struct {
-	List []*kinds.Object // of the stage's kinds, in the order of config.Sort
+	List []*kinds.Object // objects of the stage's kinds, in the order of config.Sort
 	Mesh *mesh.Config
 	Lookup
 }
 
-// asking is a Lookup that notes which keys it was asked for.
+// asking is a Lookup that records the requested keys.
 type asking struct {
 	Lookup
 	asked map[kinds.Key]bool
@@ -26,8 +26,8 @@ func (a asking) Get(key kinds.Key) *kinds.Object {
 	return a.Lookup.Get(key)
 }
 
-// Whole returns a stage that makes everything anew in each run, in one part. That is for few objects: a run costs as
-// much as there are. It may keep what it made of an object by the object's pointer.
+// Whole returns a stage that derives everything in each run, in one part. It is meant for few objects, because each run
+// costs as much as there are objects. derive may cache results by the pointer of an object.
 func Whole(name string, of []*kinds.Kind, derive func(Objects) Part) Stage {
 	objects := map[kinds.Key]*kinds.Object{}
 	watched := map[kinds.Key]bool{}

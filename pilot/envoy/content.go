@@ -2,8 +2,8 @@ package envoy
 
 import "github.com/cespare/xxhash/v2"
 
-// Content is what the version and the size of a RouteConfiguration depend on in its virtual hosts, whatever their
-// order. It is updated incrementally as virtual hosts are added and removed.
+// Content summarizes the virtual hosts of a RouteConfiguration: their hash and their size, independent of their order.
+// It is updated incrementally as virtual hosts are added and removed.
 type Content struct {
 	sum  uint64
 	size int

@@ -6,8 +6,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Decode returns the messages of resources of one type, in their order. An error names the
-// resource that cannot be read.
+// Decode decodes resources of one type and returns their messages in the same order. An error names the resource that
+// could not be decoded.
 func Decode[T any, M interface {
 	*T
 	proto.Message

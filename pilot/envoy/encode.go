@@ -17,10 +17,10 @@ import (
 
 var (
 	deterministic = proto.MarshalOptions{Deterministic: true}
-	sized         = proto.MarshalOptions{Deterministic: true, UseCachedSize: true} // right after Size
+	sized         = proto.MarshalOptions{Deterministic: true, UseCachedSize: true} // UseCachedSize: valid only directly after a call of Size
 )
 
-// Any packs a message, deterministically. It panics where m has a string that is not UTF-8: validation keeps those out.
+// Any packs a message deterministically. It panics if m has a string that is not UTF-8, which validation rejects.
 func Any(m proto.Message) *anypb.Any {
 	return &anypb.Any{TypeUrl: typeURL(m), Value: encode(m)}
 }
@@ -40,7 +40,7 @@ func NewResource(name string, m proto.Message) *Resource {
 
 func newResource(name, url string, body []byte, value int) *Resource {
 	r := &Resource{Name: name, Body: body, value: value, secret: TypeOf(url).Secret}
-	if r.secret { // the version is shown, and nobody must learn from it what is in the secret
+	if r.secret { // versions are public: the version of a secret must not depend on its content
 		sum := sha256.Sum256(body)
 		r.Version = hex.EncodeToString(sum[:16])
 	} else {
@@ -50,13 +50,13 @@ func newResource(name, url string, body []byte, value int) *Resource {
 }
 
 // NewHost returns an encoded virtual host, which is both a resource for VHDS and a part of its route configuration.
-// Envoy takes all before the last slash of the resource's name for the route configuration, and a Gateway may have
-// hosts with a slash: HostName escapes those.
+// Envoy takes everything before the last slash of the resource's name for the name of the route configuration. Hosts of
+// a Gateway may contain a slash, which HostName escapes.
 func NewHost(route string, h *routev3.VirtualHost) *Resource {
 	return RawResource(HostName(route, h.GetName()), VirtualHostType, encode(h))
 }
 
-const slash = "%2F" // no host has a %
+const slash = "%2F" // unambiguous, because no host contains a percent sign
 
 // HostName returns the name of a virtual host's resource: "<route configuration>/<virtual host>".
 func HostName(route, host string) string { return route + "/" + strings.ReplaceAll(host, "/", slash) }
@@ -64,38 +64,39 @@ func HostName(route, host string) string { return route + "/" + strings.ReplaceA
 // HostOf returns the name of the virtual host in a resource's name, without its route configuration.
 func HostOf(name string) string { return strings.ReplaceAll(name, slash, "/") }
 
-// Tombstone takes the place of a virtual host that is to be removed, by the same names: no request is for it. Envoy
-// keeps virtual hosts by VirtualHost.name but looks for the one to remove by the resource's name, so that it
-// acknowledges a removal and goes on routing.
+// Tombstone returns a resource that replaces a removed virtual host of the same name and that matches no request. Envoy
+// stores virtual hosts by VirtualHost.name, but looks up a removed one by the resource's name. So it acknowledges a
+// removal and continues to route to the host.
 func Tombstone(name string) *Resource {
 	at := strings.LastIndexByte(name, '/')
 	route, host := name[:at], strings.ReplaceAll(name[at+1:], slash, "/")
-	// no Host header has a slash
+	// No Host header contains a slash.
 	return NewHost(route, &routev3.VirtualHost{Name: host, Domains: []string{"removed.invalid/" + host}})
 }
 
-// NewRoute returns a RouteConfiguration that is spliced from its header, a message without virtual hosts, and from
-// encoded virtual hosts with the Content c: in protobuf's wire format the elements of a repeated field may be anywhere
-// among the other fields. Nothing is copied. Without virtual hosts it is the header itself. head is what clients get
-// that take virtual hosts by VHDS; nil where none may.
+// NewRoute returns a RouteConfiguration spliced from its header, a message without virtual hosts, and from encoded
+// virtual hosts with the Content c. In protobuf's wire format the elements of a repeated field may be anywhere among
+// the other fields, so nothing is copied. Without virtual hosts the result is the header itself. head is sent to
+// clients that subscribe to virtual hosts by VHDS. It is nil if no client may do so.
 func NewRoute(header, head *Resource, hosts *Set, c Content) *Resource {
 	if hosts.Len() == 0 {
 		return header
 	}
-	r := &Resource{Name: header.Name, Header: header, Head: head, Hosts: hosts, Version: strconv.FormatUint(xxhash.Sum64String(header.Version)*31+c.sum, 16)}
+	r := &Resource{Name: header.Name, Header: header, Head: head, Hosts: hosts,
+		Version: strconv.FormatUint(xxhash.Sum64String(header.Version)*31+c.sum, 16)}
 	n := len(header.Value()) + c.size
 	r.value = len(appendAny(nil, RouteType, n))
 	r.size = r.value + n
 	return r
 }
 
-const virtualHosts = 2 // RouteConfiguration.virtual_hosts
+const virtualHosts = 2 // field number of RouteConfiguration.virtual_hosts
 
 func hostSize(h *Resource) int {
 	return protowire.SizeTag(virtualHosts) + protowire.SizeBytes(len(h.Value()))
 }
 
-// splice returns the bytes of a RouteConfiguration.
+// splice returns the bytes of a RouteConfiguration that consists of a header and virtual hosts.
 func (r *Resource) splice() []byte {
 	b := appendAny(make([]byte, 0, r.size), RouteType, r.size-r.value)
 	b = append(b, r.Header.Value()...)
@@ -105,7 +106,7 @@ func (r *Resource) splice() []byte {
 	return b
 }
 
-// Merged returns the RouteConfiguration that a client has which was sent a head and virtual hosts by VHDS.
+// Merged returns the RouteConfiguration that a client holds after it was sent a head, and its virtual hosts by VHDS.
 func Merged(head *Resource, hosts iter.Seq[*Resource]) *Resource {
 	b := slices.Clone(head.Value())
 	for h := range hosts {
@@ -118,7 +119,7 @@ func appendHost(b []byte, h *Resource) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(b, virtualHosts, protowire.BytesType), h.Value())
 }
 
-// RawResource returns one resource whose message is encoded already.
+// RawResource returns a resource whose message is already encoded.
 func RawResource(name, url string, value []byte) *Resource {
 	body := appendAny(make([]byte, 0, protowire.SizeBytes(len(url))+protowire.SizeBytes(len(value))+2), url, len(value))
 	at := len(body)
@@ -126,7 +127,7 @@ func RawResource(name, url string, value []byte) *Resource {
 	return newResource(name, url, body, at)
 }
 
-// appendAny appends the beginning of an Any, up to its value. value is the value's length.
+// appendAny appends the beginning of an encoded Any, up to its value. value is the length of the value in bytes.
 func appendAny(b []byte, url string, value int) []byte {
 	b = protowire.AppendTag(b, 1, protowire.BytesType)
 	b = protowire.AppendString(b, url)

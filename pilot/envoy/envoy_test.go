@@ -52,14 +52,16 @@ func TestSet(t *testing.T) {
 	if none.Len() != 0 || none.Get("a") != nil || none.Equal(s) || s.Equal(none) || !none.Equal(nil) {
 		t.Error("the nil Set has something")
 	}
-	if !s.Equal(envoy.NewSet([]*envoy.Resource{a, b, c})) || s.Equal(envoy.NewSet([]*envoy.Resource{a, again, c})) || s.Equal(envoy.NewSet([]*envoy.Resource{a, b})) {
+	if !s.Equal(envoy.NewSet([]*envoy.Resource{a, b, c})) || s.Equal(envoy.NewSet([]*envoy.Resource{a, again, c})) ||
+		s.Equal(envoy.NewSet([]*envoy.Resource{a, b})) {
 		t.Error("Equal does not go by the resources themselves")
 	}
 }
 
 func TestUnion(t *testing.T) {
 	a, b, own, other := cluster("a"), cluster("b"), cluster("own"), cluster("a")
-	u := envoy.Union{Shared: envoy.NewSet([]*envoy.Resource{a, own}), Own: envoy.NewSet([]*envoy.Resource{other, b, own}), Omit: new(envoy.NameInterner).Intern([]string{"own"})}
+	u := envoy.Union{Shared: envoy.NewSet([]*envoy.Resource{a, own}), Own: envoy.NewSet([]*envoy.Resource{other, b, own}),
+		Omit: new(envoy.NameInterner).Intern([]string{"own"})}
 	if got := all(u); !slices.Equal(got, []string{"a", "b"}) {
 		t.Errorf("%v", got)
 	}
@@ -83,7 +85,8 @@ func TestEncoding(t *testing.T) {
 			fields[fmt.Sprint("k", i)] = envoy.Text(fmt.Sprint(n))
 		}
 		inner := envoy.Any(envoy.Fields(fields))
-		return envoy.NewResource("c", &clusterv3.Cluster{Name: "c", TypedExtensionProtocolOptions: map[string]*anypb.Any{"x": inner, "y": inner, "z": inner}})
+		return envoy.NewResource("c", &clusterv3.Cluster{Name: "c",
+			TypedExtensionProtocolOptions: map[string]*anypb.Any{"x": inner, "y": inner, "z": inner}})
 	}
 	first := build(1)
 	for range 20 {
@@ -95,7 +98,8 @@ func TestEncoding(t *testing.T) {
 		t.Error("different messages have one version")
 	}
 	var wrapped anypb.Any
-	if err := proto.Unmarshal(first.Body, &wrapped); err != nil || wrapped.TypeUrl != envoy.ClusterType || !slices.Equal(wrapped.Value, first.Value()) {
+	if err := proto.Unmarshal(first.Body, &wrapped); err != nil || wrapped.TypeUrl != envoy.ClusterType ||
+		!slices.Equal(wrapped.Value, first.Value()) {
 		t.Errorf("the body is no Any of the value: %v %s", err, wrapped.TypeUrl)
 	}
 	if empty := envoy.NewResource("", &clusterv3.Cluster{}); len(empty.Value()) != 0 {
@@ -112,7 +116,8 @@ func TestNewRoute(t *testing.T) {
 		t.Helper()
 		var a anypb.Any
 		if err := proto.Unmarshal(r.Bytes(), &a); err != nil || !slices.Equal(a.Value, r.Value()) || r.Size() != len(r.Bytes()) {
-			t.Fatalf("%s: %v, an Any of %d bytes, the value has %d; size %d of %d", r.Name, err, len(a.Value), len(r.Value()), r.Size(), len(r.Bytes()))
+			t.Fatalf("%s: %v, an Any of %d bytes, the value has %d; size %d of %d", r.Name, err, len(a.Value), len(r.Value()), r.Size(),
+				len(r.Bytes()))
 		}
 		must.Succeed(t, a.UnmarshalTo(m))
 	}
@@ -171,7 +176,8 @@ func count(all iter.Seq[*envoy.Resource]) int { return len(slices.Collect(all)) 
 // name.
 func TestHostName(t *testing.T) {
 	h := envoy.NewHost("http.80", &routev3.VirtualHost{Name: "a/*.example.com:80"})
-	if route, _, _ := strings.Cut(h.Name, "/"); route != "http.80" || strings.Count(h.Name, "/") != 1 || h.Name != envoy.HostName("http.80", "a/*.example.com:80") {
+	if route, _, _ := strings.Cut(h.Name, "/"); route != "http.80" || strings.Count(h.Name, "/") != 1 ||
+		h.Name != envoy.HostName("http.80", "a/*.example.com:80") {
 		t.Errorf("by itself it is %s", h.Name)
 	}
 	v, got := envoy.Tombstone(h.Name), &routev3.VirtualHost{}
@@ -196,7 +202,8 @@ func TestDivided(t *testing.T) {
 	if h, v := s.Divided(); h != heads || v != hosts {
 		t.Error("it was divided twice")
 	}
-	if got := slices.Collect(hosts.Below("80")); !slices.Equal(got, slices.Collect(hosts.All)) || count(hosts.Below("8")) != 0 || count(hosts.Below("80/a")) != 0 {
+	if got := slices.Collect(hosts.Below("80")); !slices.Equal(got, slices.Collect(hosts.All)) || count(hosts.Below("8")) != 0 ||
+		count(hosts.Below("80/a")) != 0 {
 		t.Errorf("below 80 are %v", got)
 	}
 	whole := envoy.NewSet([]*envoy.Resource{other})
@@ -219,7 +226,8 @@ func TestNames(t *testing.T) {
 	if table.Intern([]string{"ab"}) == a || table.Intern(nil) != nil || (*envoy.Names)(nil).Has("a") || (*envoy.Names)(nil).Len() != 0 {
 		t.Error("other lists")
 	}
-	if c := table.InternFrom(a, []string{"c"}); c.Origin() != a || a.Origin() != nil || table.InternFrom(c, []string{"b", "a"}) != a || a.Origin() != nil {
+	if c := table.InternFrom(a, []string{"c"}); c.Origin() != a || a.Origin() != nil || table.InternFrom(c, []string{"b", "a"}) != a ||
+		a.Origin() != nil {
 		t.Error("origins")
 	}
 	for i := range 100 {

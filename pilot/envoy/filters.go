@@ -11,7 +11,7 @@ func HTTPFilter(name string, config *anypb.Any) *hcmv3.HttpFilter {
 	return &hcmv3.HttpFilter{Name: name, ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: config}}
 }
 
-// NetworkFilter makes a filter of a listener's chain.
+// NetworkFilter makes a filter of a filter chain.
 func NetworkFilter(name string, config *anypb.Any) *listenerv3.Filter {
 	return &listenerv3.Filter{Name: name, ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: config}}
 }

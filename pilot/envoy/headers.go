@@ -7,12 +7,12 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 )
 
-// PreservesCase reports whether headers of HTTP/1 keep the case that they came in.
+// PreservesCase reports whether HTTP/1 headers keep the case in which they were received.
 func PreservesCase(m *mesh.Config) bool {
 	return m.GetDefaultConfig().GetProxyHeaders().GetPreserveHttp1HeaderCase().GetValue()
 }
 
-// PreserveCase has headers of HTTP/1 keep the case that they came in.
+// PreserveCase returns the header format that keeps the case in which HTTP/1 headers were received.
 func PreserveCase() *corev3.Http1ProtocolOptions_HeaderKeyFormat {
 	return &corev3.Http1ProtocolOptions_HeaderKeyFormat{HeaderFormat: &corev3.Http1ProtocolOptions_HeaderKeyFormat_StatefulFormatter{
 		StatefulFormatter: &corev3.TypedExtensionConfig{Name: "preserve_case", TypedConfig: Any(&preservecasev3.PreserveCaseFormatterConfig{})},

@@ -11,36 +11,36 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
-// Memo caches resources by what they are built from. A builder gets one comparable value that holds everything the
-// resource depends on, and equal values return the same *Resource. Whoever uses a resource owns it. The memo holds
-// resources weakly, so that it forgets unused ones, except for those built in the last minute, which it keeps for
-// configuration that flips back and forth. No idle secret is kept. Safe for concurrent use.
+// Memo caches resources by their input. A builder takes one comparable value that holds everything the resource depends
+// on, and equal values return the same *Resource. The memo holds resources weakly: a resource is dropped when no caller
+// references it, except for those built in the last minute, which the memo keeps for configuration that flips back and
+// forth. No idle secret is kept. It is safe for concurrent use.
 type Memo struct {
-	maxIdle      int // bytes that are kept of idle ones; 0: the memo is off
+	maxIdle      int // limit in bytes for idle resources; 0 turns the memo off
 	now          func() time.Time
 	hits, misses atomic.Uint64
 	evictions    atomic.Uint64
 
 	mu     sync.Mutex
-	idle   *simplelru.LRU[*Resource, time.Time] // when each was built
+	idle   *simplelru.LRU[*Resource, time.Time] // build time by resource
 	bytes  int
 	tables []memoTable
 }
 
-// memoTable is a MemoTable of any key.
+// memoTable is a MemoTable with any key type.
 type memoTable interface {
 	len() int
 	keyOf(weak.Pointer[Resource]) any
 	eachKey(known func(weak.Pointer[Resource]) bool, yield func(weak.Pointer[Resource], any))
 }
 
-// idleAge is how long a resource is kept from when it was built, though nobody uses it. What flips back more rarely is
-// built again, which costs next to nothing at that pace. Configuration that is always new takes no more than a minute's
-// worth of memory.
+// idleAge is how long a resource is kept after it was built although it is unused. Configuration that flips back more
+// rarely is built again, which is cheap at that rate. Configuration that never repeats takes at most a minute's worth
+// of memory.
 const idleAge = time.Minute
 
-// NewMemo returns a memo that keeps resources for a minute from when they were built, up to idle bytes of them. With
-// idle 0 it is off, and every resource is built again. now is the clock; without one resources do not age.
+// NewMemo returns a memo that keeps resources for a minute after they were built, up to idle bytes of them. With idle 0
+// it is off, and every resource is built again. now is the clock. If it is nil, resources do not age.
 func NewMemo(idle int, now func() time.Time) *Memo {
 	if now == nil {
 		now = func() time.Time { return time.Time{} }
@@ -50,8 +50,8 @@ func NewMemo(idle int, now func() time.Time) *Memo {
 	return m
 }
 
-// addIdle holds a resource until newer ones need its room or it is old, whether or not anybody else holds it. What is
-// old goes when another one comes: without changes nothing grows.
+// addIdle keeps a resource until it is too old or newer ones need its room, even if no caller references it. Old
+// resources are evicted when another one is added: without changes nothing grows.
 func (m *Memo) addIdle(r *Resource) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -75,7 +75,7 @@ func (m *Memo) Len() int {
 	return m.idle.Len()
 }
 
-// Size returns the number of resources that the memo finds: those that are in use, and those that it keeps.
+// Size returns the number of resources that the memo can find: those in use, and idle ones that it keeps.
 func (m *Memo) Size() int {
 	m.mu.Lock()
 	tables := m.tables
@@ -87,13 +87,14 @@ func (m *Memo) Size() int {
 	return n
 }
 
-// Evictions returns how many of the resources that the memo keeps had to go since the start, for newer ones or by age.
+// Evictions returns how many idle resources were evicted since the start, because of their age or for newer ones.
 func (m *Memo) Evictions() uint64 { return m.evictions.Load() }
 
-// Stats returns the hits and misses since the start.
+// Stats returns the number of hits and misses since the start.
 func (m *Memo) Stats() (hits, misses uint64) { return m.hits.Load(), m.misses.Load() }
 
-// MemoTable is the part of a Memo that one builder fills. K is everything that the builder reads: never a Snapshot.
+// MemoTable is the part of a Memo that one builder fills. K holds everything that the builder reads, and never a
+// Snapshot.
 type MemoTable[K comparable] struct {
 	memo  *Memo
 	build func(K) *Resource
@@ -102,8 +103,8 @@ type MemoTable[K comparable] struct {
 	entries map[K]weak.Pointer[Resource]
 }
 
-// NewMemoTable returns the table of one builder. build must be a pure function of its argument, and
-// return no resource that its argument holds: that would keep itself.
+// NewMemoTable returns the table of one builder. build must be a pure function of its argument. It must not return a
+// resource that its argument holds, because that entry would keep itself alive.
 func NewMemoTable[K comparable](m *Memo, build func(K) *Resource) *MemoTable[K] {
 	t := &MemoTable[K]{memo: m, build: build, entries: map[K]weak.Pointer[Resource]{}}
 	m.mu.Lock()
@@ -112,8 +113,8 @@ func NewMemoTable[K comparable](m *Memo, build func(K) *Resource) *MemoTable[K] 
 	return t
 }
 
-// KeyOf returns what a resource was built from, the key of a MemoTable, or nil if it is in none. It looks at every
-// resource of the memo, for a few questions of a person's.
+// KeyOf returns the key of a MemoTable from which a resource was built, or nil if the resource is in no table. It scans
+// every resource of the memo and is meant for requests of operators.
 func (m *Memo) KeyOf(r *Resource) any {
 	m.mu.Lock()
 	tables := m.tables
@@ -127,7 +128,7 @@ func (m *Memo) KeyOf(r *Resource) any {
 	return nil
 }
 
-// EachKey calls yield with a resource of the memo that known does not know, and its key. Resources that are made
+// EachKey calls yield for each resource of the memo that known does not report, with its key. Resources that are built
 // meanwhile may be missing.
 func (m *Memo) EachKey(known func(weak.Pointer[Resource]) bool, yield func(weak.Pointer[Resource], any)) {
 	m.mu.Lock()
@@ -173,7 +174,7 @@ func (t *MemoTable[K]) keyOf(p weak.Pointer[Resource]) any {
 	return nil
 }
 
-// Get returns the resource for k. It is built if nobody holds it.
+// Get returns the resource for k, and builds it if it is not in memory.
 func (t *MemoTable[K]) Get(k K) *Resource {
 	if t.memo.maxIdle == 0 {
 		t.memo.misses.Add(1)
@@ -187,7 +188,7 @@ func (t *MemoTable[K]) Get(k K) *Resource {
 	built := t.build(k)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if r := t.entries[k].Value(); r != nil { // somebody else was quicker: one pointer for all
+	if r := t.entries[k].Value(); r != nil { // another goroutine built it first; all share its pointer
 		return r
 	}
 	p := weak.Make(built)
@@ -220,7 +221,7 @@ func evict[K comparable](e entry[K]) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.entries[e.key] == e.pointer { // not built anew meanwhile
+	if t.entries[e.key] == e.pointer { // not rebuilt meanwhile
 		delete(t.entries, e.key)
 	}
 }

@@ -14,15 +14,15 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
-// Names is a sorted list of distinct names, never changed once made. Equal lists of one NameInterner are the same
-// pointer. A list that was made from another one shares with it what they have in common. The nil Names is empty.
+// Names is an immutable, sorted list of distinct names. Equal lists of one NameInterner are the same pointer. A list
+// that was made from another one shares memory with it. The nil Names is empty.
 type Names struct {
 	table  frozen.Table[string]
 	all    func() []string
-	sum    uint64 // of the hashes of the names
-	bytes  int    // of the names together
+	sum    uint64 // sum of the hashes of the names
+	bytes  int    // length of all names together
 	origin weak.Pointer[Names]
-	byHost atomic.Pointer[frozen.Table[string]] // nil until it is needed
+	byHost atomic.Pointer[frozen.Table[string]] // the same names ordered by host; nil until first used
 }
 
 func newNames(t frozen.Table[string], sum uint64, bytes int) *Names {
@@ -31,8 +31,8 @@ func newNames(t frozen.Table[string], sum uint64, bytes int) *Names {
 	})}
 }
 
-// Origin returns the list from which this one was made by removing and adding names, if there is one and somebody still
-// holds it.
+// Origin returns the list from which this one was made by removing and adding names, or nil if there is none or it was
+// garbage-collected.
 func (n *Names) Origin() *Names {
 	if n == nil {
 		return nil
@@ -40,7 +40,7 @@ func (n *Names) Origin() *Names {
 	return n.origin.Value()
 }
 
-// All returns the names. The caller must not change the slice. It is made on first use.
+// All returns the names. The caller must not change the slice, which is made on first use.
 func (n *Names) All() []string {
 	if n == nil {
 		return nil
@@ -59,8 +59,8 @@ func (n *Names) Table() frozen.Table[string] {
 	return n.table
 }
 
-// OfHost returns the names of the clusters of a host. The first call orders the list by host. If the list that it was
-// made from is ordered, that costs no more than their differences.
+// OfHost returns the names of the clusters of a host. The first call orders the list by host. If the list's origin is
+// ordered already, that costs no more than the differences between the two.
 func (n *Names) OfHost(host string) iter.Seq[string] {
 	t := n.byHost.Load()
 	if t == nil {
@@ -116,11 +116,11 @@ func equal(a, b frozen.Table[string]) bool {
 	return same
 }
 
-// NameInterner interns lists of names: equal lists are one pointer. It forgets lists that nobody holds. The zero value
-// is empty; safe for concurrent use.
+// NameInterner interns lists of names: equal lists are one pointer. It drops lists that are no longer referenced. The
+// zero value is empty and safe for concurrent use.
 type NameInterner struct {
 	mu       sync.Mutex
-	seed     maphash.Seed // zero until it is needed
+	seed     maphash.Seed // set on first use
 	interned map[uint64][]weak.Pointer[Names]
 }
 
@@ -151,7 +151,7 @@ func (t *NameInterner) InternFrom(origin *Names, list []string) *Names {
 	return t.intern(origin, frozen.TableOf(strings.Compare, list), sum, bytes)
 }
 
-// Edited returns a list without some names, and then with others. Its cost is proportional to those.
+// Edited returns a list without the names in remove and with the names in add. Its cost is proportional to these.
 func (t *NameInterner) Edited(from, remove, add *Names) *Names {
 	hash, e, list := t.hash(), &frozen.Edit{}, from.Table()
 	var sum uint64
@@ -198,7 +198,7 @@ func (t *NameInterner) intern(origin *Names, list frozen.Table[string], sum uint
 	return n
 }
 
-// evict drops the lists with a hash that nobody holds.
+// evict drops the unreferenced lists with a hash.
 func (t *NameInterner) evict(sum uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

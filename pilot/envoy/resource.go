@@ -11,61 +11,61 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
-// Resource is one encoded xDS resource. It never changes once made, and everybody who is sent it shares its pointer.
+// Resource is one encoded xDS resource. It is immutable, and all clients share its pointer.
 type Resource struct {
 	Name    string
-	Version string // hash of the content, in hex: the same bytes have the same version on every replica
-	Body    []byte // the encoded google.protobuf.Any; nil for a RouteConfiguration with Hosts, which Bytes splices
+	Version string // hash of the content in hex; the same on every replica for the same bytes
+	Body    []byte // encoded google.protobuf.Any; nil for a RouteConfiguration with Hosts, which Bytes splices
 
-	// Of a RouteConfiguration that was made of others. Hosts are Resources of their own, named "<route
-	// configuration>/<virtual host>". Head is what a client is sent that takes the Hosts by themselves; nil where
-	// nobody does.
+	// Header, Head and Hosts are set for a RouteConfiguration that was spliced from other resources. Hosts are
+	// Resources of their own, named "<route configuration>/<virtual host>". Head is sent to clients that subscribe to
+	// the Hosts by VHDS. It is nil if no client may do so.
 	Header, Head *Resource
 	Hosts        *Set
-	Divided      bool // It is a Head, which SetDivided has made.
+	Divided      bool // the resource is a Head, made by SetDivided
 
-	Notes []Note // what became of patches of objects when it was made
+	Notes []Note // results of patches of objects in this resource
 
-	removed bool // it stands for one that is removed
-	same    bool // it stands for the one that it was built of
-	secret  bool // of a Secret type: what is in it is not shown, cached or kept for later
+	removed bool // stands for a removed resource
+	same    bool // stands for the unchanged resource that it was built from
+	secret  bool // of a Secret type: its content is never printed, cached or kept while unused
 
-	value int // where the Any's value begins in Bytes; it runs to the end
-	size  int // of Bytes, where Body is nil
+	value int // offset of the Any's value in Bytes; it extends to the end
+	size  int // length of Bytes if Body is nil
 }
 
-// headMark begins the versions of Heads. No other version begins with it, for they are in hex.
+// headMark begins the versions of Heads. Other versions are in hex and never begin with it.
 const headMark = "head"
 
-// SetDivided makes a new resource a Head: a RouteConfiguration without its virtual hosts.
+// SetDivided turns a new resource into a Head: a RouteConfiguration without its virtual hosts.
 func (r *Resource) SetDivided() { r.Divided, r.Version = true, headMark+r.Version }
 
-// IsHeadVersion reports whether a version is one of a Head, whatever its content.
+// IsHeadVersion reports whether a version belongs to a Head, with any content.
 func IsHeadVersion(version string) bool { return strings.HasPrefix(version, headMark) }
 
-// Note says what became of a patch of an object when a resource was made.
+// Note is the result of one patch of an object in a resource.
 type Note struct {
 	Object *kinds.Object
-	Index  int    // of the patch in its object
-	Reason string // why the patch is left out; empty: it was applied
+	Index  int    // index of the patch in its object
+	Reason string // why the patch is left out; empty if it was applied
 }
 
-// RemovedResource returns what stands for a resource of that name that is removed.
+// RemovedResource returns a placeholder for a removed resource of that name.
 func RemovedResource(name string, notes []Note) *Resource {
 	return &Resource{Name: name, Notes: notes, removed: true}
 }
 
-// Removed reports whether a resource stands for one that is removed.
+// Removed reports whether the resource is a placeholder for a removed one.
 func (r *Resource) Removed() bool { return r.removed }
 
-// SameResource returns what stands for the resource that it was built of. Builders of a MemoTable return it where they
-// change nothing: a key holds the resources in it, and one that its own key holds would never be forgotten.
+// SameResource returns a placeholder for the resource that it was built from. Builders of a MemoTable return it if they
+// change nothing: a key holds the resources in it, and a resource that its own key holds would never be dropped.
 func SameResource(name string) *Resource { return &Resource{Name: name, same: true} }
 
-// Same reports whether a resource stands for the one that it was built of.
+// Same reports whether the resource is a placeholder for the one that it was built from.
 func (r *Resource) Same() bool { return r.same }
 
-// With returns a copy of the resource that has other Notes.
+// With returns a copy of the resource with other Notes.
 func (r *Resource) With(notes []Note) *Resource {
 	c := *r
 	c.Notes = notes
@@ -80,7 +80,7 @@ func (r *Resource) Size() int {
 	return len(r.Body)
 }
 
-// Bytes returns the encoded google.protobuf.Any. For a RouteConfiguration made of Hosts each call makes a copy.
+// Bytes returns the encoded google.protobuf.Any. For a RouteConfiguration spliced from Hosts each call makes a copy.
 func (r *Resource) Bytes() []byte {
 	if r.Body != nil {
 		return r.Body
@@ -91,7 +91,7 @@ func (r *Resource) Bytes() []byte {
 // TypeURL returns the type of the encoded message.
 func (r *Resource) TypeURL() string {
 	if r.Body == nil {
-		return RouteType // all that are spliced
+		return RouteType // all spliced resources have this type
 	}
 	if num, kind, n := protowire.ConsumeTag(r.Body); n > 0 && num == 1 && kind == protowire.BytesType {
 		url, _ := protowire.ConsumeString(r.Body[n:])
@@ -103,34 +103,35 @@ func (r *Resource) TypeURL() string {
 // Value returns the encoded message inside the Any.
 func (r *Resource) Value() []byte { return r.Bytes()[r.value:] }
 
-// NamesOnly reports whether an assignment holds nothing but its name, in field 1: there are no endpoints.
+// NamesOnly reports whether an assignment holds only its name, field 1, and no endpoints.
 func (r *Resource) NamesOnly() bool {
 	return len(r.Value()) == protowire.SizeTag(1)+protowire.SizeBytes(len(r.Name))
 }
 
-// WantsCertificates reports whether a resource names the cluster from which an Envoy gets its certificates.
+// WantsCertificates reports whether a resource names the cluster that serves certificates to Envoy.
 func (r *Resource) WantsCertificates() bool {
 	return bytes.Contains(r.Value(), []byte(names.SDSCluster))
 }
 
-// overhead is about what a resource takes in memory beside its names and content: itself, its key and its place in a
-// memo.
+// overhead is the approximate memory, in bytes, of a resource beside its names and content: the struct, its key and its
+// entry in a memo.
 const overhead = 512
 
-// Cost returns about how many bytes of memory the resource itself takes, without what it is made of.
+// Cost returns the approximate memory, in bytes, of the resource itself, without the resources that it was spliced
+// from.
 func (r *Resource) Cost() int { return overhead + 2*len(r.Name) + len(r.Body) }
 
-// Union is what one proxy is sent of a type: Shared is the half that it has in common with other workloads, Own the
-// half that depends on its own workload or on where that runs. Two Unions are the same configuration when all fields
-// are the same pointers.
+// Union is the set of resources of one type that one proxy is sent. Shared is the half that it has in common with other
+// workloads. Own is the half that depends on its own workload or its location. Two Unions are the same configuration if
+// all fields are the same pointers.
 type Union struct {
 	Shared, Own *Set
-	Omit        *Names // left out for this proxy alone: listeners of headless services for the pod itself
+	Omit        *Names // names left out for this proxy alone: listeners of headless services for the pod itself
 
-	// Empty are names of assignments. A name that neither half nor Failed has stands for an assignment without
-	// endpoints, which is made when it is asked for: a client may ask for any number of clusters that do not exist.
+	// Empty are names of assignments. A name that is in neither half nor in Failed stands for an assignment without
+	// endpoints, which is made on request: a client may ask for any number of clusters that do not exist.
 	Empty *Names
-	// Failed are the names in Empty that no half has because their assignments could not be made.
+	// Failed are the names in Empty whose assignments could not be made.
 	Failed *Names
 }
 
@@ -142,7 +143,7 @@ func EmptyAssignment(cluster string) *Resource {
 // Known reports whether a half has a resource of that name.
 func (u Union) Known(name string) bool { return u.Shared.Get(name) != nil || u.Own.Get(name) != nil }
 
-// Unknown returns the names after another one, in order, whose assignments are empty because no half has them.
+// Unknown returns the names after another one, in order, that no half has. Their assignments are empty.
 func (u Union) Unknown(after string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		if u.Shared.Len()+u.Own.Len() >= u.Empty.Len() {
@@ -162,7 +163,7 @@ func (u Union) Unknown(after string) iter.Seq[string] {
 	}
 }
 
-// All calls yield for each resource; a name that is in both halves comes once, from Shared.
+// All calls yield for each resource. A name that is in both halves is passed once, from Shared.
 func (u Union) All(yield func(*Resource) bool) {
 	for r := range u.Shared.All {
 		if !u.Omits(r.Name) && !yield(r) {
@@ -195,7 +196,7 @@ func (u Union) Get(name string) *Resource {
 	return EmptyAssignment(name)
 }
 
-// Omits reports whether a name is left out.
+// Omits reports whether a name is in Omit.
 func (u Union) Omits(name string) bool {
 	return u.Omit != nil && u.Omit.Has(name)
 }

@@ -5,13 +5,13 @@ import (
 	"io"
 )
 
-// redacted stands for what is in a secret wherever it would be shown.
+// redacted replaces the content of a secret in anything that is printed.
 const redacted = "[redacted]"
 
-// Secret reports whether the resource is a secret. Only those that are sent it see what is in it.
+// Secret reports whether the resource is a secret. Its content is visible only to clients that are sent it.
 func (r *Resource) Secret() bool { return r.secret }
 
-// Redacted returns the resource as it may be shown: a secret comes without its content.
+// Redacted returns a resource that may be printed: a secret without its content.
 func (r *Resource) Redacted() *Resource {
 	if !r.secret {
 		return r
@@ -19,7 +19,7 @@ func (r *Resource) Redacted() *Resource {
 	return &Resource{Name: r.Name, Version: r.Version, Body: []byte{}, secret: true}
 }
 
-// String returns the name and the version. It is how any Resource is printed, by whatever means: never with its bytes.
+// String returns the name and the version. A Resource is always printed so, and never with its bytes.
 func (r Resource) String() string {
 	text := r.Name + "@" + r.Version
 	if r.secret {
@@ -28,8 +28,8 @@ func (r Resource) String() string {
 	return text
 }
 
-// Format writes String, whatever the verb.
+// Format writes String for every verb.
 func (r Resource) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, r.String()) }
 
-// MarshalText returns String, for encoders of JSON and logs.
+// MarshalText returns String, for JSON encoders and logs.
 func (r Resource) MarshalText() ([]byte, error) { return []byte(r.String()), nil }

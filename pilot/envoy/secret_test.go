@@ -34,7 +34,8 @@ func TestSecretIsPrintedRedacted(t *testing.T) {
 		t.Fatal("a secret is no secret, or has no content")
 	}
 	var shown []string
-	for _, v := range []any{r, *r, []*envoy.Resource{r}, []envoy.Resource{*r}, map[string]*envoy.Resource{"": r}, struct{ R *envoy.Resource }{r}, envoy.NewSet([]*envoy.Resource{r}), envoy.Union{Shared: envoy.NewSet([]*envoy.Resource{r})}} {
+	for _, v := range []any{r, *r, []*envoy.Resource{r}, []envoy.Resource{*r}, map[string]*envoy.Resource{"": r},
+		struct{ R *envoy.Resource }{r}, envoy.NewSet([]*envoy.Resource{r}), envoy.Union{Shared: envoy.NewSet([]*envoy.Resource{r})}} {
 		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "%d", "%o"} {
 			shown = append(shown, fmt.Sprintf(verb, v))
 		}
@@ -50,7 +51,8 @@ func TestSecretIsPrintedRedacted(t *testing.T) {
 	content := []byte(canary)
 	decimal, syntax := fmt.Sprintf("%d", content), fmt.Sprintf("%#v", content)
 	for _, s := range shown {
-		for _, form := range []string{canary, hex.EncodeToString(content), "Y2FuYXJ5LWluLWEtc2VjcmV0", strings.Trim(decimal, "[]"), strings.Trim(syntax, "[]byte{}")} {
+		for _, form := range []string{canary, hex.EncodeToString(content), "Y2FuYXJ5LWluLWEtc2VjcmV0", strings.Trim(decimal, "[]"),
+			strings.Trim(syntax, "[]byte{}")} {
 			if strings.Contains(strings.ToLower(s), strings.ToLower(form)) {
 				t.Errorf("%.300s shows it", s)
 			}

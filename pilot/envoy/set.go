@@ -9,15 +9,15 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/frozen"
 )
 
-// Set holds the resources of one type for one half of a cohort, sorted by name. It never changes once made. A Set that
-// was made from another one shares with it what they have in common, and comparing the two costs no more than their
-// differences. The nil Set is empty.
+// Set holds the resources of one type for one half of a cohort, sorted by name. It is immutable. A Set that was made
+// from another one shares memory with it, and comparing the two costs no more than their differences. The nil Set is
+// empty.
 type Set struct {
 	table  frozen.Table[*Resource]
 	divide func() (heads, hosts *Set)
 }
 
-// NewSet sorts resources and returns the Set of them. Of several with one name the first stays.
+// NewSet sorts resources and returns a Set of them. If several have the same name, the first one is used.
 func NewSet(resources []*Resource) *Set {
 	if !slices.IsSortedFunc(resources, CompareNames) {
 		slices.SortStableFunc(resources, CompareNames)
@@ -35,8 +35,8 @@ func newSet(t frozen.Table[*Resource]) *Set {
 // CompareNames orders resources by name.
 func CompareNames(a, b *Resource) int { return strings.Compare(a.Name, b.Name) }
 
-// With returns a Set without the removed resources, as far as it has them, and with the added ones. It returns the same
-// Set where both lists are empty.
+// With returns a Set without the resources in removed and with those in added. It ignores removed resources that the
+// Set does not have, and returns the same Set if both lists are empty.
 func (s *Set) With(removed, added []*Resource) *Set {
 	if len(removed)+len(added) == 0 {
 		return s
@@ -57,8 +57,8 @@ func (s *Set) With(removed, added []*Resource) *Set {
 	return newSet(t)
 }
 
-// Divided returns the Set as it is sent to clients that take virtual hosts by VHDS, and those virtual hosts. They are
-// made once.
+// Divided returns two Sets for clients that subscribe to virtual hosts by VHDS: the Heads and the virtual hosts. They
+// are made once.
 func (s *Set) Divided() (heads, hosts *Set) {
 	if s == nil {
 		return nil, nil
@@ -79,7 +79,7 @@ func (s *Set) divided() (heads, hosts *Set) {
 	return s.With(nil, first), concatHosts(routes)
 }
 
-// concatHosts returns the virtual hosts of route configurations. Those of one configuration are adjacent unless the
+// concatHosts returns the virtual hosts of route configurations. The hosts of one configuration are adjacent unless the
 // name of another one continues its name after a slash.
 func concatHosts(routes []*Resource) *Set {
 	slices.SortFunc(routes, func(a, b *Resource) int { return strings.Compare(a.Name+"/", b.Name+"/") })
@@ -120,13 +120,13 @@ func (s *Set) Get(name string) *Resource {
 	return r
 }
 
-// Below returns the resources whose names begin with a folder: those below "80" are named "80/…".
+// Below returns the resources whose names begin with a folder: resources below "80" are named "80/…".
 func (s *Set) Below(folder string) iter.Seq[*Resource] {
 	prefix := folder + "/"
 	return s.Table().Where(func(r *Resource) int { return frozen.ComparePrefix(r.Name, prefix) })
 }
 
-// Equal reports whether both Sets hold the very same resources.
+// Equal reports whether both Sets hold the same pointers.
 func (s *Set) Equal(o *Set) bool {
 	if s == o || s.Len() != o.Len() {
 		return s == o
@@ -136,8 +136,8 @@ func (s *Set) Equal(o *Set) bool {
 	return same
 }
 
-// Differ calls visit for what differs, by name: with two resources of one name that are not the same, or one and nil
-// where the other Set has none.
+// Differ calls visit for each difference, ordered by name: with two different resources of one name, or with nil for a
+// Set that has no resource of the name.
 func Differ(from, to *Set, visit func(had, has *Resource)) {
 	frozen.Diff(from.Table(), to.Table(), func(had, has *Resource, _, _ bool) { visit(had, has) })
 }

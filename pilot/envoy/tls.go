@@ -9,10 +9,10 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
-// Restrict sets the cipher suites and the curves that a configuration names, without names that Envoy does not know. An
-// empty list leaves Envoy's own. If some cipher suites are named and Envoy knows none, only TLS 1.3 is spoken, to which
-// the names do not apply: also where an older version is the newest one allowed, because no cipher suite is left for
-// that. If some curves are named and Envoy knows none, only P-256 is used.
+// Restrict sets the cipher suites and the curves of a configuration, without names that Envoy does not know. An empty
+// list keeps Envoy's default. If some cipher suites are named and Envoy knows none, only TLS 1.3 is allowed, to which
+// the names do not apply. That holds even if an older version is the newest one allowed, because no cipher suite is
+// left for it. If some curves are named and Envoy knows none, only P-256 is allowed.
 func Restrict(p *tlsv3.TlsParameters, ciphers, curves []string) {
 	p.CipherSuites, p.EcdhCurves = known(ciphers, names.HasCipher), known(curves, names.HasCurve)
 	if len(ciphers) > 0 && len(p.CipherSuites) == 0 {
@@ -30,7 +30,7 @@ func known(list []string, is func(string) bool) []string {
 	return slices.DeleteFunc(slices.Clone(list), func(n string) bool { return !is(n) })
 }
 
-// LeastVersion returns the oldest version of TLS that a mesh takes.
+// LeastVersion returns the minimum TLS version of a mesh.
 func LeastVersion(c *meshv1alpha1.MeshConfig_TLSConfig) tlsv3.TlsParameters_TlsProtocol {
 	switch c.GetMinProtocolVersion() {
 	case meshv1alpha1.MeshConfig_TLSConfig_TLSV1_3:

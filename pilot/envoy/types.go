@@ -13,32 +13,33 @@ const (
 	ProxyConfigType = "type.googleapis.com/istio.mesh.v1alpha1.ProxyConfig"
 )
 
-// Type is what is known of a type of resources.
+// Type holds the properties of one xDS resource type.
 type Type struct {
 	URL   string
-	Short string // in metrics and logs; unknown types share one
+	Short string // label in metrics and logs; unknown types share one
 
-	// Addition orders types on the wire: what is referred to comes before what refers to it. Removal orders the pass of
-	// removals: what refers goes first, clusters last.
+	// Addition orders types in a push: a type comes after the types that it refers to. Removal orders the removals: a
+	// type comes before the types that it refers to, with clusters last.
 	Addition, Removal int
 
-	// Complete: a state-of-the-world response holds all that is subscribed to, and absence means removal. The first
-	// response is due even when it is empty, for Envoy waits for it.
+	// Complete says that a state-of-the-world response holds all subscribed resources, and a missing one is removed.
+	// The first response is sent even if it is empty, because Envoy waits for it.
 	Complete bool
-	Named    bool // proxies subscribe by name: a subscription without names is to nothing
-	Total    bool // every name exists: what nobody defined is an empty resource, so that Envoy goes on
-	Live     bool // may change with endpoints alone
+	Named    bool // proxies subscribe by name; a subscription without names is empty
+	Total    bool // every name exists: undefined names get an empty resource, so that Envoy does not wait
+	Live     bool // may change when only endpoints change
 
-	NamesClusters bool // its resources lead to clusters by their names
-	Divisible     bool // its resources have parts, which a delta client may take by themselves
-	Part          bool // its resources are such parts: they are compared as a whole, and follow what they belong to
+	NamesClusters bool // its resources refer to clusters by name
+	Divisible     bool // its resources have parts, to which a delta client may subscribe
+	Part          bool // its resources are such parts; they are compared as a whole and sent after the resource that they belong to
 
-	// Secret: each request is authorised by the peer's identity, and only those who are sent a resource see what is in
-	// it. Such a type is Named, so that there is a name to decide on, and neither Complete nor Total.
+	// Secret says that each request is authorized by the peer's identity, and that only a client that is sent a
+	// resource can read its content. Such a type is Named, so that there is a name to decide on, and neither Complete
+	// nor Total.
 	Secret bool
 }
 
-// types is the one table of them.
+// types is the table of all known types.
 var types = [...]Type{
 	{URL: ClusterType, Short: "cds", Addition: 0, Removal: 2, Complete: true},
 	{URL: EndpointType, Short: "eds", Addition: 1, Removal: 1, Named: true, Total: true, Live: true},
@@ -54,10 +55,10 @@ var types = [...]Type{
 // UnknownShort is the short name of all types that are not in the table.
 const UnknownShort = "unknown"
 
-// Removals is how many passes of removals there are: each Removal is less.
+// Removals is the number of removal passes; each Removal is less.
 const Removals = 3
 
-// TypeOf returns the type of a URL. One that is not in the table comes after all others.
+// TypeOf returns the type of a URL. A type that is not in the table is ordered after all others.
 func TypeOf(url string) *Type {
 	if t := find(url); t != nil {
 		return t
@@ -77,7 +78,7 @@ func find(url string) *Type {
 // Known reports whether the type is in the table.
 func (t *Type) Known() bool { return t.Short != UnknownShort }
 
-// TypeURL returns a URL as a string, that of the table if it is there.
+// TypeURL returns a URL as a string, without an allocation if the URL is in the table.
 func TypeURL(b []byte) string {
 	for i := range types {
 		if types[i].URL == string(b) {
@@ -95,7 +96,7 @@ func ShortType(url string) string {
 	return UnknownShort
 }
 
-// TypeURLOf returns the URL of a type by its short name, or empty if there is none.
+// TypeURLOf returns the URL of a type by its short name, or "" if there is none.
 func TypeURLOf(short string) string {
 	for i := range types {
 		if types[i].Short == short {
@@ -105,7 +106,7 @@ func TypeURLOf(short string) string {
 	return ""
 }
 
-// TypeIndex returns the place of a type in ShortTypes.
+// TypeIndex returns the index of a type in ShortTypes.
 func TypeIndex(url string) int {
 	for i := range types {
 		if types[i].URL == url {

@@ -22,32 +22,32 @@ type Reader interface {
 	Objects(kind *kinds.Kind, namespace string) []*kinds.Object
 	// RootNamespace returns the namespace of objects that apply to all namespaces.
 	RootNamespace() string
-	// Fact returns a fact that some object needs, or nil while it is missing.
+	// Fact returns a fact that an object needs, or nil while it is missing.
 	Fact(k kinds.Key) *kinds.Object
-	// ExtensionProvider returns the extension provider of a name, nil if there is none, and the service that it names,
-	// as proxies of a namespace see it; nil if they see none.
+	// ExtensionProvider returns the extension provider of a name, or nil, and the service that it names, as proxies of
+	// a namespace see it, or nil if they see none.
 	ExtensionProvider(name, namespace string) (*meshv1alpha1.MeshConfig_ExtensionProvider, *registry.Service)
-	// DefaultProviders returns the names of the extension providers that apply where no object names any; it may be nil.
+	// DefaultProviders returns the names of the extension providers that apply if no object names any. It may be nil.
 	DefaultProviders() *meshv1alpha1.MeshConfig_DefaultProviders
 }
 
 // Workload is a workload for which objects are selected.
 type Workload struct {
-	Type      node.Type // of its proxy
+	Type      node.Type // type of its proxy
 	Namespace string
 	Labels    registry.Labels
-	Services  []*registry.Service // that it serves
+	Services  []*registry.Service // services that it serves
 
-	Version  string                                   // of Istio, as its proxy says; empty if it does not
-	Metadata func(key string) (value string, ok bool) // text in the metadata of its proxy; nil if there is none
+	Version  string                                   // Istio version of its proxy; empty if not known
+	Metadata func(key string) (value string, ok bool) // returns text in the metadata of its proxy; nil if there is none
 }
 
 // Selection is the objects of one feature that apply to a workload. It is comparable.
 type Selection struct {
-	Objects   frozen.List[*kinds.Object]     // by precedence
-	Facts     frozen.List[*kinds.Object]     // those that the objects need and that are there
-	Providers frozen.List[ExtensionProvider] // those that the objects name, or that apply by default
-	Excluded  frozen.List[Excluded]          // the parts of objects that do not apply
+	Objects   frozen.List[*kinds.Object]     // ordered by precedence
+	Facts     frozen.List[*kinds.Object]     // facts that the objects need, without missing ones
+	Providers frozen.List[ExtensionProvider] // providers that the objects name, or that apply by default
+	Excluded  frozen.List[Excluded]          // parts of objects that do not apply
 }
 
 // Excluded are the parts of an object that do not apply to a workload: their indexes, separated by spaces.
@@ -56,15 +56,15 @@ type Excluded struct {
 	Parts  string
 }
 
-// ExtensionProvider is an extension provider that objects name. Config is nil where the mesh configuration has none of
-// that name, and Service where proxies do not see the service that it names.
+// ExtensionProvider is an extension provider that objects name. Config is nil if the mesh configuration has none of
+// that name, and Service is nil if proxies do not see the service that it names.
 type ExtensionProvider struct {
 	Name    string
 	Config  *meshv1alpha1.MeshConfig_ExtensionProvider
 	Service *registry.Service
 }
 
-// HasPort reports whether proxies see the service that the provider names, with a port of that number.
+// HasPort reports whether proxies see the service that the provider names, and it has a port of that number.
 func (p *ExtensionProvider) HasPort(number uint32) bool {
 	if p.Service != nil {
 		for range p.Service.PortsByNumber(number) {
@@ -74,7 +74,7 @@ func (p *ExtensionProvider) HasPort(number uint32) bool {
 	return false
 }
 
-// Cluster returns the name of the cluster by which proxies call a port of the provider's service.
+// Cluster returns the name of the cluster for a port of the provider's service.
 func (p *ExtensionProvider) Cluster(port uint32) string {
 	return names.Cluster(names.Outbound, port, "", p.Service.Host)
 }
@@ -114,8 +114,8 @@ func (s Selection) withFacts(f *Feature, r Reader) Selection {
 	return s
 }
 
-// Policies returns a function that selects objects of some kinds for a workload of a namespace: those of the root
-// namespace, then those of its own, to which it is a match.
+// Policies returns a function that selects the objects of some kinds that match a workload of a namespace: first those
+// of the root namespace, then those of its own.
 func Policies(r Reader, namespace string, matches func(*kinds.Object, Workload) bool, of ...*kinds.Kind) func(Workload) Selection {
 	var all []*kinds.Object
 	namespaces := []string{r.RootNamespace(), namespace}
@@ -130,7 +130,7 @@ func Policies(r Reader, namespace string, matches func(*kinds.Object, Workload) 
 	}
 }
 
-// Matches reports whether a policy applies to a workload: whether one of its targets is the workload's, or its selector
+// Matches reports whether a policy applies to a workload: one of its targets is the workload's, or its selector
 // matches. A policy without targets and selector applies to every workload.
 func Matches(o *kinds.Object, w Workload) bool {
 	if refs := Targets(o); len(refs) > 0 {
@@ -149,7 +149,7 @@ func Matches(o *kinds.Object, w Workload) bool {
 	return true
 }
 
-// Targets returns what a policy targets.
+// Targets returns the targets of a policy.
 func Targets(o *kinds.Object) []*typev1beta1.PolicyTargetReference {
 	var refs []*typev1beta1.PolicyTargetReference
 	if p, ok := o.Spec.(interface {
@@ -181,7 +181,7 @@ const (
 
 // IsTarget reports whether a policy of a namespace that targets an object applies to a workload: the object is its
 // Gateway, in that namespace, or the class of its Gateway, or a service that it serves, in that namespace. A target
-// that cannot be understood is every workload.
+// that is not understood is every workload.
 func (w Workload) IsTarget(r *typev1beta1.PolicyTargetReference, namespace string) bool {
 	serves := func(name func(*registry.Service) string, p registry.Origin) bool {
 		return slices.ContainsFunc(w.Services, func(s *registry.Service) bool {
@@ -220,7 +220,7 @@ func (s Selections) Of(f *Feature) Selection {
 	return Selection{}
 }
 
-// Empty reports whether no feature has one.
+// Empty reports whether all Selections are empty.
 func (s Selections) Empty() bool { return s.list.Empty() }
 
 // For returns the Selections of some features only.
@@ -252,8 +252,8 @@ func ObjectsOf(kind *kinds.Kind, all ...Selections) []*kinds.Object {
 	return list
 }
 
-// Select selects the objects of each feature for a workload. It returns a function that returns the Selections of a
-// part, or of several.
+// Select selects the objects of each feature for a workload. It returns a function that returns the Selections of one
+// or more parts.
 func Select(features []*Feature, r Reader, namespace string, w Workload) func(Part) Selections {
 	var list []named
 	var parts []Part

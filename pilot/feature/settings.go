@@ -14,7 +14,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
-// Keepalive returns the settings by which idle TCP connections are probed.
+// Keepalive returns the settings for probing idle TCP connections.
 func Keepalive(k *networkingv1alpha3.ConnectionPoolSettings_TCPSettings_TcpKeepalive) *corev3.TcpKeepalive {
 	out := &corev3.TcpKeepalive{}
 	if k.Probes > 0 {
@@ -29,8 +29,8 @@ func Keepalive(k *networkingv1alpha3.ConnectionPoolSettings_TCPSettings_TcpKeepa
 	return out
 }
 
-// Retries returns a retry policy. What r does not say is the default: twice more on another host, where the upstream
-// cannot have acted on the request. With 0 attempts it is nil, no retries.
+// Retries returns a retry policy. Unset fields have the default: two more attempts on other hosts, if the upstream
+// cannot have processed the request. With 0 attempts it is nil, no retries.
 func Retries(r *networkingv1alpha3.HTTPRetry) *routev3.RetryPolicy {
 	p := &routev3.RetryPolicy{
 		RetryOn:                       "connect-failure,refused-stream,unavailable,cancelled,retriable-status-codes",
@@ -69,7 +69,7 @@ func Retries(r *networkingv1alpha3.HTTPRetry) *routev3.RetryPolicy {
 	return p
 }
 
-// retryOn separates conditions from status codes: Envoy has a field for each.
+// retryOn separates conditions from status codes, for which Envoy has separate fields.
 func retryOn(s string) (string, []uint32) {
 	const byCode = "retriable-status-codes"
 	var conditions []string

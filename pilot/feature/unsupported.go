@@ -14,12 +14,12 @@ import (
 )
 
 // Unsupported returns a finding for each field of a message that is set and that this version does not support, sorted
-// by field. The path of the message itself may be empty. lacks is given a field as "Message.field". It returns what is
-// not done, and what to do about it; "" is a field that is supported. A field that is set several times is one finding,
-// at the first of them.
+// by field. path is the path of the message itself and may be empty. lacks gets a field as "Message.field" and returns
+// the message and the remedy, or "" for a supported field. A field that is set several times gives one finding, at the
+// first of them.
 func Unsupported(path string, m proto.Message, lacks func(field string) (message, fix string)) (found []diag.Diagnostic) {
 	seen := map[string]bool{}
-	inside := 0 // the length of the path to the field without support that is being visited
+	inside := 0 // length of the path to the unsupported field that is being visited
 	_ = protorange.Options{Stable: true}.Range(m.ProtoReflect(), func(at protopath.Values) error {
 		step := at.Path.Index(-1)
 		if inside > 0 || step.Kind() != protopath.FieldAccessStep {
@@ -46,7 +46,7 @@ func Unsupported(path string, m proto.Message, lacks func(field string) (message
 	return found
 }
 
-// fieldOf returns a path as findings name fields: spec.http[0].match["a.b"].
+// fieldOf returns a path in the form of findings: spec.http[0].match["a.b"].
 func fieldOf(field string, path protopath.Path) string {
 	for _, step := range path {
 		switch step.Kind() {
@@ -61,8 +61,8 @@ func fieldOf(field string, path protopath.Path) string {
 	return strings.TrimPrefix(field, ".")
 }
 
-// NotImplemented returns the finding about a field that this version does not support. Without a fix it is to remove
-// the field.
+// NotImplemented returns the finding about a field that this version does not support. If fix is empty, the remedy is
+// to remove the field.
 func NotImplemented(field, message, fix string) diag.Diagnostic {
 	return diag.Diagnostic{
 		Severity: diag.Warning, Code: "NotImplemented", Field: field,

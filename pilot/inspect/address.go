@@ -19,8 +19,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry/kube"
 )
 
-// addressOf looks up where the connection goes, as the application's DNS would. It returns the service, if there is
-// one.
+// addressOf looks up the address of a connection as the application's DNS would. It returns the service, or nil if
+// there is none.
 func (i *Inspection) addressOf(w *Way, q Query, from *sender) *registry.Service {
 	if _, err := netip.ParseAddr(q.Host); err == nil {
 		w.Address = q.Host
@@ -41,10 +41,10 @@ func (i *Inspection) addressOf(w *Way, q Query, from *sender) *registry.Service 
 	}
 	w.Service = s.Host
 	switch {
-	case !from.proxied && s.Provider != registry.Kubernetes: // its DNS knows no ServiceEntry
+	case !from.proxied && s.Provider != registry.Kubernetes: // the application's DNS knows no ServiceEntry
 	case len(s.Addresses) > 0 && !strings.Contains(s.Addresses[0], "/"):
 		w.Address = s.Addresses[0]
-	case len(s.AutoAddress) > 0 && from.DNSCapture && from.DNSAutoAllocate: // else DNS says something else
+	case len(s.AutoAddress) > 0 && from.DNSCapture && from.DNSAutoAllocate: // otherwise DNS answers from outside the configuration
 		w.Address = s.AutoAddress[0]
 	case s.Headless:
 		for _, e := range i.Snapshot.Endpoints(s.Key()).List {
@@ -71,7 +71,7 @@ func (i *Inspection) serviceOf(host, namespace string) *registry.Service {
 	return nil
 }
 
-// podOf returns the headless service that has a name of its own for a Pod, HOSTNAME.SERVICE, and the Pod's address.
+// podOf returns the headless service in which a Pod has a name of its own, HOSTNAME.SERVICE, and the Pod's address.
 func (i *Inspection) podOf(host, namespace string) (*registry.Service, string) {
 	name, rest, _ := strings.Cut(strings.ToLower(host), ".")
 	s := i.serviceOf(rest, namespace)
@@ -86,8 +86,8 @@ func (i *Inspection) podOf(host, namespace string) (*registry.Service, string) {
 	return nil, ""
 }
 
-// unresolved returns why an application finds no address for a host that it names; empty: it finds one, or that is not
-// known.
+// unresolved returns why an application finds no address for a host. It is empty if the application finds one or if
+// that is not known.
 func (i *Inspection) unresolved(w *Way, q Query, from *sender, s *registry.Service) string {
 	if s == nil || !s.Headless || w.Address != "" || from.Generator == node.GRPC || from.Type == node.Router && from.proxied {
 		return ""
@@ -102,18 +102,21 @@ func hasPort(s *registry.Service, port uint32) bool {
 	return s != nil && slices.ContainsFunc(s.Ports, func(p registry.Port) bool { return p.Number == port })
 }
 
-// isClusterIP reports whether an address is one that the nodes of a cluster translate to the endpoints of a Service.
+// isClusterIP reports whether the nodes of a cluster translate an address to the endpoints of a Service.
 func isClusterIP(s *registry.Service, address string) bool {
 	return s != nil && s.Provider == registry.Kubernetes && slices.Contains(s.Addresses, address)
 }
 
-// passedOn says where a connection arrives that is passed on as it is to an address of a Service: the nodes of the
-// cluster bring it to an endpoint that is ready. Nobody answers at a port that the Service does not have, nor at an
+// passedOn says where a connection to an address of a Service arrives if no proxy changes it: the nodes of the cluster
+// translate the address to a ready endpoint. There is no answer at a port that the Service does not have, or at an
 // address that only proxies know.
 func (i *Inspection) passedOn(w *Way, s *registry.Service) {
 	a := w.Outbound
 	isPassed := func(t trace.Target) bool { return t.Original && !strings.Contains(t.Cluster, "|") }
-	if s == nil || w.Address == "" || a.Status != 200 || a.Answered || len(a.Targets) == 0 || slices.ContainsFunc(a.Targets, func(t trace.Target) bool { return !isPassed(t) }) {
+	if s == nil || w.Address == "" || a.Status != 200 || a.Answered || len(a.Targets) == 0 ||
+		slices.ContainsFunc(a.Targets, func(t trace.Target) bool {
+			return !isPassed(t)
+		}) {
 		return
 	}
 	reason := ""
@@ -123,11 +126,13 @@ func (i *Inspection) passedOn(w *Way, s *registry.Service) {
 		for n := range a.Targets {
 			a.Targets[n].Endpoints = ready
 		}
-		if reason = nobody(s, w.Address, w.Port, ready); hasPort(s, w.Port) {
-			w.Notes = append(w.Notes, fmt.Sprintf("the proxy passes the connection on as it is, as if %s were no service of the mesh: no route and no mutual TLS; a Sidecar may hide it, or the port has another protocol", s.Host))
+		if reason = noAnswer(s, w.Address, w.Port, ready); hasPort(s, w.Port) {
+			w.Notes = append(w.Notes, fmt.Sprintf("the proxy passes the connection on unchanged, as if %s were not a service of the mesh: "+
+				"no route and no mutual TLS apply. A Sidecar may hide the service, or the port has another protocol", s.Host))
 		}
 	case slices.Contains(s.AutoAddress, w.Address):
-		reason = fmt.Sprintf("nobody answers at %s: it is an address that only proxies know, and this connection is passed on as it is", net.JoinHostPort(w.Address, strconv.Itoa(int(w.Port))))
+		reason = fmt.Sprintf("there is no answer at %s: only proxies know this address, and the connection is passed on unchanged",
+			net.JoinHostPort(w.Address, strconv.Itoa(int(w.Port))))
 	}
 	if reason == "" {
 		return
@@ -138,7 +143,7 @@ func (i *Inspection) passedOn(w *Way, s *registry.Service) {
 	}
 }
 
-// ready returns where the nodes of a cluster bring connections to a Service.
+// ready returns the endpoints to which the nodes of a cluster send connections to a Service.
 func (i *Inspection) ready(s *registry.Service, port uint32) (list []trace.Endpoint) {
 	for _, p := range s.Ports {
 		if p.Number != port {
@@ -153,25 +158,26 @@ func (i *Inspection) ready(s *registry.Service, port uint32) (list []trace.Endpo
 	return list
 }
 
-// nobody returns why nobody answers at a cluster IP; empty if somebody does.
-func nobody(s *registry.Service, address string, port uint32, ready []trace.Endpoint) string {
+// noAnswer returns why a connection to a cluster IP is not answered, or "" if it is.
+func noAnswer(s *registry.Service, address string, port uint32, ready []trace.Endpoint) string {
 	switch {
 	case !hasPort(s, port):
-		return fmt.Sprintf("nobody answers at %s: %s has no port %d", net.JoinHostPort(address, strconv.Itoa(int(port))), s.Host, port)
+		return fmt.Sprintf("there is no answer at %s: %s has no port %d", net.JoinHostPort(address, strconv.Itoa(int(port))), s.Host, port)
 	case len(ready) == 0:
 		return fmt.Sprintf("no endpoint of %s is ready at port %d", s.Host, port)
 	}
 	return ""
 }
 
-// directly says what becomes of a request that no proxy takes: it goes to an endpoint of the service, or where it was
-// meant to go.
+// directly returns the answer for a request that no proxy takes: it goes to an endpoint of the service, or to its
+// original address.
 func (i *Inspection) directly(address string, s *registry.Service, r trace.Request) *trace.Answer {
 	t := trace.Target{Cluster: address, Share: 100, Original: true}
-	a := &trace.Answer{Status: 200, Forwarded: r, Steps: []trace.Step{{What: "proxy", Name: "none", Reason: "the Pod has none: the connection goes out as it is, and no route or policy of the client's side counts"}}}
+	a := &trace.Answer{Status: 200, Forwarded: r, Steps: []trace.Step{{What: "proxy", Name: "none",
+		Reason: "the Pod has none: the connection leaves unchanged, and no route or policy of the client applies"}}}
 	if isClusterIP(s, address) {
 		t.Cluster, t.Endpoints = s.Host, i.ready(s, r.Port)
-		if reason := nobody(s, address, r.Port, t.Endpoints); reason != "" {
+		if reason := noAnswer(s, address, r.Port, t.Endpoints); reason != "" {
 			a.Status, a.Reason = 0, reason
 		}
 	}
@@ -179,8 +185,8 @@ func (i *Inspection) directly(address string, s *registry.Service, r trace.Reque
 	return a
 }
 
-// nearHosts suggests the hosts of services that somebody may have meant in a namespace, as they are written there.
-// It is empty if none is like it.
+// nearHosts suggests hosts of services with a similar name, as they are written in a namespace. It is empty if none is
+// similar.
 func (i *Inspection) nearHosts(host, namespace string) string {
 	const few = 3
 	host = strings.TrimSuffix(strings.ToLower(host), ".")
@@ -193,7 +199,7 @@ func (i *Inspection) nearHosts(host, namespace string) string {
 			forms = append(forms, short, short+".svc")
 			if s.Namespace == namespace {
 				written, forms = s.Name, append(forms, s.Name)
-			} else if s.Name == host { // it is in another namespace
+			} else if s.Name == host { // the service is in another namespace
 				best[written] = 0
 				continue
 			}
@@ -212,7 +218,7 @@ func (i *Inspection) nearHosts(host, namespace string) string {
 	return ": did you mean " + strings.Join(list[:min(few, len(list))], " or ") + "?"
 }
 
-// nearPort suggests the name of a port that somebody may have meant.
+// nearPort suggests a port with a similar name.
 func nearPort(s *registry.Service, name string) string {
 	all := lists.Map(s.Ports, func(p registry.Port) string { return p.Name })
 	if near := diag.Nearest(name, all); near != "" {
@@ -227,7 +233,7 @@ func portsOf(s *registry.Service) string {
 	return cmp.Or(strings.Join(list, ", "), "none")
 }
 
-// ofPods says which port of a service leads to a port of its Pods that somebody may have taken for one of the service.
+// ofPods says which port of a service leads to a given port of its Pods, in case a user took the one for the other.
 func ofPods(s *registry.Service, port uint32) string {
 	for _, p := range s.Ports {
 		if p.TargetPort == strconv.Itoa(int(port)) {

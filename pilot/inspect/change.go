@@ -20,12 +20,12 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry/kube"
 )
 
-// maxSteps is how many steps a change is taken in at most, to find which object is why. Where more objects change,
-// several share a step, and each of them is named.
+// maxSteps limits the number of steps in which a change is applied to find which object causes a difference. If more
+// objects change, several share a step, and all of them are named.
 const maxSteps = 64
 
-// Texts reads the objects of files, and what is wrong with them. It is an error where a server that reads the files
-// would refuse to start.
+// Texts parses the objects of files and returns them with findings about them. It returns an error if a server that
+// reads the files would refuse to start.
 func Texts(ctx context.Context, o ingest.Options, texts *file.Texts) ([]*kinds.Object, []diag.Diagnostic, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -40,27 +40,27 @@ func Texts(ctx context.Context, o ingest.Options, texts *file.Texts) ([]*kinds.O
 	return list, s.Findings(), err
 }
 
-// Changed is what a change of objects does.
+// Changed is the effect of a change of objects.
 type Changed struct {
 	Objects []ObjectChange
 	*diff.Difference
 	New, Mended []diag.Diagnostic
 }
 
-// ObjectChange is one object before and after; nil where it was not, or is not.
+// ObjectChange is one object before and after the change. Before is nil for a new object, and After for a deleted one.
 type ObjectChange struct {
 	kinds.Key
 	Old, New *kinds.Object
 }
 
-// Object returns an object of a source, whether or not it counts, or nil.
+// Object returns an object of a source, accepted or not, or nil.
 func (i *Inspection) Object(k kinds.Key) *kinds.Object { return i.world.AllObjects()[k] }
 
-// All returns the objects of the sources, whether or not they count.
+// All returns all objects of the sources, accepted or not.
 func (i *Inspection) All() map[kinds.Key]*kinds.Object { return i.world.AllObjects() }
 
-// Change applies changes and returns what they do. found is what is wrong with the objects as they are written. The
-// proxies are those of Pods. It may be called once.
+// Change applies changes and returns their effect. found are the findings about the objects as they are written. The
+// proxies are those of the Pods. It may be called once.
 func (i *Inspection) Change(ctx context.Context, changes []kinds.Change, found []diag.Diagnostic) (*Changed, error) {
 	if i.Snapshot == nil {
 		return nil, i.Refusal
@@ -103,7 +103,7 @@ func (i *Inspection) Change(ctx context.Context, changes []kinds.Change, found [
 			return nil, err
 		}
 		after := i.proxies()
-		for name, p := range before { // a connected proxy goes on to be what it said it was
+		for name, p := range before { // a connected proxy does not change what it is
 			if after[name] != nil {
 				after[name] = p
 			}
@@ -127,7 +127,7 @@ func (i *Inspection) Change(ctx context.Context, changes []kinds.Change, found [
 	return out, nil
 }
 
-// without returns the findings of a list that another one does not have. Where an object is written does not count.
+// without returns the findings of a list that are not in another one. It ignores the position of an object.
 func without(list, other []diag.Diagnostic) []diag.Diagnostic {
 	bare := func(d diag.Diagnostic) diag.Diagnostic {
 		if d.Object != "" {
@@ -149,7 +149,7 @@ func without(list, other []diag.Diagnostic) []diag.Diagnostic {
 	return out
 }
 
-// kept returns an object as an API server would keep it: with what the one before has and files do not say.
+// kept returns an object as an API server would store it: with the fields of the earlier version that files do not set.
 func kept(old, now *kinds.Object) *kinds.Object {
 	if old == nil || now == nil {
 		return now
@@ -192,7 +192,7 @@ func kept(old, now *kinds.Object) *kinds.Object {
 	return &o
 }
 
-// Names returns the keys of the objects of a kind, for messages about one that is not there.
+// Names returns the keys of the objects of a kind, for messages about an object that does not exist.
 func (i *Inspection) Names(kind *kinds.Kind) []string {
 	var list []string
 	for k := range maps.Keys(i.world.AllObjects()) {

@@ -20,14 +20,14 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
 )
 
-// idleResources bounds the bytes of resources that are kept for proxies that share them.
+// idleResources is the memo's limit, in bytes, for idle resources.
 const idleResources = 32 << 20
 
-// Inspection is a configuration that was read once, without serving it.
+// Inspection is a configuration that was read once and is not served.
 type Inspection struct {
 	Findings []diag.Diagnostic
 	Objects  int
-	// Snapshot is nil when a server would have refused to start, for the reason in Refusal.
+	// Snapshot is nil if a server would refuse to start, for the reason in Refusal.
 	Snapshot *snapshot.Snapshot
 	Refusal  error
 
@@ -35,23 +35,24 @@ type Inspection struct {
 	features   catalog.List
 	world      *ingest.World
 	translator *translate.Translator
-	sources    []diag.Diagnostic // what the sources found
+	sources    []diag.Diagnostic // findings of the sources
 	server     *streams          // nil unless a server runs
 
-	paths  map[string]kinds.Key // The objects by path, as the metadata of resources has it. It is nil until one is asked for.
-	places map[string]string    // What Where has returned, by key and field: it reads the file of an object once for each.
+	paths  map[string]kinds.Key // The keys of objects by path, as it is written in the metadata of resources. It is nil until first used.
+	places map[string]string    // results of Where by key and field, so that the file of an object is read once
 }
 
-// Read reads the configuration that o names, for translation with some features.
+// Read reads the configuration that o names, for translation with a list of features.
 func Read(ctx context.Context, o ingest.Options, features catalog.List) (*Inspection, error) {
 	o.Once = true
-	i := &Inspection{o: o, features: features, world: ingest.New(o, ingest.Parts{Stages: catalog.Stages(o.Domain, o.Namespace, o.Limits), Catalog: features, Still: o.Cluster == nil})}
+	i := &Inspection{o: o, features: features, world: ingest.New(o,
+		ingest.Parts{Stages: catalog.Stages(o.Domain, o.Namespace, o.Limits), Catalog: features, Still: o.Cluster == nil})}
 	caller := ctx
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var sources *ingest.Sources
 	sources, err := ingest.NewSources(o, i.world, o.Instance(), prometheus.NewRegistry(), func(changes []kinds.Change) {
-		if ctx.Err() == nil { // what comes after the whole is not looked at
+		if ctx.Err() == nil { // later changes are ignored
 			s := i.world.Commit(changes, time.Time{})
 			if len(sources.Awaited()) == 0 {
 				i.Snapshot = s
@@ -82,7 +83,7 @@ func Read(ctx context.Context, o ingest.Options, features catalog.List) (*Inspec
 	return i, nil
 }
 
-// readSecrets reads those of a cluster, one by one, once it is known which.
+// readSecrets reads the Secrets of a cluster that are needed, one by one.
 func (i *Inspection) readSecrets(ctx context.Context) error {
 	if i.o.Cluster == nil || i.Snapshot == nil {
 		return nil
@@ -95,7 +96,7 @@ func (i *Inspection) readSecrets(ctx context.Context) error {
 	return nil
 }
 
-// findings returns all that is wrong now, with what the sources found, by position.
+// findings returns all current findings, with those of the sources, sorted by position.
 func (i *Inspection) findings(sources []diag.Diagnostic) ([]diag.Diagnostic, error) {
 	list := slices.Concat(sources, i.world.Findings(), i.world.Analyze())
 	if i.Snapshot != nil {

@@ -25,7 +25,8 @@ func TestMeshPositions(t *testing.T) {
 	const head = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: istio, namespace: istio-system}\ndata:\n"
 	for _, c := range []struct{ name, text, want string }{
 		{"block", head + "  mesh: |\n    # comment\n    trustDomian: x\n", ":7:5: error: MeshConfig: trustDomian: "},
-		{"second document", "# first\n---\n" + head + "  mesh: |-\n      defaultConfig:\n        discoveryAdress: x\n", ":9:9: error: MeshConfig: defaultConfig.discoveryAdress: "},
+		{"second document", "# first\n---\n" + head + "  mesh: |-\n      defaultConfig:\n        discoveryAdress: x\n",
+			":9:9: error: MeshConfig: defaultConfig.discoveryAdress: "},
 		{"quoted", head + `  mesh: "a: 1\ntrustDomian: x"` + "\n", ":5:9: error: MeshConfig: trustDomian: line 2, column 1 of data.mesh: "},
 		{"networks", head + "  meshNetworks: |\n    network: {}\n", ":6:5: error: MeshNetworks: network: "},
 	} {

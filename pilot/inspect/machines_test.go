@@ -55,12 +55,14 @@ func TestMachines(t *testing.T) {
 			t.Errorf("%s: %+v", source, a)
 		}
 	}
-	if _, err := i.Why(Query{Source: "plain.vm", Host: "web"}); err == nil || !strings.Contains(err.Error(), "there are db-10.0.9.1.vm, db.vm, web-1.vm") && !strings.Contains(err.Error(), "did you mean") {
+	if _, err := i.Why(Query{Source: "plain.vm", Host: "web"}); err == nil ||
+		!strings.Contains(err.Error(), "there are db-10.0.9.1.vm, db.vm, web-1.vm") && !strings.Contains(err.Error(), "did you mean") {
 		t.Errorf("a WorkloadEntry without a proxy: %v", err)
 	}
 	// The machine connects, under the name of its host.
 	host := &node.Proxy{
-		Type: node.Sidecar, ID: "host-1.vm", Name: "host-1", Namespace: "vm", Domain: "vm.svc.cluster.local", IPs: []string{netip.MustParseAddr("10.0.9.1").String()},
+		Type: node.Sidecar, ID: "host-1.vm", Name: "host-1", Namespace: "vm", Domain: "vm.svc.cluster.local",
+		IPs:     []string{netip.MustParseAddr("10.0.9.1").String()},
 		Account: "db", Labels: map[string]string{"app": "db"}, Interception: node.Redirect,
 	}
 	types := map[string]session.TypeStatus{envoy.ListenerType: {LastError: "no"}}

@@ -10,7 +10,7 @@ import (
 )
 
 // madeOf returns the place of the rule of a Gateway API route from which a rule of a derived VirtualService was made.
-// Several routes may have become one VirtualService: the name of its rule is NAMESPACE.NAME.PLACE of the route's.
+// Several routes may be merged into one VirtualService: the name of its rule is NAMESPACE.NAME.PLACE of the route's.
 func (i *Inspection) madeOf(origin kinds.Key, vs *networkingv1alpha3.VirtualService, rule string) string {
 	var at int
 	if _, err := fmt.Sscanf(rule, "spec.http[%d]", &at); err == nil && at < len(vs.GetHttp()) {

@@ -22,24 +22,24 @@ import (
 )
 
 const (
-	// configAnnotation holds the configuration of a Pod's own proxy, over that of the mesh.
+	// configAnnotation holds the proxy configuration of one Pod. It overrides the mesh's.
 	configAnnotation = names.AnnotationProxyConfig
-	// configVariable holds that of a proxy that is there.
+	// configVariable holds the proxy configuration in the container of an injected proxy.
 	configVariable = "PROXY_CONFIG"
-	// metadataPrefix begins the variables that are entries of the metadata of a proxy's node.
+	// metadataPrefix is the prefix of variables that become entries of the metadata of a proxy's node.
 	metadataPrefix = "ISTIO_META_"
 )
 
 // node returns the node of the proxy of a Pod or a WorkloadEntry, with the metadata that its configuration gives it. If
-// the container of the proxy is there, its configuration counts; else the one that injection would write.
+// the Pod has a proxy container, its configuration is used. Otherwise it is the one that injection would write.
 func (i *Inspection) node(p *node.Proxy, o *kinds.Object) *corev3.Node {
 	n := node.Format(p)
 	config, variables := i.effective(o), map[string]string{}
 	if c := proxyContainer(o); c != nil {
 		for _, v := range c.Env {
-			variables[v.Name] = v.Value // empty where it comes from elsewhere
+			variables[v.Name] = v.Value // empty for a value from elsewhere
 		}
-		if text := variables[configVariable]; text != "" { // injection wrote it
+		if text := variables[configVariable]; text != "" { // written by injection
 			own := &meshv1alpha1.ProxyConfig{}
 			if (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal([]byte(text), own) == nil {
 				config = own
@@ -52,7 +52,7 @@ func (i *Inspection) node(p *node.Proxy, o *kinds.Object) *corev3.Node {
 	fields := n.GetMetadata().GetFields()
 	for name, value := range variables {
 		key, ok := strings.CutPrefix(name, metadataPrefix)
-		if ok && value != "" && fields[key] == nil { // what is known of the proxy counts
+		if ok && value != "" && fields[key] == nil { // known properties of the proxy have precedence
 			fields[key] = structpb.NewStringValue(value)
 		}
 	}
@@ -74,7 +74,8 @@ func (i *Inspection) node(p *node.Proxy, o *kinds.Object) *corev3.Node {
 	return n
 }
 
-// proxyContainer returns the container of a Pod's proxy, or nil: of a cluster's Pods the containers are not known.
+// proxyContainer returns the container of a Pod's proxy, or nil. It is nil for Pods read from a cluster, whose
+// containers are not kept.
 func proxyContainer(o *kinds.Object) *corev1.Container {
 	pod, whole := o.Spec.(*corev1.Pod)
 	if !whole {
@@ -88,8 +89,8 @@ func proxyContainer(o *kinds.Object) *corev1.Container {
 	return nil
 }
 
-// effective returns the configuration with which a proxy is injected now. Each of these counts over those before it:
-// the mesh, ProxyConfigs without a selector, the annotation, and the ProxyConfig that selects the workload.
+// effective returns the configuration with which a proxy is injected now. It merges, in ascending precedence, the
+// mesh's, ProxyConfigs without a selector, the annotation, and the ProxyConfig that selects the workload.
 func (i *Inspection) effective(o *kinds.Object) *meshv1alpha1.ProxyConfig {
 	p := proto.CloneOf(i.Snapshot.Mesh.GetDefaultConfig())
 	if p == nil {
@@ -106,7 +107,7 @@ func (i *Inspection) effective(o *kinds.Object) *meshv1alpha1.ProxyConfig {
 		add(c)
 	}
 	if text, ok := o.Annotations[configAnnotation]; ok {
-		if over, _ := mesh.SalvageProxyConfig(p, []byte(text)); over != nil { // injection refuses others
+		if over, _ := mesh.SalvageProxyConfig(p, []byte(text)); over != nil { // injection rejects other texts
 			p = over
 		}
 	}

@@ -16,9 +16,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
 )
 
-// patches returns what users should know of the patches of EnvoyFilters: which are left out of what the proxies of Pods
-// would be sent, and which have nothing to apply to. Those of objects that select no Pod are tried on proxies that
-// there could be.
+// patches returns findings about patches of EnvoyFilters: which are left out of what the proxies of Pods would be sent,
+// and which match nothing. Patches of objects that select no Pod are tried on hypothetical proxies.
 func (i *Inspection) patches(features catalog.List) ([]diag.Diagnostic, error) {
 	objects := i.world.ObjectsOf(kinds.EnvoyFilter)
 	if len(objects) == 0 {
@@ -67,10 +66,10 @@ func (i *Inspection) patches(features catalog.List) ([]diag.Diagnostic, error) {
 		}
 	}
 	for _, d := range imagined.Findings() {
-		if d.Code != feature.PatchNoMatch { // which Pods there will be is not known
+		if d.Code != feature.PatchNoMatch { // a Pod that matches may be created later
 			list = append(list, d)
 		}
 	}
-	runtime.KeepAlive(made) // so long as its keys are there, the Translator keeps what it made of them
+	runtime.KeepAlive(made) // the Translator keeps its results as long as their keys are referenced
 	return i.world.Located(list), nil
 }

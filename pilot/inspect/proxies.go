@@ -22,20 +22,20 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry/kube"
 )
 
-// injectLabel is false at Pods that get no proxy.
+// injectLabel has the value false on Pods that get no proxy.
 const injectLabel = names.LabelInject
 
-// templates names the templates by which a Pod is injected.
+// templates is the annotation that names the injection templates of a Pod.
 const templates = names.AnnotationTemplates
 
-// Pods returns the Pods that count, as NAME.NAMESPACE.
+// Pods returns the accepted Pods, as NAME.NAMESPACE.
 func (i *Inspection) Pods() []string {
 	list := lists.Map(i.world.ObjectsOf(kinds.Pod), func(o *kinds.Object) string { return o.Name + "." + o.Namespace })
 	slices.Sort(list)
 	return list
 }
 
-// Workloads returns whatever may send requests, as NAME.NAMESPACE: Pods, WorkloadEntries with a proxy,
+// Workloads returns all possible senders of requests, as NAME.NAMESPACE: Pods, WorkloadEntries with a proxy,
 // WorkloadGroups, and the proxies that are connected to a server.
 func (i *Inspection) Workloads() []string {
 	list := i.Pods()
@@ -54,7 +54,7 @@ func (i *Inspection) Workloads() []string {
 	return slices.Compact(list)
 }
 
-// PodNode returns the node that the proxy of a Pod has, as injection would write it, or nil if there is no such Pod.
+// PodNode returns the node of a Pod's proxy, as injection would write it, or nil if there is no such Pod.
 func (i *Inspection) PodNode(name, namespace string) *corev3.Node {
 	o := i.world.Object(kinds.Key{Kind: kinds.Pod, Namespace: namespace, Name: name})
 	if o == nil {
@@ -63,14 +63,16 @@ func (i *Inspection) PodNode(name, namespace string) *corev3.Node {
 	return i.node(i.proxy(o), o)
 }
 
-// proxy returns the proxy that a Pod has, as injection would write it. It is a gateway's if its template or its
-// argument says so, or if a Gateway selects the Pod and no application is seen in it: of a cluster's Pods the
-// containers are not known.
+// proxy returns the proxy of a Pod, as injection would write it. The proxy is a gateway if its template or its argument
+// says so, or if a Gateway selects the Pod and no application container is known: the containers of Pods read from a
+// cluster are not kept.
 func (i *Inspection) proxy(o *kinds.Object) *node.Proxy {
 	f := kube.FactsOfPod(o)
 	p := &node.Proxy{
-		Type: node.Sidecar, Name: o.Name, Namespace: o.Namespace, Domain: o.Namespace + ".svc." + i.o.Domain, IPs: f.Addresses, Cluster: i.o.ClusterID, NodeName: f.NodeName,
-		Workload: f.Owner, Account: f.ServiceAccount, MeshID: i.Snapshot.Mesh.GetTrustDomain(), Labels: o.Labels, Annotations: o.Annotations, Interception: node.Redirect,
+		Type: node.Sidecar, Name: o.Name, Namespace: o.Namespace, Domain: o.Namespace + ".svc." + i.o.Domain, IPs: f.Addresses,
+		Cluster: i.o.ClusterID, NodeName: f.NodeName,
+		Workload: f.Owner, Account: f.ServiceAccount, MeshID: i.Snapshot.Mesh.GetTrustDomain(), Labels: o.Labels,
+		Annotations: o.Annotations, Interception: node.Redirect,
 	}
 	gateway, application := o.Annotations[templates] == "gateway", false
 	if pod, whole := o.Spec.(*corev1.Pod); whole {
@@ -95,7 +97,7 @@ func (i *Inspection) proxy(o *kinds.Object) *node.Proxy {
 	return p
 }
 
-// usesXDS reports whether the application of a Pod uses xDS itself, without a proxy, as the templates say.
+// usesXDS reports whether the templates of a Pod say that its application uses xDS itself, without a proxy.
 func usesXDS(o *kinds.Object) bool {
 	return slices.ContainsFunc(strings.Split(o.Annotations[templates], ","), func(name string) bool {
 		name = strings.TrimSpace(name)
@@ -103,7 +105,8 @@ func usesXDS(o *kinds.Object) bool {
 	})
 }
 
-// hasAgent reports whether a WorkloadEntry is a workload with a proxy: it says so by its label, or has an identity.
+// hasAgent reports whether a WorkloadEntry belongs to a workload with a proxy: it has the label that says so, or an
+// identity.
 func hasAgent(o *kinds.Object) bool {
 	spec, ok := o.Spec.(*networkingv1.WorkloadEntry)
 	if !ok || o.Cluster != "" {
@@ -117,20 +120,21 @@ func hasAgent(o *kinds.Object) bool {
 	return spec.GetServiceAccount() != "" || o.Annotations[registeredBy] != ""
 }
 
-// entryOf returns the WorkloadEntry of a machine of a WorkloadGroup that is not known yet: it has no address.
+// entryOf returns the WorkloadEntry of an unregistered machine of a WorkloadGroup. It has no address.
 func entryOf(o *kinds.Object) *kinds.Object {
 	spec := o.Spec.(*networkingv1.WorkloadGroup)
-	entry := &kinds.Object{Key: o.Key, Labels: spec.GetMetadata().GetLabels(), Annotations: spec.GetMetadata().GetAnnotations(), Spec: &networkingv1.WorkloadEntry{}}
+	entry := &kinds.Object{Key: o.Key, Labels: spec.GetMetadata().GetLabels(), Annotations: spec.GetMetadata().GetAnnotations(),
+		Spec: &networkingv1.WorkloadEntry{}}
 	if t := spec.GetTemplate(); t != nil {
 		entry.Spec = t
 	}
 	return entry
 }
 
-// registeredBy is an annotation of WorkloadEntries that the agents of machines had written.
+// registeredBy is an annotation of WorkloadEntries that were registered by the agents of machines.
 const registeredBy = names.AnnotationRegistrationGroup
 
-// entryProxy returns the proxy that the agent of a WorkloadEntry's workload starts.
+// entryProxy returns the proxy of a WorkloadEntry's workload.
 func (i *Inspection) entryProxy(o *kinds.Object) *node.Proxy {
 	spec := o.Spec.(*networkingv1.WorkloadEntry)
 	labels := maps.Clone(o.Labels)
@@ -139,8 +143,10 @@ func (i *Inspection) entryProxy(o *kinds.Object) *node.Proxy {
 	}
 	maps.Copy(labels, spec.GetLabels())
 	p := &node.Proxy{
-		Type: node.Sidecar, Name: o.Name, Namespace: o.Namespace, Domain: o.Namespace + ".svc." + i.o.Domain, Cluster: i.o.ClusterID, Network: spec.GetNetwork(),
-		Workload: o.Name, Account: spec.GetServiceAccount(), MeshID: i.Snapshot.Mesh.GetTrustDomain(), Labels: labels, Annotations: o.Annotations, Interception: node.Redirect,
+		Type: node.Sidecar, Name: o.Name, Namespace: o.Namespace, Domain: o.Namespace + ".svc." + i.o.Domain, Cluster: i.o.ClusterID,
+		Network:  spec.GetNetwork(),
+		Workload: o.Name, Account: spec.GetServiceAccount(), MeshID: i.Snapshot.Mesh.GetTrustDomain(), Labels: labels,
+		Annotations: o.Annotations, Interception: node.Redirect,
 	}
 	if spec.GetAddress() != "" {
 		p.IPs = []string{spec.GetAddress()}
@@ -148,15 +154,15 @@ func (i *Inspection) entryProxy(o *kinds.Object) *node.Proxy {
 	return p
 }
 
-// sender is who sends a request.
+// sender is the sender of a request.
 type sender struct {
 	*node.Proxy
-	proxied  bool // the proxy is there
+	proxied  bool // whether it has a proxy
 	identity string
 }
 
-// connected returns the proxy of that name that is connected to the server, or nil. The agent of a machine has the name
-// of its host: a WorkloadEntry is the proxy of its namespace that has its address.
+// connected returns the proxy of that name that is connected to the server, or nil. The agent of a machine uses the
+// name of its host: a WorkloadEntry is matched by namespace and address.
 func (i *Inspection) connected(name string) *node.Proxy {
 	all := i.server.proxies
 	if p := all[name]; p != nil {
@@ -176,7 +182,7 @@ func (i *Inspection) connected(name string) *node.Proxy {
 	return nil
 }
 
-// sender returns who has a name, or nil.
+// sender returns the sender with a name, or nil.
 func (i *Inspection) sender(name string) *sender {
 	at := strings.LastIndexByte(name, '.')
 	if at < 0 {
@@ -207,7 +213,7 @@ func (i *Inspection) sender(name string) *sender {
 			}
 			known := *p
 			known.Account = account
-			of = nil // it has said all that there is to know
+			of = nil // the connected proxy has reported everything
 			s = &sender{Proxy: &known, proxied: true}
 		}
 	}
@@ -215,7 +221,7 @@ func (i *Inspection) sender(name string) *sender {
 		return nil
 	}
 	s.identity = registry.SPIFFE(i.Snapshot.Mesh.GetTrustDomain(), s.Namespace, s.Account)
-	// A node says what its proxy is: what Parse makes of it is what a server knows.
+	// Parsing the formatted node gives the proxy as a server knows it.
 	n := node.Format(s.Proxy)
 	if of != nil {
 		n = i.node(s.Proxy, of)
@@ -232,15 +238,15 @@ func (i *Inspection) sender(name string) *sender {
 	return s
 }
 
-// afterInjection reports whether a Pod shows that the Pods are as they are after injection: it has a proxy. In files,
-// which are written by hand, the Pod of a gateway has one where the others have not.
+// afterInjection reports whether a Pod shows that the Pods were read after injection: it has a proxy. In hand-written
+// files the Pod of a gateway may have one although the others have not.
 func (i *Inspection) afterInjection(o *kinds.Object) bool {
 	files := i.o.Cluster == nil && i.server == nil
 	return o.Cluster == "" && kube.FactsOfPod(o).ProxyImage != "" && !(files && i.proxy(o).Type == node.Router)
 }
 
-// injected reports whether a Pod has a proxy. Where none has one, the Pods are as they are before injection, and each
-// counts that would get one.
+// injected reports whether a Pod has a proxy. If no Pod has one, the Pods were read before injection, and it reports
+// whether the Pod would get one.
 func (i *Inspection) injected(o *kinds.Object) bool {
 	f := kube.FactsOfPod(o)
 	switch {
@@ -255,12 +261,12 @@ func (i *Inspection) injected(o *kinds.Object) bool {
 }
 
 // proxies returns the proxies of the own cluster, by NAME.NAMESPACE: of the Pods that have one, and of WorkloadEntries.
-// Where none is as it is after injection, each Pod counts.
+// If no Pod was read after injection, each Pod that would get a proxy has one.
 func (i *Inspection) proxies() map[string]*node.Proxy {
 	injected, all := map[string]*node.Proxy{}, map[string]*node.Proxy{}
 	any := false
 	take := func(p *node.Proxy, o *kinds.Object, into ...map[string]*node.Proxy) {
-		// A node says what its proxy is: what Parse makes of it is what a server knows.
+		// Parsing the formatted node gives the proxy as a server knows it.
 		if p, err := node.Parse(i.node(p, o)); err == nil {
 			for _, m := range into {
 				m[p.Name+"."+p.Namespace] = p
@@ -296,8 +302,10 @@ func (i *Inspection) proxies() map[string]*node.Proxy {
 }
 
 // resources returns what a proxy is sent by type URL: all clusters and listeners, and the endpoints and routes that
-// these name. An application that uses xDS itself asks for listeners by name, and is sent what each leads to.
-func (i *Inspection) resources(translator *translate.Translator, p *node.Proxy, k cohort.Key, listeners []string) (map[string][]*envoy.Resource, error) {
+// these name. An application that uses xDS itself asks for listeners by name, and is sent the resources that each
+// refers to.
+func (i *Inspection) resources(translator *translate.Translator, p *node.Proxy, k cohort.Key,
+	listeners []string) (map[string][]*envoy.Resource, error) {
 	out := map[string][]*envoy.Resource{}
 	var interner envoy.NameInterner
 	get := func(typeURL string, names *envoy.Names) error {
@@ -326,7 +334,7 @@ func (i *Inspection) resources(translator *translate.Translator, p *node.Proxy, 
 			}
 		}
 	}
-	delete(named, envoy.SecretType) // what they hold is not shown
+	delete(named, envoy.SecretType) // the content of secrets is not shown
 	for typeURL, list := range named {
 		if err := get(typeURL, interner.Intern(list)); err != nil {
 			return nil, err

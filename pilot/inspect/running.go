@@ -16,7 +16,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/xds"
 )
 
-// Running is a server that runs.
+// Running gives access to a running server.
 type Running struct {
 	Options    ingest.Options
 	World      *ingest.World
@@ -24,13 +24,13 @@ type Running struct {
 	Discovery  Discovery
 }
 
-// Discovery is what knows the streams of a server.
+// Discovery returns the streams of a server.
 type Discovery interface {
 	Clients() []xds.Client
 	Dump(id, typeURL string) ([]*envoy.Resource, bool)
 }
 
-// streams are the proxies that were connected to a server when it was asked, by NAME.NAMESPACE.
+// streams are the proxies that were connected to a server at the time of the question, by NAME.NAMESPACE.
 type streams struct {
 	discovery Discovery
 	clients   map[string]xds.Client
@@ -49,19 +49,19 @@ func (r Running) Why(query url.Values) (*Way, error) {
 		return nil, errors.New("the server has no configuration yet")
 	}
 	s := &streams{r.Discovery, map[string]xds.Client{}, map[string]*node.Proxy{}}
-	for _, c := range r.Discovery.Clients() { // the newest stream of a proxy is the last one
+	for _, c := range r.Discovery.Clients() { // the last stream of a proxy in the list is the newest
 		s.clients[c.Proxy.ID], s.proxies[c.Proxy.ID] = c, c.Proxy
 	}
 	i := &Inspection{Snapshot: snap, o: r.Options, features: catalog.Features(), world: r.World, translator: r.Translator, server: s}
 	return i.Why(q)
 }
 
-// Sent returns what a proxy was sent of a type. It returns false if the proxy never asked for that.
+// Sent returns what a proxy was sent of a type. It returns false if the proxy never subscribed to the type.
 func (s *streams) Sent(name, typeURL string) ([]*envoy.Resource, bool) {
 	return s.discovery.Dump(s.clients[name].ID, typeURL)
 }
 
-// State says what a proxy has rejected or not acknowledged; empty if it has accepted everything.
+// State says what a proxy has rejected or not acknowledged. It is empty if the proxy has accepted everything.
 func (s *streams) State(name string) string {
 	var said []string
 	types := s.clients[name].Types

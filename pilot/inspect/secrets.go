@@ -16,9 +16,9 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/inspect/trace"
 )
 
-// secrets adds to what a proxy is sent the secrets that it names and may have. A proxy that is connected to a server
-// has those that the server has sent it, because only the server knows who it has proved to be. Where nobody can say
-// whether a secret is there, it counts as sent, and a note says so.
+// secrets adds the secrets that a proxy names and may have to its configuration. A proxy that is connected to a server
+// has exactly the secrets that the server has sent it, because only the server knows the proxy's verified identity. If
+// it is not known whether a secret exists, it is assumed to be sent, and a note says so.
 func (h *hops) secrets(config trace.Config, p *node.Proxy) error {
 	named := diff.References{}
 	for _, typeURL := range []string{envoy.ClusterType, envoy.ListenerType} {
@@ -40,7 +40,7 @@ func (h *hops) secrets(config trace.Config, p *node.Proxy) error {
 		return nil
 	}
 	if h.server != nil && h.o.Client != nil {
-		return nil // the server reads those that connected proxies want
+		return nil // the server reads the Secrets that connected proxies want
 	}
 	var interner envoy.NameInterner
 	u, err := h.translator.Get(h.Snapshot, h.translator.ResolveCohort(h.Snapshot, p), envoy.SecretType, interner.Intern(list))
@@ -59,17 +59,18 @@ func (h *hops) secrets(config trace.Config, p *node.Proxy) error {
 	return nil
 }
 
-// forbidden reports whether a proxy may not have a secret, for the namespace that it is of.
+// forbidden reports whether a proxy may not have a secret because of the secret's namespace.
 func (i *Inspection) forbidden(p *node.Proxy, resource string) bool {
 	s, ok := names.ParseSecret(resource, p.Namespace)
 	if !ok || s.Namespace == p.Namespace {
 		return false
 	}
-	shared, _ := i.Snapshot.Shared.With(identity.ID{TrustDomain: i.Snapshot.Mesh.GetTrustDomain(), Namespace: p.Namespace, ServiceAccount: p.Account}, resource)
+	shared, _ := i.Snapshot.Shared.With(identity.ID{TrustDomain: i.Snapshot.Mesh.GetTrustDomain(), Namespace: p.Namespace,
+		ServiceAccount: p.Account}, resource)
 	return !shared
 }
 
-// unknown reports whether an object that a secret may be made of could not be read.
+// unknown reports whether an object from which a secret may be made could not be read.
 func (i *Inspection) unknown(s names.Secret) bool {
 	if i.o.Cluster == nil {
 		return false
@@ -87,7 +88,7 @@ func keyOfSecret(s names.Secret, name string) kinds.Key {
 
 func describe(s names.Secret) string { return keyOfSecret(s, s.Name).String() }
 
-// explain says of the secrets that an answer found missing why they are, who names them, and what to do.
+// explain adds to an answer why each missing secret is missing, which object names it, and the remedy.
 func (h *hops) explain(a *trace.Answer, p *node.Proxy) {
 	for _, resource := range a.Secrets() {
 		reason, fix := h.absence(p, resource)
@@ -95,7 +96,7 @@ func (h *hops) explain(a *trace.Answer, p *node.Proxy) {
 	}
 }
 
-// absence returns why a proxy is not sent a secret, and what to do about it.
+// absence returns why a proxy is not sent a secret, and the remedy.
 func (h *hops) absence(p *node.Proxy, resource string) (reason, fix string) {
 	s, ok := names.ParseSecret(resource, p.Namespace)
 	if !ok {
@@ -118,7 +119,8 @@ func (h *hops) absence(p *node.Proxy, resource string) (reason, fix string) {
 		c := o.Spec.(*credentials.Credential)
 		if s.CA && c.Roots != nil || !s.CA && c.Certificate != nil {
 			return h.Where(key, "") + " has it, and the server does not send it to this proxy",
-				fmt.Sprintf("let service account %s list the Secrets of namespace %s (a Role and a RoleBinding), and let the proxy connect to the secure port 15012", p.Account, s.Namespace)
+				fmt.Sprintf("let service account %s list the Secrets of namespace %s (a Role and a RoleBinding), and let the proxy connect to "+
+					"the secure port 15012", p.Account, s.Namespace)
 		}
 		for _, d := range h.world.Findings() {
 			if d.Code == "BadCredential" && d.Object == key.String() {
@@ -137,7 +139,7 @@ func (h *hops) absence(p *node.Proxy, resource string) (reason, fix string) {
 	return "there is no " + describe(s), fix
 }
 
-// namedBy returns the field that names a secret for a proxy, with its place; empty if it is not found.
+// namedBy returns the field that names a secret for a proxy, with its position, or "" if none is found.
 func (i *Inspection) namedBy(p *node.Proxy, resource string) string {
 	for _, kind := range []*kinds.Kind{kinds.Gateway, kinds.DestinationRule} {
 		for _, o := range i.world.ObjectsOf(kind) {

@@ -13,26 +13,26 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// errNoSender is the error where nobody has the name of the source.
-var errNoSender = errors.New("there is no such Pod, no WorkloadEntry with a proxy, no WorkloadGroup, and no proxy that is connected")
+// errNoSender is returned if no workload has the name of the source.
+var errNoSender = errors.New("there is no such Pod, WorkloadEntry with a proxy, WorkloadGroup or connected proxy")
 
-// Query is a request that somebody asks about.
+// Query describes a request to trace.
 type Query struct {
-	Source  string // the proxy that sends it: NAME.NAMESPACE
+	Source  string // proxy that sends the request: NAME.NAMESPACE
 	Host    string
 	Port    uint32
-	Named   string // the port, in the place of Port: by the name that the Service gives it
+	Named   string // name of the port in the Service, as an alternative to Port
 	Method  string
 	Path    string
 	Headers map[string]string
-	TLS     bool           // the application speaks TLS itself
-	HTTP3   bool           // it calls by HTTP/3, which has TLS
-	Claims  map[string]any // of a token, wherever policies look for one; nil: there is none, but in Headers
-	Now     time.Time      // by which tokens expire; zero: none does
-	Sent    bool           // of a server: by what it has sent proxies, and not by what it would send them now
+	TLS     bool           // whether the application speaks TLS itself
+	HTTP3   bool           // whether the application calls by HTTP/3, which includes TLS
+	Claims  map[string]any // of a token, wherever policies look for one; nil if the only tokens are in Headers
+	Now     time.Time      // time at which tokens are checked for expiry; zero if none expires
+	Sent    bool           // on a server: whether to use what proxies were sent, instead of what they would be sent now
 }
 
-// Values returns the query of the page /debug/why that asks the same of a server.
+// Values returns the query of the page /debug/why that asks a server the same.
 func (q Query) Values() url.Values {
 	v := url.Values{"source": {q.Source}, "host": {q.Host}, "port": {strconv.Itoa(int(q.Port))}, "method": {q.Method}, "path": {q.Path}}
 	if q.Named != "" {
@@ -51,13 +51,13 @@ func (q Query) Values() url.Values {
 		v.Set("sent", "true")
 	}
 	if q.Claims != nil {
-		text, _ := json.Marshal(q.Claims) // what was read of JSON is written as JSON
+		text, _ := json.Marshal(q.Claims) // values decoded from JSON can always be encoded
 		v.Set("claims", string(text))
 	}
 	return v
 }
 
-// AddHeader adds a header, as Envoy joins those of one name.
+// AddHeader adds a header. It joins headers of one name as Envoy does.
 func (q *Query) AddHeader(name, value string) {
 	name = strings.ToLower(name)
 	between := ","
@@ -70,18 +70,20 @@ func (q *Query) AddHeader(name, value string) {
 	q.Headers[name] = value
 }
 
-// ValidPath reports whether the path is one, or the asterisk of OPTIONS, or is not given.
+// ValidPath reports whether the path is a path, the asterisk of OPTIONS, or absent.
 func (q *Query) ValidPath() bool { return q.Path == "" || q.Path[0] == '/' || q.Path == "*" }
 
-// ParseQuery reads what Values returns.
+// ParseQuery parses the result of Values.
 func ParseQuery(v url.Values) (Query, error) {
-	q := Query{Source: v.Get("source"), Host: v.Get("host"), Method: v.Get("method"), Path: v.Get("path"), TLS: v.Get("tls") == "true", HTTP3: v.Get("http3") == "true", Sent: v.Get("sent") == "true", Headers: map[string]string{}}
+	q := Query{Source: v.Get("source"), Host: v.Get("host"), Method: v.Get("method"), Path: v.Get("path"), TLS: v.Get("tls") == "true",
+		HTTP3: v.Get("http3") == "true", Sent: v.Get("sent") == "true", Headers: map[string]string{}}
 	port, err := strconv.ParseUint(cmp.Or(v.Get("port"), "0"), 10, 16)
 	if errors.Is(err, strconv.ErrSyntax) {
 		q.Named, err = v.Get("port"), nil
 	}
 	if err != nil || q.Source == "" || q.Host == "" {
-		return q, errors.New("write ?source=NAME.NAMESPACE&host=HOST&port=PORT, with &path=, &method=, &header=NAME=VALUE, &tls=true, &http3=true, &sent=true, &claims=JSON")
+		return q, errors.New("write ?source=NAME.NAMESPACE&host=HOST&port=PORT, with &path=, &method=, &header=NAME=VALUE, &tls=true, " +
+			"&http3=true, &sent=true, &claims=JSON")
 	}
 	q.Port = uint32(port)
 	for _, h := range v["header"] {
@@ -102,8 +104,8 @@ func ParseQuery(v url.Values) (Query, error) {
 	return q, nil
 }
 
-// Port returns the port of the service that a host names for a source, for a query without a number: the one of that
-// name, or the only one. With several it is an error that names them.
+// Port returns the port of the service that a host names for a source, if the query has no number: the port of that
+// name, or the only one. If there are several, it returns an error that names them.
 func (i *Inspection) Port(q Query) (uint32, error) {
 	_, namespace, _ := strings.Cut(q.Source, ".")
 	if at := strings.LastIndexByte(q.Source, '.'); at >= 0 {
@@ -132,7 +134,7 @@ func (i *Inspection) Port(q Query) (uint32, error) {
 // errNoHost says how a target is written.
 var errNoHost = errors.New("write HOST:PORT, for example reviews:9080")
 
-// ParseTarget reads HOST:PORT, or a URL. The port is 0 where none is written: see Port.
+// ParseTarget parses HOST:PORT or a URL. The port is 0 if the text has none: see Port.
 func ParseTarget(text string) (q Query, err error) {
 	scheme, rest, isURL := strings.Cut(text, "://")
 	if !isURL {
@@ -149,7 +151,7 @@ func ParseTarget(text string) (q Query, err error) {
 	if at := strings.LastIndexByte(rest, ':'); at > strings.LastIndexByte(rest, ']') {
 		host, port = rest[:at], rest[at+1:]
 	}
-	if port == "" && host != "" && !isURL { // the only port of the service
+	if port == "" && host != "" && !isURL { // the service's only port
 		port = "0"
 	} else if port == "0" {
 		return q, errNoHost

@@ -22,34 +22,34 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// Way is the way of a request.
+// Way is the trace of a request through all proxies.
 type Way struct {
-	Address  string        `json:"address,omitempty"` // where the connection goes, so far as that is known
+	Address  string        `json:"address,omitempty"` // destination address of the connection, if known
 	Port     uint32        `json:"port"`
 	Method   string        `json:"method"`
 	Service  string        `json:"service,omitempty"`
-	Notes    []string      `json:"notes,omitempty"` // what is to be known of the proxies, or of where it goes
+	Notes    []string      `json:"notes,omitempty"` // notes about the proxies or the destination
 	Outbound *trace.Answer `json:"outbound"`
 	Arrivals []Arrival     `json:"arrivals,omitempty"` // one for each cluster with an endpoint
-	Status   int           `json:"status"`             // 200: it reaches the application, unless Answered; 0: the connection is closed
+	Status   int           `json:"status"`             // 200 if it reaches the application, unless Answered; 0 if the connection is closed
 	Reason   string        `json:"reason,omitempty"`
-	Answered bool          `json:"answered,omitempty"` // a proxy answers with that status, and no application does
-	Outside  bool          `json:"outside,omitempty"`  // it is passed on as it is to where nothing is known of
+	Answered bool          `json:"answered,omitempty"` // whether a proxy answers with that status, and no application does
+	Outside  bool          `json:"outside,omitempty"`  // whether it is passed on unchanged to an address outside the configuration
 }
 
-// Arrival is what becomes of a request at one endpoint of a cluster.
+// Arrival is the trace of a request at one endpoint of a cluster.
 type Arrival struct {
 	Cluster  string        `json:"cluster"`
 	Endpoint string        `json:"endpoint"`
-	Pod      string        `json:"pod,omitempty"` // NAME.NAMESPACE; empty: no Pod of the configuration
+	Pod      string        `json:"pod,omitempty"` // NAME.NAMESPACE; empty if the configuration has no such Pod
 	Identity string        `json:"identity,omitempty"`
-	MTLS     string        `json:"mtls,omitempty"`   // what the workload asks for
-	Origins  []string      `json:"policy,omitempty"` // the PeerAuthentications that say so
-	Answer   *trace.Answer `json:"answer,omitempty"` // nil: there is no proxy
-	Next     []Arrival     `json:"next,omitempty"`   // of a gateway: where it passes the request on to
+	MTLS     string        `json:"mtls,omitempty"`   // mutual TLS mode of the workload
+	Origins  []string      `json:"policy,omitempty"` // PeerAuthentications that set the mode
+	Answer   *trace.Answer `json:"answer,omitempty"` // nil if there is no proxy
+	Next     []Arrival     `json:"next,omitempty"`   // where a gateway passes the request on to
 
 	gateway bool
-	own     string // the identity of the workload
+	own     string // identity of the workload
 }
 
 // Why follows a request from the proxy that sends it to the applications that answer.
@@ -90,7 +90,8 @@ func (i *Inspection) Why(q Query) (*Way, error) {
 		headers[k] = v
 	}
 	r := trace.Request{
-		Authority: authority, Host: q.Host, Address: w.Address, Port: q.Port, Method: cmp.Or(q.Method, "GET"), Path: cmp.Or(q.Path, "/"), Headers: headers, TLS: q.TLS, HTTP3: q.HTTP3,
+		Authority: authority, Host: q.Host, Address: w.Address, Port: q.Port, Method: cmp.Or(q.Method, "GET"), Path: cmp.Or(q.Path, "/"),
+		Headers: headers, TLS: q.TLS, HTTP3: q.HTTP3,
 		Gateway: from.Type == node.Router, Proxyless: from.Generator == node.GRPC, SourceAddress: first(from.IPs), Claims: q.Claims, Now: q.Now,
 	}
 	if r.Proxyless {
@@ -128,21 +129,26 @@ func (i *Inspection) Why(q Query) (*Way, error) {
 	return w, err
 }
 
-// note writes down what is to be known of where a request goes, and of the proxy that sends it.
+// note adds notes about the destination of a request and the proxy that sends it.
 func (i *Inspection) note(w *Way, q Query, from *sender, service *registry.Service) {
 	note := func(format string, args ...any) { w.Notes = append(w.Notes, fmt.Sprintf(format, args...)) }
 	_, isAddress := netip.ParseAddr(q.Host)
 	hasPort := hasPort(service, q.Port)
 	switch {
 	case from.Type == node.Router:
-		hasPort = true // hosts of gateways are those of routes
+		hasPort = true // hosts of gateways come from routes
 	case service == nil && isAddress != nil:
 		note("no Service and no ServiceEntry has the host %s: its address is what DNS says%s", q.Host, i.nearHosts(q.Host, from.Namespace))
 	case service != nil && !hasPort:
 		note("%s has no port %d: it has %s%s", service.Host, q.Port, portsOf(service), ofPods(service, q.Port))
 	}
-	passed := w.Outbound.Status == 200 && len(w.Outbound.Targets) > 0 && !slices.ContainsFunc(w.Outbound.Targets, func(t trace.Target) bool { return !t.Original })
-	w.Outside = w.Status == 200 && passed && (!hasPort || service.Provider != registry.Kubernetes) && !slices.ContainsFunc(w.Arrivals, func(a Arrival) bool { return a.Pod != "" })
+	passed := w.Outbound.Status == 200 && len(w.Outbound.Targets) > 0 && !slices.ContainsFunc(w.Outbound.Targets, func(t trace.Target) bool {
+		return !t.Original
+	})
+	w.Outside = w.Status == 200 && passed && (!hasPort || service.Provider != registry.Kubernetes) &&
+		!slices.ContainsFunc(w.Arrivals, func(a Arrival) bool {
+			return a.Pod != ""
+		})
 	if i.server == nil {
 		return
 	}
@@ -153,7 +159,7 @@ func (i *Inspection) note(w *Way, q Query, from *sender, service *registry.Servi
 		}
 		said[name] = true
 		if p := i.connected(name); p == nil {
-			note("the proxy of %s is not connected to this server: what it has is not known", name)
+			note("the proxy of %s is not connected to this server, so its configuration is not known", name)
 		} else if state := i.server.State(p.Name + "." + p.Namespace); state != "" {
 			note("the proxy of %s %s", name, state)
 		}
@@ -163,7 +169,7 @@ func (i *Inspection) note(w *Way, q Query, from *sender, service *registry.Servi
 // Reached reports whether the request reaches an application.
 func (w *Way) Reached() bool { return w.Status == 200 && !w.Answered }
 
-// Reaches returns the workloads at the end of the way, as NAME.NAMESPACE; none, where the request reaches nobody.
+// Reaches returns the workloads that the request reaches, as NAME.NAMESPACE. It is empty if there are none.
 func (w *Way) Reaches() []string {
 	if !w.Reached() {
 		return nil
@@ -183,7 +189,7 @@ func (w *Way) Reaches() []string {
 	return slices.Compact(list)
 }
 
-// reached returns whom a request reaches.
+// reached returns the workloads that a request reaches.
 func reached(list []Arrival) (names []string) {
 	for _, a := range list {
 		if a.Pod != "" {
@@ -194,7 +200,7 @@ func reached(list []Arrival) (names []string) {
 	return names
 }
 
-// named writes into an answer what its decisions come from.
+// named adds the names of objects to the steps of an answer.
 func (i *Inspection) named(a *trace.Answer) {
 	if a == nil {
 		return
@@ -208,17 +214,17 @@ func (i *Inspection) named(a *trace.Answer) {
 	}
 }
 
-// maxHops bounds how many gateways a request is followed through.
+// maxHops limits the number of gateways through which a request is followed.
 const maxHops = 4
 
 // hops follows a request from proxy to proxy.
 type hops struct {
 	*Inspection
-	sent  bool     // by what a server has sent them
-	notes []string // what could not be found out on the way
+	sent  bool     // whether to use what a server has sent the proxies
+	notes []string // what could not be determined
 }
 
-// outcome is what becomes of a request in the end, as in Way.
+// outcome is the final result of a request, with the fields of Way.
 type outcome struct {
 	status   int
 	reason   string
@@ -245,8 +251,8 @@ func (h *hops) sentTo(p *node.Proxy, listener string) (trace.Config, error) {
 	return trace.Config(all), h.secrets(all, p)
 }
 
-// onwards follows what a proxy passes on. It returns what becomes of it in the end. A proxy of HTTP answers for a
-// connection that is closed behind it.
+// onwards follows a request that a proxy passes on, and returns the final result. A proxy of HTTP answers with an error
+// if the connection behind it is closed.
 func (h *hops) onwards(from *trace.Answer, address, identity string, proxied bool, depth int) (list []Arrival, end outcome, err error) {
 	if from.Status != 200 || from.Answered || depth == maxHops {
 		return nil, outcome{from.Status, from.Reason, from.Answered}, nil
@@ -299,8 +305,7 @@ func first(list []string) string {
 	return list[0]
 }
 
-// arrive follows a request to an endpoint of a cluster, the first that takes requests. It returns nil where there is
-// none.
+// arrive follows a request to the first endpoint of a cluster that takes requests. It returns nil if there is none.
 func (i *hops) arrive(t trace.Target, r trace.Request, address, identity string) (*Arrival, error) {
 	e := trace.Endpoint{Address: address, Port: r.Port, TLS: t.TLS, SNI: t.SNI, ALPN: t.ALPN}
 	if !t.Original || len(t.Endpoints) > 0 {
@@ -350,15 +355,16 @@ func (i *hops) arrive(t trace.Target, r trace.Request, address, identity string)
 		return nil, err
 	}
 	i.explain(a.Answer, p.Proxy)
-	if n := len(a.Answer.Steps); a.MTLS == securityv1beta1.PeerAuthentication_MutualTLS_STRICT.String() && !in.TLS && n > 0 && a.Answer.Steps[n-1].What == "filter chain" && a.Answer.Steps[n-1].Name == "none" {
-		a.Answer.Reason = "it takes mutual TLS alone, and the connection is plaintext"
+	if n := len(a.Answer.Steps); a.MTLS == securityv1beta1.PeerAuthentication_MutualTLS_STRICT.String() && !in.TLS && n > 0 &&
+		a.Answer.Steps[n-1].What == "filter chain" && a.Answer.Steps[n-1].Name == "none" {
+		a.Answer.Reason = "it accepts only mutual TLS, and the connection is plaintext"
 	}
 	i.named(a.Answer)
 	return a, nil
 }
 
-// peerPolicy returns which mutual TLS a workload asks for at a port, and the objects that say so, the most particular
-// one first.
+// peerPolicy returns the mutual TLS mode of a workload at a port, and the objects that set it, the most specific one
+// first.
 func (i *Inspection) peerPolicy(p *node.Proxy, port uint32) (mode string, origins []string) {
 	objects := i.translator.Selected(i.Snapshot, p, kinds.PeerAuthentication)
 	rank := func(o *kinds.Object) int {
@@ -385,7 +391,8 @@ func (i *Inspection) peerPolicy(p *node.Proxy, port uint32) (mode string, origin
 	return cmp.Or(mode, "PERMISSIVE"), origins
 }
 
-// Where says where a field of an object is: Kind namespace/name (file:line:column). A last good version has no place.
+// Where returns the position of a field of an object: Kind namespace/name (file:line:column). A last good version has
+// no position.
 func (i *Inspection) Where(k kinds.Key, field string) string {
 	text := k.String()
 	if field != "" {
@@ -403,7 +410,7 @@ func (i *Inspection) Where(k kinds.Key, field string) string {
 	return i.places[text]
 }
 
-// Origin says which object, and which rule of it, a decision comes from; empty where no object is named.
+// Origin returns the object and its rule that a decision comes from, or "" if no object is named.
 func (i *Inspection) Origin(from trace.Origin) string {
 	if from.Path == "" {
 		return ""
@@ -430,7 +437,7 @@ func (i *Inspection) Origin(from trace.Origin) string {
 	return i.Where(k, field)
 }
 
-// ruleOf returns the rule of a VirtualService that a route was made of. It is known where each match has become a
+// ruleOf returns the rule of a VirtualService from which a route was made. It is known if each match has become a
 // route.
 func ruleOf(vs *networkingv1alpha3.VirtualService, from trace.Origin) string {
 	var all []string

@@ -9,14 +9,14 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 )
 
-// clusterLocalRule is a pattern of hosts, and whether each cluster calls its own endpoints of them alone.
+// clusterLocalRule is a pattern of hosts, and whether clients of these hosts call only endpoints of their own cluster.
 type clusterLocalRule struct {
 	pattern string
 	local   bool
 }
 
-// clusterLocalRules returns the mesh configuration's rules and the built-in ones, the most specific pattern first. Of
-// several rules for one pattern the last one holds.
+// clusterLocalRules returns the mesh configuration's rules and the built-in ones, the most specific pattern first. If
+// there are several rules for one pattern, the last one is in force.
 func clusterLocalRules(s *snapshot.Snapshot) []clusterLocalRule {
 	byPattern := map[string]bool{"*.kube-system.svc." + s.Domain: true, "kubernetes.default.svc." + s.Domain: true}
 	for _, setting := range s.Mesh.GetServiceSettings() {
@@ -40,7 +40,7 @@ func clusterLocalRules(s *snapshot.Snapshot) []clusterLocalRule {
 	return list
 }
 
-// ClusterLocal reports whether a host is a separate service in each cluster. Its callers are sent only the endpoints of
+// ClusterLocal reports whether a host is a separate service in each cluster. Its clients are sent only the endpoints of
 // their own cluster.
 func (x *Index) ClusterLocal(host string) bool {
 	i := slices.IndexFunc(x.clusterLocal, func(l clusterLocalRule) bool { return names.Covers(l.pattern, host) })

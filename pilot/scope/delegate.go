@@ -15,9 +15,10 @@ import (
 // ResolveDelegates returns a VirtualService in which the routes of its delegates replace the delegating ones. It
 // returns root itself if nothing is delegated. find returns a VirtualService, or nil.
 //
-// A delegate's routes keep their order and take the matches of [delegates.Narrow], which leaves some of them out. A
-// delegate is dropped if it does not exist, has hosts of its own, or delegates further; find leaves out delegates that
-// are not exported to the root's namespace. Once routes times hosts exceed maxBytes, further delegations are dropped.
+// A delegate's routes keep their order. Their matches are combined with those of the root by [delegates.Narrow], which
+// leaves some routes out. A delegate is dropped if it does not exist, has hosts of its own, or delegates further. find
+// returns nil for delegates that are not exported to the root's namespace. Once the number of routes times hosts
+// exceeds maxBytes, further delegations are dropped.
 //
 // Hosts without a dot, and names of Gateways, are resolved in the delegate's own namespace. They are qualified here,
 // with suffix as the cluster's domain.
@@ -47,7 +48,8 @@ func ResolveDelegates(root *kinds.Object, suffix string, maxBytes int, find func
 			if c.GetDelegate() != nil {
 				continue
 			}
-			if m := mergeRoute(delegates.Rule{HTTPRoute: h, Namespace: root.Namespace}, delegates.Rule{HTTPRoute: c, Namespace: ns}, suffix); m != nil {
+			if m := mergeRoute(delegates.Rule{HTTPRoute: h, Namespace: root.Namespace}, delegates.Rule{HTTPRoute: c, Namespace: ns},
+				suffix); m != nil {
 				http = append(http, m)
 			}
 		}
@@ -60,7 +62,8 @@ func ResolveDelegates(root *kinds.Object, suffix string, maxBytes int, find func
 	return &out
 }
 
-// mergeRoute returns the child's route with what it takes from the root's, nil if it is left out. Neither changes.
+// mergeRoute returns the child's route with the settings that it inherits from the root's route, or nil if it is left
+// out. It does not change its arguments.
 func mergeRoute(root, child delegates.Rule, suffix string) *networkingv1alpha3.HTTPRoute {
 	out := proto.CloneOf(child.HTTPRoute)
 	qualify(out, child.Namespace, suffix)

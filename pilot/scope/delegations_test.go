@@ -120,7 +120,8 @@ func TestDelegatesAreExported(t *testing.T) {
 			t.Errorf("%v has the delegate's route, want %v", v, want)
 		}
 	}
-	enter(root, &networkingv1.VirtualService{Hosts: []string{"x.example"}, Http: []*networkingv1alpha3.HTTPRoute{{Delegate: &networkingv1alpha3.Delegate{Name: "part", Namespace: "b"}}}})
+	enter(root, &networkingv1.VirtualService{Hosts: []string{"x.example"},
+		Http: []*networkingv1alpha3.HTTPRoute{{Delegate: &networkingv1alpha3.Delegate{Name: "part", Namespace: "b"}}}})
 	counts(false)
 	export()
 	counts(true)

@@ -22,14 +22,14 @@ import (
 
 // destinationRuleTables hold DestinationRules.
 type destinationRuleTables struct {
-	destinationRules        frozen.Table[destinationRule] // by namespace and host, then precedence
-	partialDestinationRules frozen.Table[destinationRule] // those whose host is partial
-	rulesWithSelector       frozen.Table[*kinds.Object]   // those with a workload selector: by namespace, then precedence
-	credentialRules         frozen.Table[credentialRule]  // those that name credentials, by the name of the resource
+	destinationRules        frozen.Table[destinationRule] // ordered by namespace, host and precedence
+	partialDestinationRules frozen.Table[destinationRule] // rules with a partial host
+	rulesWithSelector       frozen.Table[*kinds.Object]   // rules with a workload selector, ordered by namespace and precedence
+	credentialRules         frozen.Table[credentialRule]  // rules that name credentials, ordered by the name of the resource
 
-	placing        int            // how many prefer endpoints by where they run
-	passing        int            // how many pass connections through to the address that was called
-	priorityLabels map[string]int // how many sort endpoints by a label; never changed in place
+	placing        int            // number of rules that prefer endpoints by location
+	passing        int            // number of rules that pass connections through to the address that was called
+	priorityLabels map[string]int // number of rules by the label by which they sort endpoints; never changed in place
 }
 
 func (t *destinationRuleTables) all() []declared {
@@ -63,7 +63,7 @@ func compareByNamespace(a, b *kinds.Object) int {
 	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), snapshot.ByPrecedence(a, b))
 }
 
-// credentialRule connects a resource of SDS with a DestinationRule that names it.
+// credentialRule relates an SDS resource to a DestinationRule that names it.
 type credentialRule struct {
 	resource string
 	*kinds.Object
@@ -118,7 +118,7 @@ func (t *destinationRuleTables) setDestinationRule(e *frozen.Edit, r destination
 	}
 }
 
-// destinationRuleInvalidation returns what changed DestinationRules make dirty.
+// destinationRuleInvalidation returns the invalidation rules for changed DestinationRules.
 func destinationRuleInvalidation() []InvalidationRule {
 	return []InvalidationRule{
 		{Name: "destination rules", start: func(b *dirtyBuilder) {
@@ -131,8 +131,8 @@ func destinationRuleInvalidation() []InvalidationRule {
 				b.addCredentials(credentials.Reference{Resource: r.resource}.Names()...)
 			}
 		}},
-		// A workload reads the rules of the services that it serves. By their addresses it serves other namespaces'
-		// too.
+		// A workload reads the rules of the services that it serves. Services found by its addresses may be in other
+		// namespaces.
 		{Name: "rules of services found by address", start: func(b *dirtyBuilder) {
 			for r := range changedRows(b.last.destinationRules, b.index.destinationRules) {
 				b.eachCovered(r.host, func(host string) {
@@ -145,7 +145,7 @@ func destinationRuleInvalidation() []InvalidationRule {
 	}
 }
 
-// DestinationRuleNames reports whether a DestinationRule names a resource of SDS.
+// DestinationRuleNames reports whether a DestinationRule names an SDS resource.
 func (x *Index) DestinationRuleNames(resource string) bool {
 	_, ok := x.credentialRules.First(func(r credentialRule) int { return strings.Compare(r.resource, resource) })
 	return ok
@@ -157,10 +157,10 @@ func (x *Index) DestinationRulesWithSelector(ns string) iter.Seq[*kinds.Object] 
 	return x.rulesWithSelector.Where(func(o *kinds.Object) int { return strings.Compare(o.Namespace, ns) })
 }
 
-// DestinationRules returns the DestinationRules that apply when proxies of a namespace call a service. The first
-// namespace with a rule for it wins: the client's, the service's, then the root namespace. Within it the most specific
-// host wins. Several rules for that host are merged by the reader, in this order. A rule with a workload selector
-// applies if it is in selected.
+// DestinationRules returns the DestinationRules that apply when proxies of a namespace call a service. The first of
+// these namespaces with a rule for it is used: the client's, the service's, the root namespace. Within it the most
+// specific host wins. If there are several rules for that host, the reader merges them in this order. A rule with a
+// workload selector applies if it is in selected.
 func (x *Index) DestinationRules(client string, s *registry.Service, selected frozen.List[*kinds.Object]) frozen.List[*kinds.Object] {
 	k := rulesKey{client, s, selected}
 	if l, ok := x.rulesCache.get(k); ok {
@@ -174,8 +174,8 @@ func (x *Index) DestinationRules(client string, s *registry.Service, selected fr
 	return l
 }
 
-// rulesCache caches results that were found among many rules: each subset of a service asks for them again. Safe for
-// concurrent use.
+// rulesCache caches results that were found among many rules, because each subset of a service looks them up again.
+// Safe for concurrent use.
 type rulesCache struct {
 	mu    sync.RWMutex
 	rules map[rulesKey]frozen.List[*kinds.Object]
@@ -207,7 +207,7 @@ type rulesFinder struct {
 	index       *Index
 	client      string
 	selected    frozen.List[*kinds.Object]
-	selectedSet map[*kinds.Object]struct{} // selected as a set, made on first use
+	selectedSet map[*kinds.Object]struct{} // set of the elements of selected, made on first use
 	examined    int
 }
 
@@ -215,7 +215,7 @@ func (f *rulesFinder) find(s *registry.Service) []*kinds.Object {
 	root := f.index.RootNamespace()
 	namespaces := []string{f.client, s.Namespace, root}
 	if f.client == root {
-		namespaces = namespaces[1:] // the root namespace's own rules come after the service's
+		namespaces = namespaces[1:] // the rules of the root namespace come after those of the service's
 	}
 	certified := f.certified(s.Host)
 	for _, ns := range slices.Compact(namespaces) {
@@ -226,7 +226,7 @@ func (f *rulesFinder) find(s *registry.Service) []*kinds.Object {
 	return certified
 }
 
-// certified returns the selected rules that say which certificate the client shows, and nothing else.
+// certified returns the selected rules that set only the client's certificate.
 func (f *rulesFinder) certified(host string) (list []*kinds.Object) {
 	for o := range f.selected.All {
 		if isCertified(o) && f.index.destinationRule(o).host == host {
@@ -247,11 +247,15 @@ func (f *rulesFinder) inNamespace(ns, host string) []*kinds.Object {
 		return l
 	}
 	ofNamespace := func(r destinationRule) int { return strings.Compare(r.Namespace, ns) }
-	if none(f.index, f.index.destinationRules, func(r destinationRule) int { return cmp.Or(ofNamespace(r), frozen.ComparePrefix(r.host, "*")) }) {
+	if none(f.index, f.index.destinationRules, func(r destinationRule) int {
+		return cmp.Or(ofNamespace(r), frozen.ComparePrefix(r.host, "*"))
+	}) {
 		return nil
 	}
 	partial := func(tail string) bool {
-		_, ok := f.index.partialDestinationRules.First(func(r destinationRule) int { return cmp.Or(ofNamespace(r), strings.Compare(r.host[1:], tail)) })
+		_, ok := f.index.partialDestinationRules.First(func(r destinationRule) int {
+			return cmp.Or(ofNamespace(r), strings.Compare(r.host[1:], tail))
+		})
 		return ok
 	}
 	if none(f.index, f.index.partialDestinationRules, ofNamespace) {
@@ -267,7 +271,7 @@ func (f *rulesFinder) inNamespace(ns, host string) []*kinds.Object {
 	return nil
 }
 
-// visible returns the rules of a namespace whose host is written exactly so.
+// visible returns the rules of a namespace whose host is exactly this text.
 func (f *rulesFinder) visible(ns, host string) []*kinds.Object {
 	var all []*kinds.Object
 	for r := range f.index.destinationRules.Where(func(r destinationRule) int {
@@ -277,7 +281,7 @@ func (f *rulesFinder) visible(ns, host string) []*kinds.Object {
 		spec := r.Spec.(*networkingv1.DestinationRule)
 		switch {
 		case isCertified(r.Object):
-		case spec.WorkloadSelector != nil: // a rule for workloads of its own namespace, whatever its exportTo says
+		case spec.WorkloadSelector != nil: // a rule for workloads of its own namespace, regardless of its exportTo
 			if ns == f.client && f.selects(r.Object) {
 				return []*kinds.Object{r.Object} // it is not merged with the rules for all workloads
 			}

@@ -9,26 +9,26 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// Dirty lists what may differ between an Index and the one before, in the terms by which resources are made. A cluster,
-// a virtual host and an assignment belong to a host; an outbound listener belongs to a ListenerKey. Anything not listed
-// is unchanged in every scope; a listed entry may have changed.
+// Dirty lists what may differ between an Index and the previous one, by the keys from which resources are made. A
+// cluster, a virtual host and an assignment belong to a host. An outbound listener belongs to a ListenerKey. Entries
+// that are not listed are unchanged in every scope. A listed entry may have changed.
 type Dirty struct {
-	All bool // everything may have changed: the mesh configuration did, or an object that concerns all proxies
-	// Hosts are those of services and of VirtualServices, sorted. A pattern is listed together with the hosts that it
+	All bool // everything may have changed, because of the mesh configuration or an object that concerns all proxies
+	// Hosts are hosts of services and of VirtualServices, sorted. A pattern is listed together with the hosts that it
 	// covers.
 	Hosts     []string
 	Endpoints []string // hosts of services whose endpoints changed
-	// Listeners are those of the services of Hosts, before and after the change. A host where only VirtualServices
-	// changed has none here.
+	// Listeners are the listeners of the services of Hosts, before and after the change. There is none for a host of
+	// which only VirtualServices changed.
 	Listeners []ListenerKey
-	Facts     []kinds.Key // those that came, changed or went
-	// Credentials are the names of the Secrets and ConfigMaps, of any namespace, whose content for TLS changed or who may
-	// be sent it, sorted.
+	Facts     []kinds.Key // keys of facts that were added, changed or deleted
+	// Credentials are the names of the Secrets and ConfigMaps of any namespace whose TLS content changed, or for which
+	// the proxies that may be sent it changed, sorted.
 	Credentials []string
-	Roots       bool // the roots that proxies trust
+	Roots       bool // whether the roots that proxies trust changed
 	Reassign    Reassign
-	// Compare: more may differ than assignments and the configuration of single workloads. Every stream compares all
-	// that it has.
+	// Compare says that more than assignments and the configuration of single workloads may differ, so that every
+	// stream compares all its resources.
 	Compare bool
 }
 
@@ -37,13 +37,13 @@ type Dirty struct {
 type ListenerKey struct {
 	Address  string
 	Port     uint32
-	Wildcard bool // the wildcard's listener may have changed, not only one of a Sidecar
+	Wildcard bool // the listener at the wildcard address may have changed, and not only one of a Sidecar
 }
 
 // NoHosts reports whether no host is dirty. Endpoints, facts, credentials, roots and assignments of proxies may be.
 func (d *Dirty) NoHosts() bool { return !d.All && len(d.Hosts) == 0 }
 
-// ReassignsOnly reports whether no resource is dirty: proxies may belong to other cohorts, and that is all.
+// ReassignsOnly reports whether no resource is dirty and only the cohorts of proxies may have changed.
 func (d *Dirty) ReassignsOnly() bool {
 	return d.NoHosts() && !d.Roots && len(d.Endpoints)+len(d.Listeners)+len(d.Facts)+len(d.Credentials) == 0
 }

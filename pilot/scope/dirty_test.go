@@ -22,7 +22,8 @@ import (
 // pattern, and two services of one address.
 func TestDirtyHostsAndListeners(t *testing.T) {
 	service := func(ns, name string, change ...func(*registry.Service)) *registry.Service {
-		s := &registry.Service{Host: name + "." + ns, Namespace: ns, Name: name, Ports: []registry.Port{{Name: "http", Number: 80, Protocol: registry.HTTP}, {Name: "tcp", Number: 90, Protocol: registry.TCP}}}
+		s := &registry.Service{Host: name + "." + ns, Namespace: ns, Name: name,
+			Ports: []registry.Port{{Name: "http", Number: 80, Protocol: registry.HTTP}, {Name: "tcp", Number: 90, Protocol: registry.TCP}}}
 		for _, c := range change {
 			c(s)
 		}
@@ -49,17 +50,22 @@ func TestDirtyHostsAndListeners(t *testing.T) {
 	}{
 		{name: "a service", service: service("a", "new", at("10.0.0.9")), want: "new.a", places: "10.0.0.9:80 10.0.0.9:90 :80 :90?"},
 		{name: "a service without address", service: service("a", "new"), want: "new.a", places: ":80 :90"},
-		{name: "one that shares its address", service: service("a", "new", at("10.0.0.1")), want: "new.a web.a", places: "10.0.0.1:80 10.0.0.1:80 10.0.0.1:90 10.0.0.1:90 :80 :80 :90? :90?"},
-		{name: "one that names stand for, and that is routed to", service: service("a", "web", at("10.0.0.1")), want: "*.wild also.a other.a routed.example web.a x.wild"},
+		{name: "one that shares its address", service: service("a", "new", at("10.0.0.1")), want: "new.a web.a",
+			places: "10.0.0.1:80 10.0.0.1:80 10.0.0.1:90 10.0.0.1:90 :80 :80 :90? :90?"},
+		{name: "one that names stand for, and that is routed to", service: service("a", "web", at("10.0.0.1")),
+			want: "*.wild also.a other.a routed.example web.a x.wild"},
 		{name: "a name", service: service("a", "third", alias("other.a")), want: "*.wild also.a other.a routed.example third.a web.a x.wild"},
 		{name: "one that a pattern routes", service: service("wild", "y"), want: "*.wild routed.example y.wild"},
 		{name: "one that a partial pattern routes", service: service("part", "y-p"), want: "*-p.part y-p.part"},
-		{name: "routes of a partial pattern", object: object(kinds.VirtualService, "a", "v", `{"hosts":["*p.part"],"http":[{"timeout":"1s"}]}`), want: "*-p.part *p.part x-p.part"},
+		{name: "routes of a partial pattern", object: object(kinds.VirtualService, "a", "v",
+			`{"hosts":["*p.part"],"http":[{"timeout":"1s"}]}`), want: "*-p.part *p.part x-p.part"},
 		{name: "a rule", object: object(kinds.DestinationRule, "a", "r", `{"host":"free.a"}`), want: "free.a", places: ":80 :90"},
 		{name: "a rule of a pattern", object: object(kinds.DestinationRule, "a", "r", `{"host":"*.free"}`), want: "*.free"},
-		{name: "routes", object: object(kinds.VirtualService, "a", "v", `{"hosts":["free.a"],"http":[{"route":[{"destination":{"host":"x.wild"}}]}]}`), want: "free.a x.wild"},
+		{name: "routes", object: object(kinds.VirtualService, "a", "v",
+			`{"hosts":["free.a"],"http":[{"route":[{"destination":{"host":"x.wild"}}]}]}`), want: "free.a x.wild"},
 		{name: "routes of a gateway", object: object(kinds.VirtualService, "a", "v", `{"hosts":["free.a"],"gateways":["gw"]}`), want: "free.a"},
-		{name: "a delegate", object: object(kinds.VirtualService, "a", "part", `{"http":[{"route":[{"destination":{"host":"free.a"}}]}]}`), want: "free.a root.example"},
+		{name: "a delegate", object: object(kinds.VirtualService, "a", "part",
+			`{"http":[{"route":[{"destination":{"host":"free.a"}}]}]}`), want: "free.a root.example"},
 		{name: "a Sidecar", object: object(kinds.Sidecar, "a", "s", `{}`), want: ""},
 		{name: "a policy of peers", object: object(kinds.PeerAuthentication, "a", "p", `{}`), want: "", all: true},
 	} {
@@ -77,7 +83,8 @@ func TestDirtyHostsAndListeners(t *testing.T) {
 				return b.Commit(time.Time{})
 			}
 			first := scope.NewIndex(enter(
-				[]*registry.Service{service("a", "web", at("10.0.0.1")), service("a", "free"), service("a", "other", alias("web.a")), service("a", "also", alias("other.a")), service("wild", "x"), service("part", "x-p")},
+				[]*registry.Service{service("a", "web", at("10.0.0.1")), service("a", "free"), service("a", "other", alias("web.a")),
+					service("a", "also", alias("other.a")), service("wild", "x"), service("part", "x-p")},
 				object(kinds.VirtualService, "a", "wild", `{"hosts":["*.wild","routed.example"],"http":[{"route":[{"destination":{"host":"other.a"}}]}]}`),
 				object(kinds.VirtualService, "a", "partial", `{"hosts":["*-p.part"],"http":[{"timeout":"1s"}]}`),
 				object(kinds.VirtualService, "a", "root", `{"hosts":["root.example"],"http":[{"delegate":{"name":"part"}}]}`),
@@ -141,7 +148,8 @@ func TestUnreadKindsAreRefused(t *testing.T) {
 // assignments can differ.
 func TestCompare(t *testing.T) {
 	endpoint := func(change func(*registry.Endpoint)) *registry.Endpoint {
-		e := &registry.Endpoint{Address: "10.1.0.1", ServicePort: "http", Port: 80, Identity: "spiffe://cluster.local/ns/a/sa/web", TLSMode: "istio"}
+		e := &registry.Endpoint{Address: "10.1.0.1", ServicePort: "http", Port: 80, Identity: "spiffe://cluster.local/ns/a/sa/web",
+			TLSMode: "istio"}
 		change(e)
 		return e
 	}
@@ -170,7 +178,8 @@ func TestCompare(t *testing.T) {
 		}, address, true},
 		{"DNS: weight", func(s *registry.Service) { s.Resolution = registry.DNS }, weight, true},
 	} {
-		s := &registry.Service{Host: "web.a", Namespace: "a", Name: "web", Ports: []registry.Port{{Name: "http", Number: 80, Protocol: registry.HTTP}}}
+		s := &registry.Service{Host: "web.a", Namespace: "a", Name: "web",
+			Ports: []registry.Port{{Name: "http", Number: 80, Protocol: registry.HTTP}}}
 		c.service(s)
 		b := snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Mesh: mesh.Default()})
 		index := func(last *scope.Index, changes registry.Changes) *scope.Index {
@@ -180,7 +189,8 @@ func TestCompare(t *testing.T) {
 		endpoints := func(change func(*registry.Endpoint)) map[registry.ServiceKey][]*registry.Endpoint {
 			return map[registry.ServiceKey][]*registry.Endpoint{s.Key(): {endpoint(change)}}
 		}
-		x := index(nil, registry.Changes{Services: map[registry.ServiceKey]*registry.Service{s.Key(): s}, Endpoints: endpoints(func(*registry.Endpoint) {})})
+		x := index(nil, registry.Changes{Services: map[registry.ServiceKey]*registry.Service{s.Key(): s},
+			Endpoints: endpoints(func(*registry.Endpoint) {})})
 		if !x.Dirty.Compare {
 			t.Errorf("%s: the first Index is compared with nothing", c.name)
 		}

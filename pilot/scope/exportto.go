@@ -2,18 +2,19 @@ package scope
 
 import "slices"
 
-// visibility says why an object is visible in a namespace, or that it is not.
+// visibility is the reason why an object is visible in a namespace, or hidden.
 type visibility int
 
 // Values of visibility, by precedence.
 const (
-	private visibility = iota // the object is of this namespace, and exported to it alone or with others by name
-	named                     // the namespace is named
+	private visibility = iota // the object is in this namespace, and exported to it alone or to namespaces by name
+	named                     // exportTo names the namespace
 	public                    // the object is exported to all namespaces
 	hidden                    // the object is not visible
 )
 
-// visibilityIn returns the visibility in namespace to of an object of namespace own, with that exportTo.
+// visibilityIn returns the visibility in namespace to of an object in namespace own with an exportTo. byDefault is the
+// mesh's default exportTo.
 func visibilityIn(exportTo, byDefault []string, own, to string) visibility {
 	if len(exportTo) == 0 {
 		exportTo = byDefault

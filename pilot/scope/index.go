@@ -12,12 +12,12 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// Index holds one Snapshot's services and routing objects in the orders in which they are looked up. Immutable apart
-// from its caches; safe for concurrent use.
+// Index holds one Snapshot's services and routing objects in the orders in which they are looked up. It is immutable
+// apart from its caches, and safe for concurrent use.
 type Index struct {
 	*snapshot.Snapshot
 	tables
-	Dirty Dirty // against the Index that it was made from
+	Dirty Dirty // difference from the previous Index
 
 	clusterLocal []clusterLocalRule
 	trace        *trace // nil unless a test traces what is read
@@ -26,7 +26,7 @@ type Index struct {
 
 	placedOnce sync.Once
 	placed     placement
-	sortedBy   []string // the labels by which rules or the mesh sort endpoints, sorted
+	sortedBy   []string // sorted labels by which rules or the mesh sort endpoints
 
 	mu     sync.Mutex
 	scopes map[scopeKey]*Scope
@@ -34,16 +34,16 @@ type Index struct {
 	rulesCache rulesCache
 
 	endpointServicesOnce sync.Once
-	endpointServices     map[string][]*registry.Service // by endpoint address; made on first use
+	endpointServices     map[string][]*registry.Service // services by endpoint address; made on first use
 }
 
-// NewIndex returns the Index of a Snapshot. last is an earlier Index, or nil. If last is of the Snapshot before, the
-// cost is proportional to the changes.
+// NewIndex returns the Index of a Snapshot. last is an earlier Index, or nil. If last is the Index of the previous
+// Snapshot, the cost is proportional to the changes.
 func NewIndex(s *snapshot.Snapshot, last *Index) *Index {
 	return NewIndexByRules(s, last, InvalidationRules())
 }
 
-// NewIndexByRules is NewIndex where some rules of invalidation decide what is dirty, for tests of the rules.
+// NewIndexByRules is NewIndex with a choice of invalidation rules, for tests of the rules.
 func NewIndexByRules(s *snapshot.Snapshot, last *Index, rules []InvalidationRule) *Index {
 	x := &Index{Snapshot: s, scopes: map[scopeKey]*Scope{}}
 	if last == nil || last.Revision+1 != s.Revision || delegatesAnew(last.Mesh, s.Mesh) {
@@ -61,13 +61,13 @@ func NewIndexByRules(s *snapshot.Snapshot, last *Index, rules []InvalidationRule
 	return x
 }
 
-// delegatesAnew reports whether other VirtualServices may be delegates by another configuration of the mesh. It hardly
-// ever changes.
+// delegatesAnew reports whether a change of the mesh configuration may change which VirtualServices are delegates. This
+// is rare.
 func delegatesAnew(a, b *mesh.Config) bool {
 	return a != b && !slices.Equal(a.GetDefaultVirtualServiceExportTo(), b.GetDefaultVirtualServiceExportTo())
 }
 
-// ResolvesHosts reports whether there is a service whose called hosts proxies resolve.
+// ResolvesHosts reports whether there is a service for which proxies resolve the called hosts.
 func (x *Index) ResolvesHosts() bool {
 	if x.trace != nil && x.trace.resolves {
 		x.trace.found("services whose called hosts are resolved", x.resolving > 0)
@@ -83,7 +83,7 @@ func Kinds() []*kinds.Kind {
 // structural reports whether scopes are made from objects of a kind.
 func structural(kind *kinds.Kind) bool { return slices.Contains(Kinds(), kind) }
 
-// fullDiff returns the Diff between nothing and a Snapshot.
+// fullDiff returns the Diff between an empty Snapshot and this one.
 func fullDiff(s *snapshot.Snapshot) *snapshot.Diff {
 	d := &snapshot.Diff{}
 	for _, svc := range s.Services() {
@@ -129,7 +129,7 @@ func (x *Index) apply(d *snapshot.Diff) {
 			delete(oldEndpoints, c.New.Key())
 		}
 	}
-	for k, eps := range oldEndpoints { // of services that did not change
+	for k, eps := range oldEndpoints { // services whose endpoints alone changed
 		if s := x.Service(k); s != nil && (locatedByEndpoints(s) || x.embedsEndpoints(k)) {
 			t.setService(e, s, eps, false)
 			t.setService(e, s, x.Endpoints(k), true)
@@ -220,7 +220,7 @@ func (x *Index) Object(k kinds.Key) *kinds.Object {
 	return x.Snapshot.Object(k)
 }
 
-// mustBeRead panics for a kind whose changes a Diff does not list: proxies would keep outdated configuration.
+// mustBeRead panics for a kind whose changes a Diff does not list, because proxies would keep outdated configuration.
 func (x *Index) mustBeRead(kind *kinds.Kind) {
 	if x.Reach(kind) == snapshot.Unread {
 		panic("scope: " + kind.Name + " is read, and the Snapshot does not compare its objects")

@@ -16,18 +16,20 @@ import (
 type InvalidationRule struct {
 	Name string
 
-	start  func(b *dirtyBuilder)              // runs first: adds what the change names itself
-	follow func(b *dirtyBuilder, host string) // adds what depends on a host whose services, endpoints, rules or routes changed
-	routes func(b *dirtyBuilder)              // runs last: what it adds makes no listener dirty
+	start  func(b *dirtyBuilder)              // first hook: adds what the change itself names
+	follow func(b *dirtyBuilder, host string) // adds the dependents of a host whose services, endpoints, rules or routes changed
+	routes func(b *dirtyBuilder)              // last hook: adds what makes no listener dirty
 }
 
-// InvalidationRules returns all rules of invalidation. Those about tables stand beside them. What a change makes
-// dirty is decided here alone.
+// InvalidationRules returns all invalidation rules. Rules about a table are beside the table. Only these decide what a
+// change makes dirty.
 func InvalidationRules() []InvalidationRule {
-	return slices.Concat(meshInvalidation(), serviceInvalidation(), destinationRuleInvalidation(), virtualServiceInvalidation(), providerInvalidation())
+	return slices.Concat(meshInvalidation(), serviceInvalidation(), destinationRuleInvalidation(), virtualServiceInvalidation(),
+		providerInvalidation())
 }
 
-// meshInvalidation returns what the mesh configuration, workloads and objects that select workloads make dirty.
+// meshInvalidation returns the invalidation rules for the mesh configuration, workloads and objects that select
+// workloads.
 func meshInvalidation() []InvalidationRule {
 	return []InvalidationRule{
 		{Name: "mesh", start: func(b *dirtyBuilder) {
@@ -71,7 +73,7 @@ func meshInvalidation() []InvalidationRule {
 	}
 }
 
-// dirtyBuilder collects what a change makes dirty. It follows aliases, routes, patterns and shared addresses.
+// dirtyBuilder collects the Dirty of a change. It follows aliases, routes, patterns and shared addresses.
 type dirtyBuilder struct {
 	index, last *Index
 	diff        *snapshot.Diff
@@ -79,8 +81,8 @@ type dirtyBuilder struct {
 	dirty       Dirty
 
 	hosts    map[string]struct{}
-	changed  map[string]struct{} // the hosts whose services, endpoints, rules or routes changed
-	queue    []string            // the hosts of changed whose dependents are still to be added
+	changed  map[string]struct{} // hosts whose services, endpoints, rules or routes changed
+	queue    []string            // hosts of changed whose dependents are not yet added
 	followed map[followed]struct{}
 }
 
@@ -90,7 +92,7 @@ type followed struct {
 	*VirtualService
 }
 
-// findDirty returns what differs from last and what depends on it, by some rules.
+// findDirty returns the difference from last and everything that depends on it, by some rules.
 func (x *Index) findDirty(last *Index, rules []InvalidationRule) Dirty {
 	b := &dirtyBuilder{
 		index: x, last: last, diff: &x.Diff, rules: rules,
@@ -118,7 +120,7 @@ func (x *Index) findDirty(last *Index, rules []InvalidationRule) Dirty {
 	return b.dirty
 }
 
-// addDependents adds what depends on changed hosts until there is no more.
+// addDependents adds the dependents of changed hosts until there are no more.
 func (b *dirtyBuilder) addDependents() {
 	for len(b.queue) > 0 {
 		host := b.queue[len(b.queue)-1]
@@ -133,7 +135,7 @@ func (b *dirtyBuilder) addDependents() {
 
 // addListeners adds the listeners of the services of dirty hosts, before and after the change.
 func (b *dirtyBuilder) addListeners() {
-	oldServices := map[string][]*registry.Service{} // by host
+	oldServices := map[string][]*registry.Service{} // services before the change, by host
 	for _, sc := range b.diff.Services {
 		if sc.Old != nil {
 			oldServices[sc.Old.Host] = append(oldServices[sc.Old.Host], sc.Old)
@@ -154,7 +156,7 @@ func (b *dirtyBuilder) addListeners() {
 	}
 }
 
-// changedServices calls yield for each changed service, as it was and as it is.
+// changedServices calls yield for each changed service, before and after the change.
 func (b *dirtyBuilder) changedServices(yield func(*registry.Service) bool) {
 	for _, sc := range b.diff.Services {
 		for _, svc := range []*registry.Service{sc.Old, sc.New} {
@@ -165,7 +167,7 @@ func (b *dirtyBuilder) changedServices(yield func(*registry.Service) bool) {
 	}
 }
 
-// changedObjects calls yield for each changed object, as it was and as it is.
+// changedObjects calls yield for each changed object, before and after the change.
 func (b *dirtyBuilder) changedObjects(yield func(*kinds.Object) bool) {
 	for _, cc := range b.diff.Configs {
 		for _, o := range []*kinds.Object{cc.Old, cc.New} {
@@ -185,11 +187,11 @@ func (b *dirtyBuilder) addCredentials(names ...string) {
 	}
 }
 
-// reassign adds the proxies for whose workload an object may be selected that changed, or whose fact did: their cohorts
+// reassign adds the proxies whose workload may select a changed object, or an object whose fact changed. Their cohorts
 // are resolved again.
 func (b *dirtyBuilder) reassign(o kinds.Key) {
 	switch {
-	case o.Kind == kinds.VirtualService: // by source labels alone
+	case o.Kind == kinds.VirtualService: // selected by source labels alone
 	case o.Kind == kinds.Gateway, o.Namespace == b.index.RootNamespace(): // selected from every namespace
 		b.dirty.Reassign.All = true
 	default:
@@ -208,7 +210,7 @@ func (b *dirtyBuilder) addChangedHost(host string) {
 	}
 }
 
-// firstTime reports whether a rule comes to a VirtualService for the first time.
+// firstTime reports whether a rule reaches a VirtualService for the first time.
 func (b *dirtyBuilder) firstTime(rule string, v *VirtualService) bool {
 	f := followed{rule, v}
 	_, ok := b.followed[f]
@@ -216,7 +218,7 @@ func (b *dirtyBuilder) firstTime(rule string, v *VirtualService) bool {
 	return !ok
 }
 
-// addAtAddress adds the hosts that share an address. Which of them is called by the address depends on all of them.
+// addAtAddress adds the hosts that share an address, because all of them decide which one is called by the address.
 func (b *dirtyBuilder) addAtAddress(address string) {
 	if b.index.HasHost(address) { // a host that is an address
 		b.addHost(address)

@@ -11,14 +11,14 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// placement says which facts about where proxies run may matter to their configuration. If it changes, every proxy is
-// assigned anew.
+// placement says which properties of the location of proxies may matter to their configuration. If it changes, every
+// proxy is assigned to a cohort again.
 type placement struct {
-	nodeLocal           bool   // some service is called only on the caller's own node
-	trafficDistribution bool   // some service prefers endpoints close to the caller
-	locality            bool   // some rule, or the mesh, prefers endpoints by where they run
-	inClusters          bool   // so do clusters, which hold their endpoints themselves
-	labels              string // those of proxies by which endpoints are sorted
+	nodeLocal           bool   // some service is called only on the client's own node
+	trafficDistribution bool   // some service prefers endpoints close to the client
+	locality            bool   // some rule, or the mesh, prefers endpoints by location
+	inClusters          bool   // so do clusters that contain their endpoints
+	labels              string // proxy labels by which endpoints are sorted
 }
 
 // placement computes the placement of the Index once.
@@ -51,14 +51,14 @@ func (x *Index) readPlacement() placement {
 	return p
 }
 
-// NeedsNode reports whether anything depends on the node that a proxy runs on.
+// NeedsNode reports whether any configuration depends on the node of a proxy.
 func (x *Index) NeedsNode() bool {
 	p := x.readPlacement()
 	return p.nodeLocal || p.trafficDistribution || x.sortsBy(names.LabelHost)
 }
 
 // NeedsLocality reports whether any assignment depends on the locality and network of a proxy, whether any cluster
-// does, and whether any cluster depends on its node too.
+// does, and whether any cluster also depends on its node.
 func (x *Index) NeedsLocality() (assignments, clusters, node bool) {
 	p := x.readPlacement()
 	return p.trafficDistribution || p.locality, p.inClusters, p.inClusters && x.sortsBy(names.LabelHost)
@@ -83,7 +83,7 @@ func (x *Index) sortsBy(label string) bool {
 	return found
 }
 
-// spreadInCluster reports whether a cluster holds its endpoints itself, and they may differ in place or labels.
+// spreadInCluster reports whether a cluster contains its endpoints and these may differ in location or labels.
 func spreadInCluster(s *registry.Service, eps *snapshot.Endpoints) bool {
 	if !s.Resolution.EndpointsInCluster() || eps == nil {
 		return false

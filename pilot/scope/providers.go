@@ -10,8 +10,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// providerInvalidation returns what the services of extension providers make dirty. Proxies of any namespace may ask
-// them.
+// providerInvalidation returns the invalidation rules for services of extension providers, which proxies of any
+// namespace may call.
 func providerInvalidation() []InvalidationRule {
 	return []InvalidationRule{
 		{Name: "services of extension providers", start: func(b *dirtyBuilder) {
@@ -32,8 +32,8 @@ func namesHost(m *mesh.Config, host string) bool {
 	return false
 }
 
-// providerHost returns the host of the service that a provider names, and its namespace where the provider names that
-// too. Both are empty where it names none.
+// providerHost returns the host of the service that a provider names, and its namespace if the provider names that too.
+// Both are empty if it names none.
 func providerHost(p *meshv1alpha1.MeshConfig_ExtensionProvider) (namespace, host string) {
 	m := p.ProtoReflect()
 	which := m.WhichOneof(m.Descriptor().Oneofs().ByName("provider"))
@@ -50,13 +50,13 @@ func providerHost(p *meshv1alpha1.MeshConfig_ExtensionProvider) (namespace, host
 	return "", s.GetService()
 }
 
-// DefaultProviders returns the providers that apply where no object names any.
+// DefaultProviders returns the providers that apply if no object names any.
 func (x *Index) DefaultProviders() *meshv1alpha1.MeshConfig_DefaultProviders {
 	return x.Mesh.GetDefaultProviders()
 }
 
-// ExtensionProvider returns the extension provider of a name, nil if there is none, and the service that it names, as
-// proxies of a namespace see it; nil if they see none.
+// ExtensionProvider returns the extension provider of a name, or nil, and the service that it names, as proxies of a
+// namespace see it, or nil if they see none.
 func (x *Index) ExtensionProvider(name, namespace string) (*meshv1alpha1.MeshConfig_ExtensionProvider, *registry.Service) {
 	p := x.Mesh.Provider(name)
 	ns, host := providerHost(p)
@@ -71,7 +71,7 @@ func (x *Index) ExtensionProvider(name, namespace string) (*meshv1alpha1.MeshCon
 	return p, nil
 }
 
-// TracesServices reports whether there is a tracer that is told what a proxy calls itself.
+// TracesServices reports whether there is a tracer to which proxies send their service name.
 func (x *Index) TracesServices() bool {
 	return slices.ContainsFunc(x.Mesh.GetExtensionProviders(), func(p *meshv1alpha1.MeshConfig_ExtensionProvider) bool {
 		return p.GetDatadog() != nil || p.GetOpentelemetry() != nil

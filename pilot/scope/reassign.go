@@ -4,11 +4,11 @@ import (
 	"slices"
 )
 
-// Reassign lists the proxies whose cohort may differ from the one at the Snapshot before. It does not cover proxies of
-// unknown workloads: their cohort may differ whenever services or endpoints change.
+// Reassign lists the proxies whose cohort may differ from the one at the previous Snapshot. It does not cover proxies
+// of unknown workloads: their cohort may change whenever services or endpoints change.
 type Reassign struct {
 	All        bool
-	Namespaces []string // of the proxies, sorted
+	Namespaces []string // namespaces of the proxies, sorted
 }
 
 // Includes reports whether the cohort of a proxy in a namespace may differ.

@@ -15,20 +15,20 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// Scope is what the proxies of one namespace, under one Sidecar, may see. It stores no lists: it asks the Index about
-// one host at a time.
+// Scope is the set of hosts that the proxies of one namespace, under one Sidecar, may see. It stores no lists: it looks
+// up one host at a time in the Index.
 type Scope struct {
 	index     *Index
 	Namespace string
-	Sidecar   *kinds.Object // nil: everything that is exported to the namespace is visible
+	Sidecar   *kinds.Object // nil if everything that is exported to the namespace is visible
 	// Egress has one entry for each egress listener of the Sidecar, or else a single catch-all.
 	Egress []Egress
 }
 
-// Service is a service, and which of its ports are imported.
+// Service is a service with the ports of it that are imported.
 type Service struct {
 	*registry.Service
-	importedPorts []uint32 // sorted; nil: all ports
+	importedPorts []uint32 // sorted; nil for all ports
 }
 
 // ImportedPorts calls yield for each imported port.
@@ -58,12 +58,11 @@ func (s Service) imports(number uint32) bool {
 
 // Egress is an egress listener of a Sidecar, or the catch-all.
 type Egress struct {
-	Listener  *networkingv1.IstioEgressListener // nil without Sidecar
-	HTTPProxy bool                              // an HTTP proxy, which takes requests for all ports of its services
+	Listener  *networkingv1.IstioEgressListener // nil without a Sidecar
+	HTTPProxy bool                              // whether it is an HTTP proxy, which takes requests for all ports of its services
 	scope     *Scope
 	hosts     *names.EgressHosts // nil if all visible hosts are imported
-	// overlapCache caches, by VirtualService, whether hosts overlap with any of its hosts; only for those with many
-	// hosts.
+	// overlapCache caches, for VirtualServices with many hosts, whether hosts overlap with any of its hosts.
 	overlapCache *sync.Map
 }
 
@@ -84,7 +83,8 @@ func (x *Index) ScopeOf(namespace string, sidecar *kinds.Object) *Scope {
 	if spec := sidecarSpec(sidecar); spec != nil {
 		for _, l := range spec.Egress {
 			proxy := registry.ParseProtocol(l.GetPort().GetProtocol()) == registry.HTTPProxy
-			s.Egress = append(s.Egress, Egress{Listener: l, HTTPProxy: proxy, scope: s, hosts: names.ParseEgressHosts(l.Hosts, namespace), overlapCache: &sync.Map{}})
+			s.Egress = append(s.Egress, Egress{Listener: l, HTTPProxy: proxy, scope: s, hosts: names.ParseEgressHosts(l.Hosts, namespace),
+				overlapCache: &sync.Map{}})
 		}
 	}
 	if len(s.Egress) == 0 {
@@ -104,7 +104,7 @@ func sidecarSpec(o *kinds.Object) *networkingv1.Sidecar {
 // Spec returns the Sidecar's spec, or nil.
 func (s *Scope) Spec() *networkingv1.Sidecar { return sidecarSpec(s.Sidecar) }
 
-// ResolveAlias returns the service of a host, following aliases; nil if there is none.
+// ResolveAlias returns the service of a host, following aliases, or nil if there is none.
 func (s *Scope) ResolveAlias(host string) *registry.Service {
 	for range MaxAliasDepth {
 		svc := s.ServiceByHost(host)
@@ -128,7 +128,7 @@ func (s *Scope) Aliases(of *registry.Service) []*registry.Service {
 	return found
 }
 
-// Services calls yield for every imported service by precedence, one for each host.
+// Services calls yield for every imported service by precedence, once for each host.
 func (s *Scope) Services(yield func(Service) bool) {
 	for svc := range s.index.EachService {
 		if !s.visible(svc) {
@@ -140,9 +140,9 @@ func (s *Scope) Services(yield func(Service) bool) {
 	}
 }
 
-// Service returns the imported service of a host. Egress listeners import services; under a Sidecar, the imported
-// VirtualServices import their destinations too: a listener with a port imports that port of them, whichever the routes
-// lead to.
+// Service returns the imported service of a host. Egress listeners import services. Under a Sidecar, imported
+// VirtualServices import their destinations too: a listener with a port imports that port of them, even if the routes
+// lead to another.
 func (s *Scope) Service(host string) (Service, bool) {
 	var all Service
 	add := func(svc Service) {
@@ -179,7 +179,7 @@ func (s *Scope) Service(host string) (Service, bool) {
 						continue
 					}
 					add(Service{svc, []uint32{port}})
-					break // the others import the same
+					break // the other VirtualServices import the same
 				}
 				for _, d := range l.ports(host) {
 					imported := Service{Service: svc}
@@ -205,7 +205,7 @@ func (s *Scope) visible(svc *registry.Service) bool {
 	return serviceExported(svc.ExportTo, s.index.Mesh.GetDefaultServiceExportTo(), svc.Namespace, s.Namespace)
 }
 
-// destinationService returns the service that a host stands for in a VirtualService of namespace ns.
+// destinationService returns the service for a host in a VirtualService of namespace ns.
 func (s *Scope) destinationService(host, ns string) *registry.Service {
 	var found *registry.Service
 	for svc := range s.index.ServicesByHost(host) {
@@ -216,7 +216,7 @@ func (s *Scope) destinationService(host, ns string) *registry.Service {
 	return found
 }
 
-// Service returns the service that a host stands for here: the proxy's own namespace's, or else the first by
+// Service returns the service for a host in this scope: the one in the proxy's own namespace, or else the first by
 // precedence.
 func (e *Egress) Service(host string) (Service, bool) {
 	var found Service
@@ -239,7 +239,7 @@ func (e *Egress) Service(host string) (Service, bool) {
 	return found, found.Service != nil
 }
 
-// port returns the only port of services that a listener imports; 0 stands for all.
+// port returns the only port of services that a listener imports, or 0 for all.
 func (e *Egress) port() uint32 {
 	if e.HTTPProxy {
 		return 0
@@ -256,7 +256,7 @@ func (e *Egress) Services(yield func(Service) bool) {
 	}
 }
 
-// imported returns a service with its imported ports, and reports whether its host stands for it here.
+// imported returns a service with its imported ports, and reports whether it is the service of its host in this scope.
 func (e *Egress) imported(svc *registry.Service) (Service, bool) {
 	if !e.scope.visible(svc) {
 		return Service{}, false
@@ -266,11 +266,11 @@ func (e *Egress) imported(svc *registry.Service) (Service, bool) {
 }
 
 // ListeningOn returns, by precedence, the services that may affect the listeners of some keys. A key without an address
-// stands for any address. Where routes tell services apart, the result has only the first service of each protocol: the
-// listener is the same for all of them.
+// matches any address. If routes tell services apart, the result has only the first service of each protocol, because
+// the listener is the same for all of them.
 func (e *Egress) ListeningOn(keys []ListenerKey) []Service {
 	x := e.scope.index
-	resolved := map[*registry.Service]bool{} // whether its host stands for it here
+	resolved := map[*registry.Service]bool{} // whether a service is the service of its host in this scope
 	var found []Service
 	add := func(svc *registry.Service) bool {
 		is, ok := resolved[svc]
@@ -297,8 +297,9 @@ func (e *Egress) ListeningOn(keys []ListenerKey) []Service {
 	return found
 }
 
-// eachOnPort calls add for services with a port of the listener's number, sorted by protocol. Of an HTTP protocol, it
-// stops at the first service for which add reports true. At the wildcard address only services that may be there count.
+// eachOnPort calls add for services with a port of the listener's number, sorted by protocol. For an HTTP protocol, it
+// stops at the first service for which add reports true. At the wildcard address it skips services that cannot be
+// there.
 func (e *Egress) eachOnPort(k ListenerKey, add func(*registry.Service) bool) {
 	var after registry.Protocol
 	for started := false; ; started = true {
@@ -319,7 +320,7 @@ func (e *Egress) eachOnPort(k ListenerKey, add func(*registry.Service) bool) {
 				break
 			}
 			next = &p.Protocol
-			// A Sidecar may set the protocol of its port, so there all services count.
+			// A Sidecar may set the protocol of its port, so all services matter there.
 			if add(p.service) && p.Protocol.IsHTTP() && e.Listener.GetPort() == nil {
 				break
 			}
@@ -360,8 +361,8 @@ func (e *Egress) imports(v *VirtualService) bool {
 	return overlap
 }
 
-// VirtualServiceByHost returns the imported VirtualService whose HTTP routes apply to a host, as it is written in one;
-// nil if there is none. Of several, it is the first by Index.CompareVirtualServices.
+// VirtualServiceByHost returns the imported VirtualService whose HTTP routes apply to a host, written as in its spec,
+// or nil if there is none. If there are several, it is the first by Index.CompareVirtualServices.
 func (e *Egress) VirtualServiceByHost(host string) *VirtualService {
 	var first *VirtualService
 	best := hidden
@@ -378,8 +379,8 @@ func (e *Egress) VirtualServiceByHost(host string) *VirtualService {
 	return first
 }
 
-// Destinations calls yield for each host that a VirtualService sends traffic to, as written, and the port, 0 without
-// one.
+// Destinations calls yield for each host that a VirtualService sends traffic to, as written, and the port, or 0 if
+// there is none.
 func Destinations(v *networkingv1.VirtualService) func(yield func(host string, port uint32) bool) {
 	return func(yield func(string, uint32) bool) {
 		to := func(d *networkingv1alpha3.Destination) bool {
@@ -418,8 +419,8 @@ func Destinations(v *networkingv1.VirtualService) func(yield func(host string, p
 }
 
 // SidecarFor returns the Sidecar that applies to a workload: one that selects it, or else its namespace's, or else the
-// root namespace's; nil without any. A workloadSelector without labels selects every workload, as istiod takes it: only
-// a Sidecar that has none at all is its namespace's.
+// root namespace's, or nil if there is none. A workloadSelector without labels selects every workload, as in istiod.
+// Only a Sidecar without a workloadSelector applies to its whole namespace.
 func SidecarFor(x *Index, namespace string, labels registry.Labels) *kinds.Object {
 	for _, o := range x.Objects(kinds.Sidecar, namespace) {
 		if sel := sidecarSpec(o).GetWorkloadSelector(); sel != nil && labels.Match(sel.GetLabels()) {

@@ -90,7 +90,8 @@ func TestExportTo(t *testing.T) {
 	w.service("a", "both", "c", "b")
 	w.service("a", "hidden", "~", ".", "*", "b") // "~" hides it, whatever comes beside
 	x := w.index()
-	for ns, want := range map[string]string{"a": "a/all a/star a/own", "b": "a/all a/star a/b a/both", "c": "a/all a/star a/both", "d": "a/all a/star"} {
+	for ns, want := range map[string]string{"a": "a/all a/star a/own", "b": "a/all a/star a/b a/both", "c": "a/all a/star a/both",
+		"d": "a/all a/star"} {
 		if got := seen(x.ScopeOf(ns, nil).Services); got != want {
 			t.Errorf("%s sees %s, want %s", ns, got, want)
 		}
@@ -148,7 +149,8 @@ func TestSidecarHosts(t *testing.T) {
 		{"one port", `{"egress":[{"port":{"number":80,"protocol":"HTTP","name":"h"},"hosts":["b/*"]}]}`, "b/web.b:80 b/api.b:80"},
 		{"a port that no service has", `{"egress":[{"port":{"number":81,"protocol":"HTTP","name":"h"},"hosts":["b/*"]}]}`, ""},
 		{"two ports", `{"egress":[{"port":{"number":80,"protocol":"HTTP","name":"h"},"hosts":["b/web.b"]},{"port":{"number":90,"protocol":"TCP","name":"t"},"hosts":["b/web.b"]}]}`, "b/web.b"},
-		{"two listeners", `{"egress":[{"port":{"number":80,"protocol":"HTTP","name":"h"},"hosts":["b/web.b"]},{"hosts":["./*"]}]}`, "a/web.a b/web.b:80"},
+		{"two listeners", `{"egress":[{"port":{"number":80,"protocol":"HTTP","name":"h"},"hosts":["b/web.b"]},{"hosts":["./*"]}]}`,
+			"a/web.a b/web.b:80"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := &world{t: t}
@@ -190,7 +192,8 @@ func TestDestinationOfMany(t *testing.T) {
 		w := &world{t: t}
 		w.service("b", "api.b.svc.cluster.local")
 		for i := range n {
-			w.object(kinds.VirtualService, "b", fmt.Sprint("vs", i), fmt.Sprintf(`{"hosts":["x%d.example.com"],"http":[{"route":[{"destination":{"host":"api"}}]}]}`, i))
+			w.object(kinds.VirtualService, "b", fmt.Sprint("vs", i),
+				fmt.Sprintf(`{"hosts":["x%d.example.com"],"http":[{"route":[{"destination":{"host":"api"}}]}]}`, i))
 		}
 		o := w.object(kinds.Sidecar, "a", "default", `{"egress":[{"port":{"number":80,"protocol":"HTTP","name":"h"},"hosts":["b/*.example.com"]}]}`)
 		sc := w.index().ScopeOf("a", o)
@@ -240,26 +243,44 @@ func TestRulePrecedence(t *testing.T) {
 		want     string // names, in order
 	}{
 		{"none", nil, "a", "", ""},
-		{"client's own first", []rule{{"a", "client", `{"host":"web.b.svc.cluster.local"}`}, {"b", "service", `{"host":"web"}`}, {"istio-system", "root", `{"host":"*"}`}}, "a", "", "client"},
-		{"then the service's", []rule{{"b", "service", `{"host":"web"}`}, {"istio-system", "root", `{"host":"web.b.svc.cluster.local"}`}}, "a", "", "service"},
-		{"then the root namespace's", []rule{{"c", "other", `{"host":"web.b.svc.cluster.local"}`}, {"istio-system", "root", `{"host":"*.local"}`}}, "a", "", "root"},
+		{"client's own first", []rule{{"a", "client", `{"host":"web.b.svc.cluster.local"}`}, {"b", "service", `{"host":"web"}`},
+			{"istio-system", "root", `{"host":"*"}`}}, "a", "", "client"},
+		{"then the service's", []rule{{"b", "service", `{"host":"web"}`}, {"istio-system", "root", `{"host":"web.b.svc.cluster.local"}`}},
+			"a", "", "service"},
+		{"then the root namespace's", []rule{{"c", "other", `{"host":"web.b.svc.cluster.local"}`},
+			{"istio-system", "root", `{"host":"*.local"}`}}, "a", "", "root"},
 		{"a short name is of its own namespace", []rule{{"a", "client", `{"host":"web"}`}}, "a", "", ""},
-		{"a client's wildcard before the service's exact host", []rule{{"a", "client", `{"host":"*.svc.cluster.local"}`}, {"b", "service", `{"host":"web"}`}}, "a", "", "client"},
-		{"the root namespace's own clients", []rule{{"istio-system", "root", `{"host":"web.b.svc.cluster.local"}`}, {"b", "service", `{"host":"web"}`}}, "istio-system", "", "service"},
-		{"exact before wildcard", []rule{{"b", "a-wild", `{"host":"*.b.svc.cluster.local"}`}, {"b", "exact", `{"host":"web"}`}}, "a", "", "exact"},
-		{"the longer wildcard", []rule{{"b", "a-short", `{"host":"*.local"}`}, {"b", "long", `{"host":"*.b.svc.cluster.local"}`}, {"b", "z-any", `{"host":"*"}`}}, "a", "", "long"},
-		{"one host twice is merged by age and name", []rule{{"b", "y", `{"host":"web.b.svc.cluster.local"}`}, {"b", "x", `{"host":"web"}`}}, "a", "", "x y"},
+		{"a client's wildcard before the service's exact host",
+			[]rule{{"a", "client", `{"host":"*.svc.cluster.local"}`}, {"b", "service", `{"host":"web"}`}}, "a", "", "client"},
+		{"the root namespace's own clients", []rule{{"istio-system", "root", `{"host":"web.b.svc.cluster.local"}`},
+			{"b", "service", `{"host":"web"}`}}, "istio-system", "", "service"},
+		{"exact before wildcard", []rule{{"b", "a-wild", `{"host":"*.b.svc.cluster.local"}`}, {"b", "exact", `{"host":"web"}`}}, "a", "",
+			"exact"},
+		{"the longer wildcard", []rule{{"b", "a-short", `{"host":"*.local"}`}, {"b", "long", `{"host":"*.b.svc.cluster.local"}`},
+			{"b", "z-any", `{"host":"*"}`}}, "a", "", "long"},
+		{"one host twice is merged by age and name", []rule{{"b", "y", `{"host":"web.b.svc.cluster.local"}`},
+			{"b", "x", `{"host":"web"}`}}, "a", "", "x y"},
 		{"not exported", []rule{{"b", "service", `{"host":"web","exportTo":["."]}`}, {"istio-system", "root", `{"host":"*"}`}}, "a", "", "root"},
 		{"exported to the client", []rule{{"b", "service", `{"host":"web","exportTo":["a"]}`}}, "a", "", "service"},
-		{"not exported exact leaves the wildcard", []rule{{"b", "exact", `{"host":"web","exportTo":["c"]}`}, {"b", "wild", `{"host":"*.b.svc.cluster.local"}`}}, "a", "", "wild"},
-		{"a selector that matches", []rule{{"a", "all", `{"host":"web.b.svc.cluster.local"}`}, {"a", "picky", `{"host":"web.b.svc.cluster.local","workloadSelector":{"matchLabels":{"app":"x"}}}`}}, "a", "picky", "picky"},
-		{"a selector that does not", []rule{{"a", "all", `{"host":"web.b.svc.cluster.local"}`}, {"a", "picky", `{"host":"web.b.svc.cluster.local","workloadSelector":{"matchLabels":{"app":"x"}}}`}}, "a", "", "all"},
-		{"a selector in another namespace", []rule{{"b", "picky", `{"host":"web","workloadSelector":{"matchLabels":{"app":"x"}}}`}}, "a", "picky", ""},
-		{"a selector without labels", []rule{{"a", "all", `{"host":"web.b.svc.cluster.local"}`}, {"a", "picky", `{"host":"web.b.svc.cluster.local","workloadSelector":{}}`}}, "a", "picky", "picky"},
+		{"not exported exact leaves the wildcard", []rule{{"b", "exact", `{"host":"web","exportTo":["c"]}`},
+			{"b", "wild", `{"host":"*.b.svc.cluster.local"}`}}, "a", "", "wild"},
+		{"a selector that matches", []rule{{"a", "all", `{"host":"web.b.svc.cluster.local"}`},
+			{"a", "picky", `{"host":"web.b.svc.cluster.local","workloadSelector":{"matchLabels":{"app":"x"}}}`}}, "a", "picky", "picky"},
+		{"a selector that does not", []rule{{"a", "all", `{"host":"web.b.svc.cluster.local"}`},
+			{"a", "picky", `{"host":"web.b.svc.cluster.local","workloadSelector":{"matchLabels":{"app":"x"}}}`}}, "a", "", "all"},
+		{"a selector in another namespace", []rule{{"b", "picky", `{"host":"web","workloadSelector":{"matchLabels":{"app":"x"}}}`}}, "a",
+			"picky", ""},
+		{"a selector without labels", []rule{{"a", "all", `{"host":"web.b.svc.cluster.local"}`},
+			{"a", "picky", `{"host":"web.b.svc.cluster.local","workloadSelector":{}}`}}, "a", "picky", "picky"},
 		{"a selector without labels in another namespace", []rule{{"b", "picky", `{"host":"web","workloadSelector":{}}`}}, "a", "picky", ""},
-		{"a certificate counts beside them", []rule{{"a", "certified", `{"host":"web.b.svc.cluster.local","workloadSelector":{"matchLabels":{"app":"x"}}}`}, {"b", "service", `{"host":"web"}`}}, "a", "certified", "certified service"},
-		{"a certificate alone", []rule{{"a", "certified", `{"host":"web.b.svc.cluster.local","workloadSelector":{"matchLabels":{"app":"x"}}}`}}, "a", "certified", "certified"},
-		{"a certificate of others", []rule{{"a", "certified", `{"host":"web.b.svc.cluster.local","workloadSelector":{"matchLabels":{"app":"x"}}}`}, {"b", "service", `{"host":"web"}`}}, "a", "", "service"},
+		{"a certificate counts beside them", []rule{{"a", "certified",
+			`{"host":"web.b.svc.cluster.local","workloadSelector":{"matchLabels":{"app":"x"}}}`}, {"b", "service", `{"host":"web"}`}}, "a",
+			"certified", "certified service"},
+		{"a certificate alone", []rule{{"a", "certified",
+			`{"host":"web.b.svc.cluster.local","workloadSelector":{"matchLabels":{"app":"x"}}}`}}, "a", "certified", "certified"},
+		{"a certificate of others", []rule{{"a", "certified",
+			`{"host":"web.b.svc.cluster.local","workloadSelector":{"matchLabels":{"app":"x"}}}`}, {"b", "service", `{"host":"web"}`}}, "a",
+			"", "service"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := &world{t: t}
@@ -344,7 +365,8 @@ func TestVirtualServicesOfGateway(t *testing.T) {
 // of sidecars has.
 func TestPatterns(t *testing.T) {
 	w := &world{t: t}
-	if got := slices.Collect(w.index().Patterns("x-a.example.com")); !slices.Equal(got, []string{"x-a.example.com", "*.example.com", "*.com", "*"}) {
+	if got := slices.Collect(w.index().Patterns("x-a.example.com")); !slices.Equal(got,
+		[]string{"x-a.example.com", "*.example.com", "*.com", "*"}) {
 		t.Errorf("without VirtualServices: %v", got)
 	}
 	w.object(kinds.VirtualService, "a", "one", `{"hosts":["*-a.example.com","*le.com","*com","*x-a.example.com","*-b.example.com"]}`)
@@ -417,9 +439,12 @@ func TestExcludedMatches(t *testing.T) {
 func TestClusterLocal(t *testing.T) {
 	for settings, want := range map[string]string{
 		"": "kubernetes.default dns.kube-system",
-		"[{settings: {clusterLocal: true}, hosts: ['*.a.svc.cluster.local']}, {settings: {clusterLocal: false}, hosts: [web.a.svc.cluster.local]}]": "kubernetes.default dns.kube-system api.a",
-		"[{settings: {clusterLocal: false}, hosts: [web.a.svc.cluster.local]}, {settings: {clusterLocal: true}, hosts: ['*.a.svc.cluster.local']}]": "kubernetes.default dns.kube-system api.a",
-		"[{settings: {clusterLocal: true}, hosts: ['*']}, {settings: {clusterLocal: false}, hosts: ['*.kube-system.svc.cluster.local']}]":           "kubernetes.default web.a api.a",
+		"[{settings: {clusterLocal: true}, hosts: ['*.a.svc.cluster.local']}, {settings: {clusterLocal: false}, hosts: " +
+			"[web.a.svc.cluster.local]}]": "kubernetes.default dns.kube-system api.a",
+		"[{settings: {clusterLocal: false}, hosts: [web.a.svc.cluster.local]}, {settings: {clusterLocal: true}, hosts: " +
+			"['*.a.svc.cluster.local']}]": "kubernetes.default dns.kube-system api.a",
+		"[{settings: {clusterLocal: true}, hosts: ['*']}, {settings: {clusterLocal: false}, hosts: " +
+			"['*.kube-system.svc.cluster.local']}]": "kubernetes.default web.a api.a",
 		"[{settings: {clusterLocal: false}, hosts: ['*']}]": "kubernetes.default dns.kube-system",
 		"[{hosts: [kubernetes.default.svc.cluster.local]}]": "dns.kube-system",
 	} {

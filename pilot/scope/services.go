@@ -15,14 +15,14 @@ import (
 
 // serviceTables hold services.
 type serviceTables struct {
-	ports      frozen.Table[port]     // by port and protocol
-	aliasPorts frozen.Table[port]     // the same of aliases
-	locations  frozen.Table[location] // by address
-	selectors  frozen.Table[selector] // by namespace and one of the labels of their selector
-	aliases    frozen.Table[alias]    // by target
+	ports      frozen.Table[port]     // ports ordered by number and protocol
+	aliasPorts frozen.Table[port]     // ports of aliases in the same order
+	locations  frozen.Table[location] // ordered by address
+	selectors  frozen.Table[selector] // ordered by namespace and one label of the selector
+	aliases    frozen.Table[alias]    // ordered by target
 
-	// How many services are node-local, how many prefer close endpoints, and how many are resolved by proxies and have
-	// endpoints with a place or labels.
+	// Numbers of services that are node-local, that prefer close endpoints, and that are resolved by proxies and have
+	// endpoints with a location or labels.
 	nodeLocal, trafficDistribution, spreadInClusters int
 }
 
@@ -59,7 +59,7 @@ func comparePorts(a, b port) int {
 	return strings.Compare(a.Name, b.Name)
 }
 
-// location is a service at an address: its own address, or that of an endpoint for a service that is found by
+// location is a service at an address: its own address, or the address of an endpoint if the service is found by
 // endpoints.
 type location struct {
 	address string
@@ -100,7 +100,7 @@ func compareSelectors(a, b selector) int {
 	return snapshot.ByServicePrecedence(a.service, b.service)
 }
 
-// alias is a service that is another name of a host.
+// alias is a service that is an alias of a host.
 type alias struct {
 	target  string
 	service *registry.Service
@@ -124,7 +124,7 @@ func (t *serviceTables) setService(e *frozen.Edit, s *registry.Service, eps *sna
 		return
 	}
 	ports := &t.ports
-	if s.Resolution == registry.Alias { // its listeners are those of its target
+	if s.Resolution == registry.Alias { // an alias has the listeners of its target
 		ports = &t.aliasPorts
 	}
 	for i := range s.Ports {
@@ -162,7 +162,8 @@ func (t *serviceTables) setService(e *frozen.Edit, s *registry.Service, eps *sna
 	}
 }
 
-// serviceInvalidation returns what changed services and endpoints make dirty, and what depends on a host by services.
+// serviceInvalidation returns the invalidation rules for changed services and endpoints, and for hosts that depend on
+// services.
 func serviceInvalidation() []InvalidationRule {
 	return []InvalidationRule{
 		{Name: "services", start: func(b *dirtyBuilder) {
@@ -234,7 +235,7 @@ func serviceInvalidation() []InvalidationRule {
 				b.dirty.Reassign.All = b.dirty.Reassign.All || servedByAddress(svc)
 			}
 		}},
-		{Name: "workloads that serve", start: func(b *dirtyBuilder) { // by a selector, in the service's own namespace
+		{Name: "workloads that serve", start: func(b *dirtyBuilder) { // selected in the service's own namespace
 			for svc := range b.changedServices {
 				b.dirty.Reassign.add(svc.Namespace)
 			}
@@ -306,7 +307,7 @@ func (x *Index) ServicesByPort(number uint32, match func(*registry.Service) bool
 	}
 }
 
-// IsAlias reports whether a service of a host is another name of some host.
+// IsAlias reports whether a service of a host is an alias of another host.
 func (x *Index) IsAlias(host string) bool {
 	return lists.Any(x.ServicesByHost(host), func(s *registry.Service) bool { return s.Resolution == registry.Alias })
 }
@@ -318,7 +319,7 @@ func (x *Index) HostsAtAddress(address string, visit func(host string)) {
 	}
 }
 
-// MaxAliasDepth is the longest chain of aliases that is followed. A cycle has no end.
+// MaxAliasDepth limits the length of a chain of aliases, which may be a cycle.
 const MaxAliasDepth = 8
 
 // Aliases calls visit once for each service that is an alias of a host, directly or through other aliases.
@@ -353,9 +354,9 @@ func (x *Index) importAffectsOthers(host string) bool {
 	return ok
 }
 
-// beyondAssignments reports whether a change of a service's endpoints may change more than assignments: identities are
-// in clusters, the endpoints of services by DNS too, and those of headless ones have clusters and listeners. Clusters
-// that connect to what was called depend on whether all endpoints take mutual TLS.
+// beyondAssignments reports whether a change of a service's endpoints may change more than assignments. Clusters
+// contain the identities of endpoints, and the endpoints of DNS services. Headless services have clusters and listeners
+// for their endpoints. Clusters that connect to the called address depend on whether all endpoints accept mutual TLS.
 func (b *dirtyBuilder) beyondAssignments(old snapshot.ServiceEndpoints) bool {
 	is := b.index.Endpoints(old.ServiceKey)
 	if old.Identities != is.Identities {
@@ -363,7 +364,8 @@ func (b *dirtyBuilder) beyondAssignments(old snapshot.ServiceEndpoints) bool {
 	}
 	for in := range variants(b.index.Service(old.ServiceKey)) {
 		switch {
-		case (in.Headless || b.index.passing > 0) && old.TLS != is.TLS, in.Headless && !sameListeners(old.List, is.List), !in.Headless && in.Resolution != registry.ClientSide:
+		case (in.Headless || b.index.passing > 0) && old.TLS != is.TLS, in.Headless && !sameListeners(old.List, is.List), !in.Headless &&
+			in.Resolution != registry.ClientSide:
 			return true
 		}
 	}
@@ -382,8 +384,8 @@ func (x *Index) embedsEndpoints(k registry.ServiceKey) bool {
 	return lists.Any(variants(x.Service(k)), func(s *registry.Service) bool { return s.Resolution != registry.ClientSide || s.Headless })
 }
 
-// ReachedPerEndpoint reports whether a service is reached only at the addresses of its endpoints, which are known. One
-// that has addresses of its own is reached at those.
+// ReachedPerEndpoint reports whether a service is reached only at the known addresses of its endpoints, because it has
+// no addresses of its own.
 func ReachedPerEndpoint(s *registry.Service) bool {
 	return s.Headless || s.Resolution == registry.Passthrough && s.Selector != nil && len(s.Addresses) == 0
 }
@@ -437,7 +439,7 @@ func servedByAddress(s *registry.Service) bool {
 	return lists.Any(variants(s), func(in *registry.Service) bool { return in.Selector == nil })
 }
 
-// addresses returns where a service is, see location.
+// addresses returns the locations of a service, see location.
 func addresses(s *registry.Service, eps *snapshot.Endpoints) []string {
 	var list []string
 	for in := range variants(s) {

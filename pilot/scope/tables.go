@@ -9,7 +9,8 @@ import (
 )
 
 // tables hold services and routing objects in the orders in which they are looked up. An Index shares unchanged parts
-// with the one before. Each part has, in a file of its own, its tables, look-ups, and what changed rows make dirty.
+// with the previous one. Each part has a file of its own with its tables, look-ups, and the rules for invalidation when
+// a row changes.
 type tables struct {
 	serviceTables
 	destinationRuleTables
@@ -51,7 +52,7 @@ func (d declaration[T]) trace(later declared, found snapshot.Found) {
 	*d.table = snapshot.Trace(d.name, *d.table, *later.(declaration[T]).table, found, nil)
 }
 
-// changedRows calls yield for each row that differs between a table and the one before, as it was and as it is.
+// changedRows calls yield for each row that differs between two versions of a table, with the old row and the new one.
 func changedRows[T comparable](was, is frozen.Table[T]) iter.Seq[T] {
 	return func(yield func(T) bool) {
 		more := true
@@ -70,8 +71,8 @@ func putOrDelete[T any](t *frozen.Table[T], e *frozen.Edit, add bool, x T) {
 	}
 }
 
-// none reports whether a table has no row for which at is 0, so that a longer way need not be taken. In a traced Index
-// it reports false without a look-up: the longer way reads no more than the result depends on.
+// none reports whether a table has no row for which at is 0, so that a slower path can be skipped. In a traced Index it
+// returns false without a look-up: the slower path reads only what the result depends on.
 func none[T any](x *Index, t frozen.Table[T], at func(T) int) bool {
 	if x.traced() {
 		return false

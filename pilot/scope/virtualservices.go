@@ -21,16 +21,16 @@ type VirtualService struct {
 	*kinds.Object
 	Spec             *networkingv1.VirtualService
 	Hosts            []string
-	DestinationHosts []string // the hosts that its routes lead to, sorted, without duplicates
-	Gateways         []string // the Gateways that it is bound to: "ns/name", or "mesh" for sidecars; without duplicates
+	DestinationHosts []string // hosts of its destinations, sorted, without duplicates
+	Gateways         []string // Gateways that it is bound to: "ns/name", or "mesh" for sidecars; without duplicates
 
-	destinations []destination // by DestinationHosts, with their ports
-	delegates    []string      // "ns/name" of its delegates, whether they exist or not
+	destinations []destination // the hosts of DestinationHosts with their ports
+	delegates    []string      // "ns/name" of its delegates, existing or not
 }
 
 func (v *VirtualService) String() string { return v.Key.String() }
 
-// destination is a host and port that a route leads to. The port is 0 where the route has none.
+// destination is a host and port of a route. The port is 0 if the route has none.
 type destination struct {
 	host string
 	port uint32
@@ -40,7 +40,7 @@ func compareDestinations(a, b destination) int {
 	return cmp.Or(strings.Compare(a.host, b.host), cmp.Compare(a.port, b.port))
 }
 
-// ports returns the destinations of a host, sorted by port. A port is 0 where a route has none.
+// ports returns the destinations of a host, sorted by port. A port is 0 if a route has none.
 func (v *VirtualService) ports(host string) []destination {
 	i, _ := slices.BinarySearchFunc(v.destinations, destination{host: host}, compareDestinations)
 	n := i
@@ -67,22 +67,22 @@ func (v *VirtualService) routesConnections() bool { return len(v.Spec.Tcp)+len(v
 
 // virtualServiceTables hold VirtualServices.
 type virtualServiceTables struct {
-	virtualServices  frozen.Table[*VirtualService] // by namespace and name
-	delegations      frozen.Table[delegation]      // by delegate
-	withSourceLabels frozen.Table[*VirtualService] // those with a match on source labels, by precedence
+	virtualServices  frozen.Table[*VirtualService] // ordered by namespace and name
+	delegations      frozen.Table[delegation]      // ordered by delegate
+	withSourceLabels frozen.Table[*VirtualService] // VirtualServices with a match on source labels, by precedence
 
-	// Those bound to sidecars:
-	mesh               frozen.Table[*VirtualService] // by precedence
-	meshHosts          frozen.Table[link]            // by host
-	partialMeshHosts   frozen.Table[link]            // of meshHosts: the partial patterns
-	meshDestinations   frozen.Table[link]            // by the host of a destination
-	connections        frozen.Table[link]            // of meshHosts: those with routes for connections
-	partialConnections frozen.Table[link]            // of connections: the partial patterns
+	// The tables of VirtualServices that are bound to sidecars.
+	mesh               frozen.Table[*VirtualService] // ordered by precedence
+	meshHosts          frozen.Table[link]            // ordered by host
+	partialMeshHosts   frozen.Table[link]            // the partial patterns of meshHosts
+	meshDestinations   frozen.Table[link]            // ordered by the host of a destination
+	connections        frozen.Table[link]            // the links of meshHosts with routes for connections
+	partialConnections frozen.Table[link]            // the partial patterns of connections
 
-	// Those bound to Gateways:
-	gatewayHosts        frozen.Table[gatewayHost] // by Gateway and the end of the host
-	partialGatewayHosts frozen.Table[gatewayHost] // of gatewayHosts: the partial patterns
-	gatewayDestinations frozen.Table[link]        // by the host of a destination
+	// The tables of VirtualServices that are bound to Gateways.
+	gatewayHosts        frozen.Table[gatewayHost] // ordered by Gateway and the end of the host
+	partialGatewayHosts frozen.Table[gatewayHost] // the partial patterns of gatewayHosts
+	gatewayDestinations frozen.Table[link]        // ordered by the host of a destination
 }
 
 func (t *virtualServiceTables) all() []declared {
@@ -108,7 +108,7 @@ func compareByName(a, b *VirtualService) int {
 
 func compareByPrecedence(a, b *VirtualService) int { return snapshot.ByPrecedence(a.Object, b.Object) }
 
-// link connects a name with a VirtualService.
+// link relates a name to a VirtualService.
 type link struct {
 	name string
 	*VirtualService
@@ -127,7 +127,7 @@ func withName(name string) func(link) int {
 	return func(l link) int { return strings.Compare(l.name, name) }
 }
 
-// gatewayHost connects a Gateway, "ns/name", and a host with a VirtualService that is bound to the Gateway and has the
+// gatewayHost relates a Gateway, "ns/name", and a host to a VirtualService that is bound to the Gateway and has the
 // host.
 type gatewayHost struct {
 	gateway, host string
@@ -146,7 +146,7 @@ func compareGatewayHosts(a, b gatewayHost) int {
 	return compareByPrecedence(a.VirtualService, b.VirtualService)
 }
 
-// delegation connects a delegate, "ns/name", with a VirtualService that delegates to it.
+// delegation relates a delegate, "ns/name", to a VirtualService that delegates to it.
 type delegation struct {
 	delegate string
 	root     kinds.Key
@@ -155,7 +155,8 @@ type delegation struct {
 func (d delegation) String() string { return d.delegate + " of " + d.root.String() }
 
 func compareDelegations(a, b delegation) int {
-	return cmp.Or(strings.Compare(a.delegate, b.delegate), strings.Compare(a.root.Namespace, b.root.Namespace), strings.Compare(a.root.Name, b.root.Name))
+	return cmp.Or(strings.Compare(a.delegate, b.delegate), strings.Compare(a.root.Namespace, b.root.Namespace),
+		strings.Compare(a.root.Name, b.root.Name))
 }
 
 func withDelegate(to string) func(delegation) int {
@@ -203,8 +204,8 @@ func (t *virtualServiceTables) setVirtualService(e *frozen.Edit, v *VirtualServi
 	}
 }
 
-// virtualService returns the Snapshot's VirtualService, delegates included. It returns nil for one that does not exist,
-// and for a delegate, which has no hosts.
+// virtualService returns the Snapshot's VirtualService with its delegates merged in. It returns nil if it does not
+// exist, or is a delegate, which has no hosts.
 func (x *Index) virtualService(k kinds.Key) *VirtualService {
 	root := x.Snapshot.Object(k)
 	if root == nil || len(VirtualSpec(root).Hosts) == 0 {
@@ -244,7 +245,8 @@ func (x *Index) virtualService(k kinds.Key) *VirtualService {
 	return v
 }
 
-// virtualServiceInvalidation returns what changed VirtualServices make dirty, and what depends on a host by them.
+// virtualServiceInvalidation returns the invalidation rules for changed VirtualServices, and for hosts that depend on
+// them.
 func virtualServiceInvalidation() []InvalidationRule {
 	return []InvalidationRule{
 		{Name: "imports by routes", start: func(b *dirtyBuilder) { // a Sidecar imports the services that VirtualServices route to
@@ -254,7 +256,7 @@ func virtualServiceInvalidation() []InvalidationRule {
 				}
 			}
 		}},
-		{Name: "routes of connections", start: func(b *dirtyBuilder) { // listeners have them
+		{Name: "routes of connections", start: func(b *dirtyBuilder) { // these routes are part of listeners
 			for l := range changedRows(b.last.connections, b.index.connections) {
 				b.eachCovered(l.name, b.addChangedHost)
 			}
@@ -280,7 +282,7 @@ func virtualServiceInvalidation() []InvalidationRule {
 				}
 			}
 		}},
-		// The hosts of a VirtualService count as changed, because its routes also belong to their aliases.
+		// The hosts of a VirtualService are treated as changed, because its routes also apply to their aliases.
 		{Name: "routes", routes: func(b *dirtyBuilder) {
 			for l := range changedRows(b.last.meshHosts, b.index.meshHosts) {
 				b.eachCovered(l.name, b.addChangedHost)
@@ -304,7 +306,7 @@ func virtualServiceInvalidation() []InvalidationRule {
 	}
 }
 
-// Patterns returns a host and each pattern that covers it, the most specific first. Partial patterns are left out.
+// Patterns returns a host and each pattern that covers it, the most specific first. It leaves partial patterns out.
 func Patterns(host string) iter.Seq[string] { return patterns(host, nil) }
 
 // IsPartial reports whether a pattern is partial, such as *-a.example.com: its star ends within a label.
@@ -312,7 +314,7 @@ func IsPartial(host string) bool {
 	return strings.HasPrefix(host, "*") && host != "*" && !strings.HasPrefix(host, "*.")
 }
 
-// Patterns is the function Patterns, with the partial patterns that VirtualServices of sidecars have.
+// Patterns is the function Patterns, with the partial patterns of VirtualServices that are bound to sidecars.
 func (x *Index) Patterns(host string) iter.Seq[string] { return patternsIn(x.partialMeshHosts, host) }
 
 // patternsIn is the function Patterns, with the partial patterns of a table.
@@ -386,8 +388,8 @@ func (x *Index) VirtualServicesOfGateway(name, host, proxyNamespace string) []*V
 	return slices.Compact(all)
 }
 
-// VirtualServicesOfGatewayHost returns the VirtualServices bound to a Gateway, "ns/name", that name a host as it is
-// written, by precedence.
+// VirtualServicesOfGatewayHost returns the VirtualServices bound to a Gateway, "ns/name", that name exactly this host
+// or pattern, by precedence.
 func (x *Index) VirtualServicesOfGatewayHost(name, host, proxyNamespace string) []*VirtualService {
 	var all []*VirtualService
 	for e := range x.gatewayHosts.Where(func(e gatewayHost) int {
@@ -404,14 +406,15 @@ func (x *Index) VirtualServicesOfGatewayHost(name, host, proxyNamespace string) 
 	return all
 }
 
-// GatewayHasHost reports whether a VirtualService that is bound to a Gateway, "ns/name", has a host, as it is written.
+// GatewayHasHost reports whether a VirtualService that is bound to a Gateway, "ns/name", names exactly this host or
+// pattern.
 func (x *Index) GatewayHasHost(gateway, host string, v *VirtualService) bool {
 	_, ok := x.gatewayHosts.Get(gatewayHost{gateway, host, v})
 	return ok
 }
 
 // HostsOfGateway returns the hosts of VirtualServices bound to a Gateway, "ns/name", that a host or a pattern covers,
-// each with its VirtualService. Those of one host follow each other.
+// each with its VirtualService. Pairs with the same host are adjacent.
 func (x *Index) HostsOfGateway(name, pattern, proxyNamespace string) iter.Seq2[string, *VirtualService] {
 	end, wild := strings.CutPrefix(pattern, "*")
 	return func(yield func(string, *VirtualService) bool) {
@@ -445,8 +448,8 @@ func (x *Index) visibility(v *VirtualService, namespace string) visibility {
 	return visible
 }
 
-// CompareVirtualServices orders VirtualServices by precedence for the proxies of a namespace: first those that are
-// private to it, then those that name it, then public ones. Each of the three is ordered by age.
+// CompareVirtualServices orders VirtualServices by precedence for the proxies of a namespace: first those private to
+// it, then those exported to it by name, then public ones. Each group is ordered by age.
 func (x *Index) CompareVirtualServices(namespace string, a, b *VirtualService) int {
 	return cmp.Or(cmp.Compare(x.visibility(a, namespace), x.visibility(b, namespace)), compareByPrecedence(a, b))
 }
@@ -471,7 +474,7 @@ func (x *Index) GatewayVirtualServicesTo(host string) iter.Seq[*VirtualService] 
 // WithSourceLabels returns the VirtualServices that match on source labels.
 func (x *Index) WithSourceLabels() iter.Seq[*VirtualService] { return x.withSourceLabels.All }
 
-// SourceLabels calls yield for each match of a VirtualService, with its source labels. The order is fixed.
+// SourceLabels calls yield for each match of a VirtualService, with its source labels, in a fixed order.
 func SourceLabels(v *networkingv1.VirtualService) func(yield func(match any, labels map[string]string) bool) {
 	return func(yield func(any, map[string]string) bool) {
 		for _, h := range v.Http {
@@ -513,8 +516,8 @@ func ExcludedMatches(v *networkingv1.VirtualService, labels registry.Labels) str
 	return string(b)
 }
 
-// MatchFilter returns a function that reports whether the source labels of a match hold for a proxy, by what
-// ExcludedMatches returned for it; nil where all do.
+// MatchFilter returns a function that reports whether a proxy has the source labels of a match. excludedMatches is the
+// result of ExcludedMatches for the proxy. MatchFilter returns nil if all matches apply.
 func MatchFilter(v *networkingv1.VirtualService, excludedMatches string) func(match any) bool {
 	if excludedMatches == "" {
 		return nil

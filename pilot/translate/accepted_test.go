@@ -29,11 +29,13 @@ import (
 
 // typeURLs are the types of what references.config returns.
 var typeURLs = map[string]string{
-	clusters: envoy.ClusterType, listeners: envoy.ListenerType, assignments: envoy.EndpointType, routings: envoy.RouteType, extensions: envoy.ExtensionType,
+	clusters: envoy.ClusterType, listeners: envoy.ListenerType, assignments: envoy.EndpointType, routings: envoy.RouteType,
+	extensions: envoy.ExtensionType,
 }
 
 // addAll adds all that proxies are sent to what an Envoy is asked about.
-func addAll(t testing.TB, all *envoytest.Resources, from string, refs *references, tr *translate.Translator, s *snapshot.Snapshot, proxies map[string]*node.Proxy) {
+func addAll(t testing.TB, all *envoytest.Resources, from string, refs *references, tr *translate.Translator, s *snapshot.Snapshot,
+	proxies map[string]*node.Proxy) {
 	t.Helper()
 	for _, who := range slices.Sorted(maps.Keys(proxies)) {
 		for name, r := range refs.config(t, tr, s, proxies[who]) {

@@ -82,7 +82,8 @@ metadata: {name: default, namespace: a}
 spec: {mtls: {mode: STRICT}}
 `))...)
 	tr := newTranslator(0)
-	a := decode(t, tr.Resource(s, tr.ResolveCohort(s, proxyOf("a")), envoy.EndpointType, "outbound|5432||db.example.com")).(*endpointv3.ClusterLoadAssignment)
+	a := decode(t, tr.Resource(s, tr.ResolveCohort(s, proxyOf("a")), envoy.EndpointType,
+		"outbound|5432||db.example.com")).(*endpointv3.ClusterLoadAssignment)
 	n := 0
 	for _, l := range a.Endpoints {
 		for _, e := range l.LbEndpoints {

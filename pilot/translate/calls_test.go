@@ -191,7 +191,8 @@ func parseCall(t *testing.T, line string) (string, trace.Request) {
 		t.Fatalf("%q has no URL", line)
 	}
 	authority, path, _ := strings.Cut(rest, "/")
-	r := trace.Request{Method: words[1], Authority: authority, Path: "/" + path, Port: 80, Headers: map[string]string{}, Gateway: who == "ingress", SourceAddress: "10.1.0.99"}
+	r := trace.Request{Method: words[1], Authority: authority, Path: "/" + path, Port: 80, Headers: map[string]string{},
+		Gateway: who == "ingress", SourceAddress: "10.1.0.99"}
 	if scheme == "https" {
 		r.TLS, r.Port = true, 443
 	}

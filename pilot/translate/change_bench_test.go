@@ -30,9 +30,10 @@ func newBenchMesh(b *testing.B, n int) *benchMesh {
 	t := &benchMesh{world: newWorld(b, mesh.Default()), translator: newTranslator(64 << 20)}
 	all := services(b, n)
 	for i := range 200 {
-		all = append(all, virtualService(b, i, 1), objects(b, "dr.yaml", fmt.Appendf(nil, "apiVersion: networking.istio.io/v1\nkind: DestinationRule\n"+
-			"metadata: {name: r%[1]d, namespace: n%[2]d}\n"+
-			"spec: {host: s%[1]d, trafficPolicy: {connectionPool: {tcp: {maxConnections: 9}}}}\n", i, i%benchNamespaces))[0])
+		all = append(all, virtualService(b, i, 1), objects(b, "dr.yaml",
+			fmt.Appendf(nil, "apiVersion: networking.istio.io/v1\nkind: DestinationRule\n"+
+				"metadata: {name: r%[1]d, namespace: n%[2]d}\n"+
+				"spec: {host: s%[1]d, trafficPolicy: {connectionPool: {tcp: {maxConnections: 9}}}}\n", i, i%benchNamespaces))[0])
 	}
 	for i := range benchNamespaces {
 		p := *testProxies()["web"]

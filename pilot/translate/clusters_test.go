@@ -43,16 +43,20 @@ func deletions(changes []kinds.Change) []kinds.Change {
 func twoClusterProxies() map[string]*node.Proxy {
 	sidecar := func(name, ip, cluster, on string, locality ...string) *node.Proxy {
 		p := &node.Proxy{
-			Type: node.Sidecar, ID: name + ".a", Name: name, Namespace: "a", Domain: "a.svc.cluster.local", IPs: []string{ip}, Cluster: cluster, NodeName: on,
+			Type: node.Sidecar, ID: name + ".a", Name: name, Namespace: "a", Domain: "a.svc.cluster.local", IPs: []string{ip},
+			Cluster: cluster, NodeName: on,
 			Interception: node.Redirect, MeshID: "cluster.local", Capabilities: everything, Labels: map[string]string{"app": "web"},
 		}
 		copy(p.Locality[:], locality)
 		return p
 	}
 	return map[string]*node.Proxy{
-		"own": sidecar("web-0", "10.1.0.1", "Kubernetes", "node-1", "r1", "z1"), "remote": sidecar("web-0", "10.2.0.1", "remote", "node-1", "r1", "z1"),
-		"afar": sidecar("web-9", "10.2.0.2", "remote", "node-r"), "sub": sidecar("sub-0", "10.1.0.41", "Kubernetes", "sub-1", "r9"), "far": sidecar("sub-4", "10.1.0.45", "Kubernetes", "sub-1"),
-		"nowhere": sidecar("web-1", "10.1.0.2", "nowhere", "node-2", "r1", "z2"), "liar": sidecar("web-5", "10.1.0.3", "remote", "node-1", "r1", "z1"),
+		"own":    sidecar("web-0", "10.1.0.1", "Kubernetes", "node-1", "r1", "z1"),
+		"remote": sidecar("web-0", "10.2.0.1", "remote", "node-1", "r1", "z1"),
+		"afar":   sidecar("web-9", "10.2.0.2", "remote", "node-r"), "sub": sidecar("sub-0", "10.1.0.41", "Kubernetes", "sub-1", "r9"),
+		"far":     sidecar("sub-4", "10.1.0.45", "Kubernetes", "sub-1"),
+		"nowhere": sidecar("web-1", "10.1.0.2", "nowhere", "node-2", "r1", "z2"),
+		"liar":    sidecar("web-5", "10.1.0.3", "remote", "node-1", "r1", "z1"),
 	}
 }
 
@@ -67,7 +71,8 @@ serviceSettings:
 // TestTwoClusters compares with the facts of what a real istiod with two API servers sent these proxies: first as it
 // is, and then with some services local to their cluster.
 func TestTwoClusters(t *testing.T) {
-	own, remote := objects(t, "own.yaml", read(t, "testdata/clusters/own.yaml")), inCluster("remote", objects(t, "remote.yaml", read(t, "testdata/clusters/remote.yaml")))
+	own, remote := objects(t, "own.yaml", read(t, "testdata/clusters/own.yaml")),
+		inCluster("remote", objects(t, "remote.yaml", read(t, "testdata/clusters/remote.yaml")))
 	w := newWorld(t, mesh.Default())
 	s := w.apply(slices.Concat(own, remote)...)
 	tr, people := newTranslator(0), twoClusterProxies()
@@ -94,7 +99,8 @@ func TestTwoClusters(t *testing.T) {
 // Neither serves anything, whatever it claims to be.
 func TestUnknownProxiesServeNothing(t *testing.T) {
 	w := newWorld(t, mesh.Default())
-	s := w.apply(slices.Concat(objects(t, "own.yaml", read(t, "testdata/clusters/own.yaml")), inCluster("remote", objects(t, "remote.yaml", read(t, "testdata/clusters/remote.yaml"))))...)
+	s := w.apply(slices.Concat(objects(t, "own.yaml", read(t, "testdata/clusters/own.yaml")),
+		inCluster("remote", objects(t, "remote.yaml", read(t, "testdata/clusters/remote.yaml"))))...)
 	tr := newTranslator(0)
 	for name, served := range map[string]bool{"own": true, "remote": true, "nowhere": false, "liar": false} {
 		if targets := tr.ResolveCohort(s, twoClusterProxies()[name]).Inbound.Value().Targets; targets.Empty() == served {
@@ -106,7 +112,8 @@ func TestUnknownProxiesServeNothing(t *testing.T) {
 // TestClusterComesAndGoes adds and deletes a cluster, which leaves every proxy with the same bytes, and adds it again
 // object by object.
 func TestClusterComesAndGoes(t *testing.T) {
-	own, remote := objects(t, "own.yaml", read(t, "testdata/clusters/own.yaml")), inCluster("remote", objects(t, "remote.yaml", read(t, "testdata/clusters/remote.yaml")))
+	own, remote := objects(t, "own.yaml", read(t, "testdata/clusters/own.yaml")),
+		inCluster("remote", objects(t, "remote.yaml", read(t, "testdata/clusters/remote.yaml")))
 	memo := &references{seen: map[string][]string{}}
 	tr, w := newTranslator(0), newWorld(t, mesh.Default())
 	configs := func() map[string]config {
@@ -193,7 +200,8 @@ func factLines(t *testing.T, head string, c configByType) []string {
 			}
 			slices.Sort(addresses)
 			l := g.Locality
-			groups = append(groups, fmt.Sprintf("%s/%s/%s priority %d weight %d [%s]", l.Region, l.Zone, l.SubZone, g.Priority, g.LoadBalancingWeight.GetValue(), strings.Join(addresses, " ")))
+			groups = append(groups, fmt.Sprintf("%s/%s/%s priority %d weight %d [%s]", l.Region, l.Zone, l.SubZone, g.Priority,
+				g.LoadBalancingWeight.GetValue(), strings.Join(addresses, " ")))
 		}
 		slices.Sort(groups)
 		add("%s: %s", name, strings.Join(groups, ", "))
@@ -205,11 +213,14 @@ func factLines(t *testing.T, head string, c configByType) []string {
 // address, so a new endpoint affects the listeners of that cluster's proxies.
 func TestHeadlessInOneCluster(t *testing.T) {
 	service := func(ip string) []kinds.Change {
-		return objects(t, "service.yaml", []byte("{apiVersion: v1, kind: Service, metadata: {name: half, namespace: a}, spec: {clusterIP: "+ip+", ports: [{name: tcp, port: 93}]}}"))
+		return objects(t, "service.yaml", []byte("{apiVersion: v1, kind: Service, metadata: {name: half, namespace: a}, spec: "+
+			"{clusterIP: "+ip+", ports: [{name: tcp, port: 93}]}}"))
 	}
 	slice := func(addresses string) []kinds.Change {
-		return inCluster("remote", objects(t, "slice.yaml", []byte("{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: half-x, namespace: a, labels: {kubernetes.io/service-name: half}}, "+
-			"addressType: IPv4, ports: [{name: tcp, port: 93}], endpoints: [{addresses: ["+addresses+"]}]}")))
+		return inCluster("remote", objects(t, "slice.yaml",
+			[]byte("{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: half-x, namespace: a, labels: "+
+				"{kubernetes.io/service-name: half}}, "+
+				"addressType: IPv4, ports: [{name: tcp, port: 93}], endpoints: [{addresses: ["+addresses+"]}]}")))
 	}
 	w, tr := newWorld(t, mesh.Default()), newTranslator(0)
 	tr.Prepare(w.apply(slices.Concat(service("10.64.0.9"), inCluster("remote", service("None")), slice("10.2.0.7"))...))
@@ -218,7 +229,9 @@ func TestHeadlessInOneCluster(t *testing.T) {
 		t.Errorf("the delta does not tell the proxies of that cluster: %+v", s.Diff)
 	}
 	for name, want := range map[string]string{"own": "10.64.0.9_93", "remote": "10.2.0.7_93 10.2.0.8_93"} {
-		names := slices.DeleteFunc(slices.Sorted(maps.Keys(sent(t, tr, s, twoClusterProxies()[name])["lds"])), func(n string) bool { return strings.HasPrefix(n, "virtual") })
+		names := slices.DeleteFunc(slices.Sorted(maps.Keys(sent(t, tr, s, twoClusterProxies()[name])["lds"])), func(n string) bool {
+			return strings.HasPrefix(n, "virtual")
+		})
 		if got := strings.Join(names, " "); got != want {
 			t.Errorf("%s listens on %s, want %s", name, got, want)
 		}

@@ -24,22 +24,27 @@ kind: Service
 metadata: {name: other, namespace: a}
 spec: {clusterIP: 10.4.0.2, ports: [{name: http, port: 80}]}
 `
-	hosts := []string{"web.example.com", "WEB.example.com", "web.example.com.", `"*.example.com"`, `"*.com"`, `"*"`, "xn--mnchen-3ya.example.com"}
+	hosts := []string{"web.example.com", "WEB.example.com", "web.example.com.", `"*.example.com"`, `"*.com"`, `"*"`,
+		"xn--mnchen-3ya.example.com"}
 	for i, host := range hosts {
 		for j, ns := range []string{"a", "b"} {
 			meta := fmt.Sprintf(`{name: v%d, namespace: %s, creationTimestamp: "2026-01-0%dT00:00:00Z"}`, i, ns, 1+i%3)
-			yaml += fmt.Sprintf("---\napiVersion: networking.istio.io/v1\nkind: Gateway\nmetadata: {name: g%d, namespace: %s, creationTimestamp: \"2026-01-0%dT00:00:00Z\"}\n"+
+			yaml += fmt.Sprintf("---\napiVersion: networking.istio.io/v1\nkind: Gateway\nmetadata: {name: g%d, namespace: %s, "+
+				"creationTimestamp: \"2026-01-0%dT00:00:00Z\"}\n"+
 				"spec: {selector: {istio: gw}, servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: [%s]}]}\n", i, ns, 1+j, host)
 			yaml += fmt.Sprintf("---\napiVersion: networking.istio.io/v1\nkind: DestinationRule\nmetadata: %s\n"+
 				"spec: {host: web.a.svc.cluster.local, subsets: [{name: s, labels: {version: v%d%s}}]}\n", meta, i, ns)
 			if host == `"*"` {
 				continue
 			}
-			yaml += fmt.Sprintf("---\napiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: %s\nspec:\n  hosts: [%s, web.a.svc.cluster.local]\n  gateways: [mesh, a/g%d, b/g%d]\n"+
-				"  http:\n  - {match: [{uri: {prefix: /%d%s}}], route: [{destination: {host: web.a.svc.cluster.local, subset: s}}]}\n  - {route: [{destination: {host: other.a.svc.cluster.local}}], timeout: %ds}\n",
+			yaml += fmt.Sprintf("---\napiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: %s\nspec:\n  hosts: [%s, "+
+				"web.a.svc.cluster.local]\n  gateways: [mesh, a/g%d, b/g%d]\n"+
+				"  http:\n  - {match: [{uri: {prefix: /%d%s}}], route: [{destination: {host: web.a.svc.cluster.local, subset: s}}]}\n "+
+				" - {route: [{destination: {host: other.a.svc.cluster.local}}], timeout: %ds}\n",
 				meta, host, i, i, i, ns, 1+i)
 			yaml += fmt.Sprintf("---\napiVersion: networking.istio.io/v1\nkind: ServiceEntry\nmetadata: %s\n"+
-				"spec: {hosts: [%s, svc.example.com], addresses: [10.5.0.1], resolution: NONE, ports: [{number: %d, name: http, protocol: HTTP}]}\n", meta, host, 80+i%2)
+				"spec: {hosts: [%s, svc.example.com], addresses: [10.5.0.1], resolution: NONE, ports: [{number: %d, name: http, protocol: "+
+				"HTTP}]}\n", meta, host, 80+i%2)
 		}
 	}
 	return yaml

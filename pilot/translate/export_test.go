@@ -104,7 +104,9 @@ func checkPartitions[P comparable](g engine.Generator[P], partitions []P) string
 			}
 			owner[m.Name] = p
 		}
-		if has := slices.Collect(whole.Located(g.Locate(p))); !slices.EqualFunc(has, generated, func(a, b *envoy.Resource) bool { return a.Name == b.Name }) {
+		if has := slices.Collect(whole.Located(g.Locate(p))); !slices.EqualFunc(has, generated, func(a, b *envoy.Resource) bool {
+			return a.Name == b.Name
+		}) {
 			return fmt.Sprintf("%v has %d resources, and %d are generated for it", p, len(has), len(generated))
 		}
 	}

@@ -15,7 +15,8 @@ import (
 // TestInboundSourcesByFamily: a sidecar calls its own workload from an address of each of its address families.
 func TestInboundSourcesByFamily(t *testing.T) {
 	s := newWorld(t, mesh.Default()).apply(services(t, 1)...)
-	for ips, want := range map[string]string{"10.1.0.1": "127.0.0.6", "2001:db8::1": "::6", "10.1.0.1 2001:db8::1": "127.0.0.6 ::6", "2001:db8::1 10.1.0.1": "127.0.0.6 ::6"} {
+	for ips, want := range map[string]string{"10.1.0.1": "127.0.0.6", "2001:db8::1": "::6", "10.1.0.1 2001:db8::1": "127.0.0.6 ::6",
+		"2001:db8::1 10.1.0.1": "127.0.0.6 ::6"} {
 		tr, who := newTranslator(0), *testProxies()["web"]
 		who.IPs = strings.Fields(ips)
 		c := &clusterv3.Cluster{}

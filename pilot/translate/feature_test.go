@@ -127,16 +127,20 @@ func TestFeatureIsOneLine(t *testing.T) {
 		{tapAnswer("3", "x"), map[string]string{"a/web": "lds virtualInbound 2+x"}, nil}, // nobody needs it
 		{tapAnswer("2", "y"), map[string]string{"a/web": "lds virtualInbound 2+y"}, []string{"a/api", "a/gateway", "a/web"}},
 		{tapObject("a", "api", "2"), map[string]string{"a/api": "lds virtualInbound 2+y"}, []string{"a/api", "a/gateway", "a/web"}},
-		{tapObject("istio-system", "web", "3"), map[string]string{"a/api": "lds virtualInbound 2+y", "a/web": "lds virtualInbound 3+missing", "b/web": "lds virtualInbound 3+missing"}, []string{"a/api", "a/gateway", "a/web", "b/web"}},
-		{tapAnswer("3", "z"), map[string]string{"a/api": "lds virtualInbound 2+y", "a/web": "lds virtualInbound 3+z", "b/web": "lds virtualInbound 3+z"}, []string{"a/api", "a/gateway", "a/web", "b/web"}},
-		{facts.Change[string](tapFact, "2", nil), map[string]string{"a/api": "lds virtualInbound 2+missing", "a/web": "lds virtualInbound 3+z", "b/web": "lds virtualInbound 3+z"}, []string{"a/api", "a/gateway", "a/web"}},
+		{tapObject("istio-system", "web", "3"), map[string]string{"a/api": "lds virtualInbound 2+y",
+			"a/web": "lds virtualInbound 3+missing", "b/web": "lds virtualInbound 3+missing"}, []string{"a/api", "a/gateway", "a/web", "b/web"}},
+		{tapAnswer("3", "z"), map[string]string{"a/api": "lds virtualInbound 2+y", "a/web": "lds virtualInbound 3+z",
+			"b/web": "lds virtualInbound 3+z"}, []string{"a/api", "a/gateway", "a/web", "b/web"}},
+		{facts.Change[string](tapFact, "2", nil), map[string]string{"a/api": "lds virtualInbound 2+missing",
+			"a/web": "lds virtualInbound 3+z", "b/web": "lds virtualInbound 3+z"}, []string{"a/api", "a/gateway", "a/web"}},
 	} {
 		after := w.apply(step.change)
 		tr.Prepare(after)
 		var reached []string
 		for name := range proxies {
 			p := proxy(t, []byte(proxies[name]))
-			if after != before && tr.NeedsReassign(after, p, tr.ResolveCohort(before, p), before.Revision) && !tr.ResolveCohort(before, p).UnknownWorkload {
+			if after != before && tr.NeedsReassign(after, p, tr.ResolveCohort(before, p), before.Revision) &&
+				!tr.ResolveCohort(before, p).UnknownWorkload {
 				reached = append(reached, name)
 			}
 			was, is := look(before, name), look(after, name)

@@ -131,7 +131,8 @@ func newFieldTest(t *testing.T) *fieldTest {
 	})
 	f := &fieldTest{
 		t: t, original: map[kinds.Key]*kinds.Object{}, world: newWorld(t, m), translator: newTranslator(1 << 24),
-		references: &references{seen: map[string][]string{}}, proxies: map[string]*node.Proxy{}, bare: map[string]map[string]string{}, values: map[string][]protoreflect.Value{},
+		references: &references{seen: map[string][]string{}}, proxies: map[string]*node.Proxy{}, bare: map[string]map[string]string{},
+		values: map[string][]protoreflect.Value{},
 	}
 	changes := objects(t, "world.yaml", read(t, "testdata", "fields", "world.yaml"))
 	for _, c := range changes {
@@ -282,7 +283,8 @@ func values(fd protoreflect.FieldDescriptor) (list []protoreflect.Value) {
 		}
 	case protoreflect.StringKind:
 		for _, s := range []string{
-			"x", "web", "v1", "other.a.svc.cluster.local", "10.0.0.7", "10.9.0.0/16", "8088", "a", "b", ".", "./*", "b/*", "HTTP", "TCP", "ingress", "mesh", "far", "delegate", "UNAVAILABLE", "unix:///x", "region1/zone2", "POST",
+			"x", "web", "v1", "other.a.svc.cluster.local", "10.0.0.7", "10.9.0.0/16", "8088", "a", "b", ".", "./*", "b/*", "HTTP", "TCP",
+			"ingress", "mesh", "far", "delegate", "UNAVAILABLE", "unix:///x", "region1/zone2", "POST",
 		} {
 			list = append(list, protoreflect.ValueOfString(s))
 		}
@@ -293,7 +295,8 @@ func values(fd protoreflect.FieldDescriptor) (list []protoreflect.Value) {
 	case protoreflect.Int64Kind:
 		list = append(list, protoreflect.ValueOfInt64(3))
 	case protoreflect.Uint32Kind:
-		list = append(list, protoreflect.ValueOfUint32(8088), protoreflect.ValueOfUint32(3), protoreflect.ValueOfUint32(302), protoreflect.ValueOfUint32(80))
+		list = append(list, protoreflect.ValueOfUint32(8088), protoreflect.ValueOfUint32(3), protoreflect.ValueOfUint32(302),
+			protoreflect.ValueOfUint32(80))
 	case protoreflect.Uint64Kind:
 		list = append(list, protoreflect.ValueOfUint64(4099))
 	case protoreflect.DoubleKind:

@@ -100,17 +100,21 @@ func gatewayServers() map[string]func(n, state int) string {
 			var b strings.Builder
 			for i := range n {
 				if i == 0 || name == "each" {
-					fmt.Fprintf(&b, "---\napiVersion: networking.istio.io/v1\nkind: Gateway\nmetadata: {name: %s%d, namespace: istio-system}\nspec:\n  servers:\n", name, i)
+					fmt.Fprintf(&b, "---\napiVersion: networking.istio.io/v1\nkind: Gateway\nmetadata: {name: %s%d, namespace: "+
+						"istio-system}\nspec:\n  servers:\n", name, i)
 				}
-				fmt.Fprintf(&b, "  - {hosts: [h%[1]d.example.com, '*.w%[1]d.example.com'], port: {number: %[2]s, name: p%[1]d, %[3]s}\n", i, port, server)
+				fmt.Fprintf(&b, "  - {hosts: [h%[1]d.example.com, '*.w%[1]d.example.com'], port: {number: %[2]s, name: p%[1]d, %[3]s}\n", i,
+					port, server)
 			}
 			for i := range n {
 				gateway := name + "0"
 				if name == "each" {
 					gateway = fmt.Sprintf("each%d", i)
 				}
-				fmt.Fprintf(&b, "---\napiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {name: %[2]s-%[1]d, namespace: istio-system}\n"+
-					"spec: {hosts: [h%[1]d.example.com, a.w%[1]d.example.com], gateways: [%[3]s], %[4]s route: [{destination: {host: s%[5]d.n%[5]d.svc.cluster.local}}]}]}\n",
+				fmt.Fprintf(&b, "---\napiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {name: %[2]s-%[1]d, namespace: "+
+					"istio-system}\n"+
+					"spec: {hosts: [h%[1]d.example.com, a.w%[1]d.example.com], gateways: [%[3]s], %[4]s route: [{destination: {host: "+
+					"s%[5]d.n%[5]d.svc.cluster.local}}]}]}\n",
 					i, name, gateway, strings.ReplaceAll(route, "HOST", fmt.Sprintf("h%d.example.com", i)), state)
 			}
 			return b.String()

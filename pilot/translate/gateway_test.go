@@ -73,7 +73,8 @@ func TestAutoPassthrough(t *testing.T) {
 	s := w.apply(objects(t, "world.yaml", []byte(passthroughWorld))...)
 	tr := newTranslator(0)
 	gw := &node.Proxy{
-		Type: node.Router, ID: "gw.istio-system", Name: "gw", Namespace: "istio-system", Domain: "istio-system.svc.cluster.local", IPs: []string{"10.1.0.9"}, Cluster: "Kubernetes",
+		Type: node.Router, ID: "gw.istio-system", Name: "gw", Namespace: "istio-system", Domain: "istio-system.svc.cluster.local",
+		IPs: []string{"10.1.0.9"}, Cluster: "Kubernetes",
 		Labels: map[string]string{"istio": "eastwest"}, Unprivileged: true, MeshID: "cluster.local", Capabilities: everything,
 	}
 	c := sent(t, tr, s, gw)
@@ -82,13 +83,15 @@ func TestAutoPassthrough(t *testing.T) {
 		l := decode(t, r).(*listenerv3.Listener)
 		for _, chain := range l.FilterChains {
 			m, last := chain.GetFilterChainMatch(), chain.Filters[len(chain.Filters)-1]
-			got[name] = append(got[name], strings.TrimSpace(strings.Join(m.GetServerNames(), " ")+" "+last.Name[strings.LastIndexByte(last.Name, '.')+1:]))
+			got[name] = append(got[name], strings.TrimSpace(strings.Join(m.GetServerNames(),
+				" ")+" "+last.Name[strings.LastIndexByte(last.Name, '.')+1:]))
 			if hands := len(m.GetServerNames()) > 0; hands != (len(m.GetApplicationProtocols()) > 0) || hands && len(l.ListenerFilters) != 1 {
 				t.Errorf("%s: a chain for %v, %d listener filters", name, m, len(l.ListenerFilters))
 			}
 		}
 	}
-	web, v1, api := "outbound_.80_._.web.a.svc.cluster.local", "outbound_.80_.v1_.web.a.svc.cluster.local", "outbound_.9000_._.api.b.svc.cluster.local"
+	web, v1, api := "outbound_.80_._.web.a.svc.cluster.local", "outbound_.80_.v1_.web.a.svc.cluster.local",
+		"outbound_.9000_._.api.b.svc.cluster.local"
 	want := map[string][]string{
 		"0.0.0.0_15443": {api + " tcp_proxy", web + " tcp_proxy", v1 + " tcp_proxy"},
 		"0.0.0.0_15444": {api + " tcp_proxy", "http_connection_manager"},
@@ -126,7 +129,8 @@ spec: {selector: {istio: gateway}, servers: [{port: {number: 8080, name: http, p
 	w := newWorld(t, mesh.Default())
 	s := w.apply(objects(t, "world.yaml", []byte(fmt.Sprintf(server, "one", "::1")+fmt.Sprintf(server, "two", "0:0:0::1")))...)
 	c := sent(t, newTranslator(0), s, &node.Proxy{
-		Type: node.Router, ID: "gw.istio-system", Name: "gw", Namespace: "istio-system", Domain: "istio-system.svc.cluster.local", IPs: []string{"fd00::9"},
+		Type: node.Router, ID: "gw.istio-system", Name: "gw", Namespace: "istio-system", Domain: "istio-system.svc.cluster.local",
+		IPs:     []string{"fd00::9"},
 		Cluster: "Kubernetes", Labels: map[string]string{"istio": "gateway"}, Capabilities: everything,
 	})
 	if got := slices.Sorted(maps.Keys(c["lds"])); !slices.Equal(got, []string{"::1_8080"}) {

@@ -29,7 +29,8 @@ func generatedGatewayWorlds() *rapid.Generator[[]generatedStep] {
 	return rapid.Custom(func(t *rapid.T) []generatedStep {
 		var steps []generatedStep
 		for i := range rapid.IntRange(3, 10).Draw(t, "steps") {
-			s := generatedStep{map[registry.ServiceKey]*registry.Service{}, map[registry.ServiceKey][]*registry.Endpoint{}, map[kinds.Key]*kinds.Object{}, 0}
+			s := generatedStep{map[registry.ServiceKey]*registry.Service{}, map[registry.ServiceKey][]*registry.Endpoint{},
+				map[kinds.Key]*kinds.Object{}, 0}
 			n := 1
 			if i == 0 {
 				n = rapid.IntRange(1, 12).Draw(t, "world")
@@ -82,39 +83,53 @@ var gatewayHostCases = []struct {
 	gateways int      // the servers belong to so many Gateways in turn, and the VirtualServices are bound to all; 0 is 1
 }{
 	{name: "one host for many", servers: []string{"a.com b.com"}, virtual: []string{"*"}, want: []string{"a.com: a.com b.com; v0"}},
-	{name: "a pattern for some", servers: []string{"a.com b.com c.org *.x.com"}, virtual: []string{"*.com"}, want: []string{"a.com: a.com b.com *.x.com; v0"}},
+	{name: "a pattern for some", servers: []string{"a.com b.com c.org *.x.com"}, virtual: []string{"*.com"},
+		want: []string{"a.com: a.com b.com *.x.com; v0"}},
 	{
 		name: "namespaces", servers: []string{"b/a.com b.com a/c.com"}, virtual: []string{"*", "b:*"},
 		want: []string{"a.com: a.com; v1", "b.com: b.com; v0", "c.com: c.com; v0"},
 	},
-	{name: "of any namespace", servers: []string{"*/a.com ./b.com a/*"}, virtual: []string{"*", "b:*"}, want: []string{"*: *; v0", "a.com: a.com; v0"}},
-	{name: "servers that share a port", servers: []string{"a.com", "b.com", "a.com c.com"}, virtual: []string{"*", "b.com c.com"}, want: []string{"a.com: a.com; v0", "b.com: b.com c.com; v0"}},
-	{name: "the most specific host comes first", servers: []string{"a.com *.b.com"}, virtual: []string{"*.com a.com x.b.com"}, want: []string{"x.b.com: x.b.com a.com *.b.com; v0"}},
-	{name: "exact hosts come first", servers: []string{"*"}, virtual: []string{"q.org *.long.org zz.com *.a.org aaaa.com"}, want: []string{"aaaa.com: aaaa.com zz.com q.org *.long.org *.a.org; v0"}},
+	{name: "of any namespace", servers: []string{"*/a.com ./b.com a/*"}, virtual: []string{"*", "b:*"},
+		want: []string{"*: *; v0", "a.com: a.com; v0"}},
+	{name: "servers that share a port", servers: []string{"a.com", "b.com", "a.com c.com"}, virtual: []string{"*", "b.com c.com"},
+		want: []string{"a.com: a.com; v0", "b.com: b.com c.com; v0"}},
+	{name: "the most specific host comes first", servers: []string{"a.com *.b.com"}, virtual: []string{"*.com a.com x.b.com"},
+		want: []string{"x.b.com: x.b.com a.com *.b.com; v0"}},
+	{name: "exact hosts come first", servers: []string{"*"}, virtual: []string{"q.org *.long.org zz.com *.a.org aaaa.com"},
+		want: []string{"aaaa.com: aaaa.com zz.com q.org *.long.org *.a.org; v0"}},
 	{
 		name: "patterns within patterns", servers: []string{"*.foo.com *.a.foo.com"}, virtual: []string{"*.a.foo.com", "q.a.foo.com *.foo.com"},
 		want: []string{"*.a.foo.com: *.a.foo.com; v0", "q.a.foo.com: q.a.foo.com *.foo.com; v1"},
 	},
-	{name: "patterns of parts of names", servers: []string{"*-x.com a-x.com"}, virtual: []string{"*-x.com b-x.com", "*.com *"}, want: []string{"a-x.com: a-x.com *-x.com; v0", "b-x.com: b-x.com; v0"}},
+	{name: "patterns of parts of names", servers: []string{"*-x.com a-x.com"}, virtual: []string{"*-x.com b-x.com", "*.com *"},
+		want: []string{"a-x.com: a-x.com *-x.com; v0", "b-x.com: b-x.com; v0"}},
 	{
-		name: "only where all are redirected do they share", servers: []string{"redirect a.com", "b.com", "redirect c.com"}, virtual: []string{"a.com b.com c.com"},
-		want: []string{"a.com: a.com; v0 TLS", "b.com: b.com; v0", "c.com: c.com; v0 TLS"},
+		name: "only where all are redirected do they share", servers: []string{"redirect a.com", "b.com", "redirect c.com"},
+		virtual: []string{"a.com b.com c.com"},
+		want:    []string{"a.com: a.com; v0 TLS", "b.com: b.com; v0", "c.com: c.com; v0 TLS"},
 	},
 	{name: "all redirected", servers: []string{"redirect a.com b.com"}, virtual: []string{"*"}, want: []string{"a.com: a.com b.com; v0 TLS"}},
 	{
 		name: "routed by another server", servers: []string{"b.com c.com", "redirect a.com b.com"}, virtual: []string{"b.com c.com"},
 		want: []string{"a.com: a.com; TLS", "b.com: b.com; v0 TLS", "c.com: c.com; v0"},
 	},
-	{name: "redirected without routes", servers: []string{"redirect z.com aa.com", "redirect y.com"}, virtual: []string{"aa.com"}, want: []string{"aa.com: aa.com; v0 TLS", "y.com: y.com z.com; TLS"}},
+	{name: "redirected without routes", servers: []string{"redirect z.com aa.com", "redirect y.com"}, virtual: []string{"aa.com"},
+		want: []string{"aa.com: aa.com; v0 TLS", "y.com: y.com z.com; TLS"}},
 	{name: "as they are written", servers: []string{"redirect a/a.com */c.com"}, want: []string{"a/a.com: a/a.com c.com; TLS"}},
-	{name: "any host of any namespace is all", servers: []string{"redirect a.com */* a/*"}, virtual: []string{"b.com"}, want: []string{"*: *; TLS", "b.com: b.com; v0 TLS"}},
+	{name: "any host of any namespace is all", servers: []string{"redirect a.com */* a/*"}, virtual: []string{"b.com"},
+		want: []string{"*: *; TLS", "b.com: b.com; v0 TLS"}},
 	{name: "twice", servers: []string{"redirect a.com a.com"}, want: []string{"a.com: a.com; TLS"}},
-	{name: "of two that redirect a host the first counts", servers: []string{"redirect a.com", "redirect a.com y.com"}, virtual: []string{"y.com"}, want: []string{"a.com: a.com; TLS"}},
+	{name: "of two that redirect a host the first counts", servers: []string{"redirect a.com", "redirect a.com y.com"},
+		virtual: []string{"y.com"}, want: []string{"a.com: a.com; TLS"}},
 	{name: "no routes", servers: []string{"a.com"}, virtual: []string{"nowhere a.com"}, want: []string{"blackhole: *;"}},
-	{name: "no routes, but redirected", servers: []string{"redirect a.com c.com"}, virtual: []string{"nowhere a.com"}, want: []string{"a.com: a.com c.com; TLS"}},
-	{name: "no routes below a pattern", servers: []string{"redirect *.com"}, virtual: []string{"nowhere a.com"}, want: []string{"*.com: *.com; TLS"}},
-	{name: "what has no routes sets nobody apart", servers: []string{"*"}, virtual: []string{"a.com b.com", "nowhere a.com"}, want: []string{"a.com: a.com b.com; v0"}},
-	{name: "by way of different Gateways", servers: []string{"a.com", "b.com"}, virtual: []string{"*"}, gateways: 2, want: []string{"a.com: a.com; v0", "b.com: b.com; v0"}},
+	{name: "no routes, but redirected", servers: []string{"redirect a.com c.com"}, virtual: []string{"nowhere a.com"},
+		want: []string{"a.com: a.com c.com; TLS"}},
+	{name: "no routes below a pattern", servers: []string{"redirect *.com"}, virtual: []string{"nowhere a.com"},
+		want: []string{"*.com: *.com; TLS"}},
+	{name: "what has no routes sets nobody apart", servers: []string{"*"}, virtual: []string{"a.com b.com", "nowhere a.com"},
+		want: []string{"a.com: a.com b.com; v0"}},
+	{name: "by way of different Gateways", servers: []string{"a.com", "b.com"}, virtual: []string{"*"}, gateways: 2,
+		want: []string{"a.com: a.com; v0", "b.com: b.com; v0"}},
 }
 
 func TestGatewayVirtualHosts(t *testing.T) {
@@ -129,7 +144,8 @@ func TestGatewayVirtualHosts(t *testing.T) {
 				for i, s := range c.servers {
 					if i%gateways == g {
 						hosts, redirect := strings.CutPrefix(s, "redirect ")
-						y.WriteString("  - {port: {number: 7000, name: http-" + string(rune('0'+i)) + ", protocol: HTTP}, hosts: ['" + strings.ReplaceAll(hosts, " ", "','") + "']")
+						y.WriteString("  - {port: {number: 7000, name: http-" + string(rune('0'+i)) + ", protocol: HTTP}, hosts: ['" +
+							strings.ReplaceAll(hosts, " ", "','") + "']")
 						if redirect {
 							y.WriteString(", tls: {httpsRedirect: true}")
 						}
@@ -150,7 +166,8 @@ func TestGatewayVirtualHosts(t *testing.T) {
 				y.WriteString("---\napiVersion: networking.istio.io/v1\nkind: VirtualService\n" +
 					"metadata: {name: v" + string(rune('0'+i)) + ", namespace: " + ns + "}\n" +
 					"spec:\n  gateways: [istio-system/g0, istio-system/g1]\n" +
-					"  hosts: ['" + strings.ReplaceAll(hosts, " ", "','") + "']\n  http: [{" + match + "route: [{destination: {host: web, port: {number: 80}}}]}]\n")
+					"  hosts: ['" + strings.ReplaceAll(hosts, " ", "','") + "']\n  http: [{" + match +
+					"route: [{destination: {host: web, port: {number: 80}}}]}]\n")
 			}
 			s := newWorld(t, mesh.Default()).apply(objects(t, "world.yaml", []byte(y.String()))...)
 			var got []string
@@ -187,7 +204,8 @@ spec: {selector: {istio: ingress}, servers: [{port: {number: 7000, name: http, p
 			"spec: {hosts: [" + host + "], gateways: [istio-system/gw], http: [{route: [{destination: {host: " + service + "}}]}]}\n"
 	}
 	w, tr := newWorld(t, mesh.Default()), newTranslator(1<<20)
-	before := hostsOf(t, w.apply(objects(t, "world.yaml", []byte(gateway+virtual("a.com", "web")+virtual("b.com", "api")))...), tr, "http.7000")
+	before := hostsOf(t, w.apply(objects(t, "world.yaml", []byte(gateway+virtual("a.com", "web")+virtual("b.com", "api")))...), tr,
+		"http.7000")
 	for i, c := range []string{
 		"apiVersion: v1\nkind: Service\nmetadata: {name: web, namespace: a}\nspec: {clusterIP: 10.0.0.1, ports: [{name: http, port: 9000}]}\n",
 		"apiVersion: networking.istio.io/v1\nkind: DestinationRule\nmetadata: {name: web, namespace: a}\n" +

@@ -96,7 +96,9 @@ func TestGatewayTLS(t *testing.T) {
 		{
 			name:    "with client certificates",
 			servers: []string{`port: {number: 443, name: m, protocol: HTTPS}, hosts: [a/one.example.com], tls: {mode: MUTUAL, credentialNames: [rsa, ecdsa], subjectAltNames: [c], verifyCertificateSpki: [AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=], verifyCertificateHash: ["0000000000000000000000000000000000000000000000000000000000000000"]}`},
-			want:    []string{"0.0.0.0_443 one.example.com https.443.m.gw.istio-system kubernetes://rsa kubernetes://ecdsa required kubernetes://rsa-cacert sans c spki AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA= hash 0000000000000000000000000000000000000000000000000000000000000000"},
+			want: []string{"0.0.0.0_443 one.example.com https.443.m.gw.istio-system kubernetes://rsa kubernetes://ecdsa required " +
+				"kubernetes://rsa-cacert sans c spki AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA= hash " +
+				"0000000000000000000000000000000000000000000000000000000000000000"},
 		},
 		{
 			name:    "with client certificates of other CAs",
@@ -189,7 +191,8 @@ func TestGatewayTLS(t *testing.T) {
 				text += "  - {" + s + "}\n"
 			}
 			gw := &node.Proxy{
-				Type: node.Router, ID: "gw.istio-system", Name: "gw", Namespace: "istio-system", Domain: "istio-system.svc.cluster.local", IPs: []string{"10.1.0.9"}, Cluster: "Kubernetes",
+				Type: node.Router, ID: "gw.istio-system", Name: "gw", Namespace: "istio-system", Domain: "istio-system.svc.cluster.local",
+				IPs: []string{"10.1.0.9"}, Cluster: "Kubernetes",
 				Labels: map[string]string{"istio": "ingress"}, MeshID: "cluster.local", Capabilities: everything,
 			}
 			sent := sent(t, tr, w.apply(objects(t, "world.yaml", []byte(text))...), gw)
@@ -252,7 +255,8 @@ func describe(t *testing.T, chain *listenerv3.FilterChain) string {
 		words = append(words, s.Name)
 	}
 	if v := common.GetCombinedValidationContext(); v != nil {
-		words = append(words, map[bool]string{true: "required", false: "optional"}[d.RequireClientCertificate.GetValue()], v.ValidationContextSdsSecretConfig.Name)
+		words = append(words, map[bool]string{true: "required", false: "optional"}[d.RequireClientCertificate.GetValue()],
+			v.ValidationContextSdsSecretConfig.Name)
 		if c := v.DefaultValidationContext; c != nil {
 			for _, m := range c.GetMatchSubjectAltNames() { //nolint:staticcheck // what is sent
 				words = append(words, "sans", m.GetExact())

@@ -56,7 +56,8 @@ func (s generatedStep) GoString() string {
 
 var (
 	generatedHosts = []string{
-		"web.a.svc.cluster.local", "web.b.svc.cluster.local", "api.a.svc.cluster.local", "x.example.com", "y.example.com", "*.example.com", "web.a", "10.0.0.1", "alias.a.svc.cluster.local",
+		"web.a.svc.cluster.local", "web.b.svc.cluster.local", "api.a.svc.cluster.local", "x.example.com", "y.example.com",
+		"*.example.com", "web.a", "10.0.0.1", "alias.a.svc.cluster.local",
 		"alias.b.svc.cluster.local", "z_.x.example.com", "web", "web.a.svc", "fd00::1",
 	}
 	generatedPorts = []registry.Port{
@@ -73,24 +74,29 @@ var (
 		{Name: "grpc", Number: 9000, Protocol: registry.GRPC},
 	}
 	generatedVirtualServiceHosts = []string{
-		"web", "web.b.svc.cluster.local", "x.example.com", "*.example.com", "*", "alone.example.org", "web.a", "10.0.0.1", "alias.a.svc.cluster.local",
+		"web", "web.b.svc.cluster.local", "x.example.com", "*.example.com", "*", "alone.example.org", "web.a", "10.0.0.1",
+		"alias.a.svc.cluster.local",
 		"y.example.com", "*-x.example.com", "fd00::1", "*.web.b.svc.cluster.local",
 		"*e.com", "*_.x.example.com", "*b.a.svc.cluster.local",
 	}
-	generatedServers  = []string{"*", "*.example.com", "x.example.com", "y.example.com", "alone.example.org", "a/*.example.com", "b/x.example.com", "*-x.example.com", "web.a"}
+	generatedServers = []string{"*", "*.example.com", "x.example.com", "y.example.com", "alone.example.org", "a/*.example.com",
+		"b/x.example.com", "*-x.example.com", "web.a"}
 	generatedExports  = [][]string{nil, nil, nil, {"."}, {"b"}, {"~"}, {"*"}}
 	generatedSidecars = []*networkingv1.Sidecar{
 		{},
 		{Egress: []*networkingv1alpha3.IstioEgressListener{{Hosts: []string{"./*"}}}},
 		{Egress: []*networkingv1alpha3.IstioEgressListener{{Hosts: []string{"*/*.example.com", "~/*"}}}},
 		{Egress: []*networkingv1alpha3.IstioEgressListener{
-			{Hosts: []string{"*/*"}, Port: &networkingv1alpha3.SidecarPort{Number: 9000, Protocol: "TCP", Name: "x"}, Bind: "127.0.0.9"}, {Hosts: []string{"a/*"}},
+			{Hosts: []string{"*/*"}, Port: &networkingv1alpha3.SidecarPort{Number: 9000, Protocol: "TCP", Name: "x"}, Bind: "127.0.0.9"},
+			{Hosts: []string{"a/*"}},
 		}},
 		{Egress: []*networkingv1alpha3.IstioEgressListener{
-			{Hosts: []string{"*/*"}, Port: &networkingv1alpha3.SidecarPort{Number: 80, Protocol: "TLS", Name: "x"}}, {Hosts: []string{"b/*"}, CaptureMode: networkingv1alpha3.CaptureMode_NONE},
+			{Hosts: []string{"*/*"}, Port: &networkingv1alpha3.SidecarPort{Number: 80, Protocol: "TLS", Name: "x"}},
+			{Hosts: []string{"b/*"}, CaptureMode: networkingv1alpha3.CaptureMode_NONE},
 		}},
 		{Egress: []*networkingv1alpha3.IstioEgressListener{{Hosts: []string{"b/*"}}}},
-		{Egress: []*networkingv1alpha3.IstioEgressListener{{Hosts: []string{"*/*"}, Port: &networkingv1alpha3.SidecarPort{Number: 9000, Protocol: "HTTP", Name: "x"}}, {Hosts: []string{"*/*"}}}},
+		{Egress: []*networkingv1alpha3.IstioEgressListener{{Hosts: []string{"*/*"},
+			Port: &networkingv1alpha3.SidecarPort{Number: 9000, Protocol: "HTTP", Name: "x"}}, {Hosts: []string{"*/*"}}}},
 		{OutboundTrafficPolicy: &networkingv1alpha3.OutboundTrafficPolicy{Mode: networkingv1alpha3.OutboundTrafficPolicy_REGISTRY_ONLY}},
 		// On sockets: all ports, one port, and two listeners on one socket whose route configurations look like those
 		// of a port.
@@ -111,7 +117,8 @@ var (
 			{Hosts: []string{"*/*"}},
 		}},
 		{Egress: []*networkingv1alpha3.IstioEgressListener{
-			{Hosts: []string{"b/*"}, Port: &networkingv1alpha3.SidecarPort{Number: 3128, Protocol: "HTTP_PROXY", Name: "x"}, CaptureMode: networkingv1alpha3.CaptureMode_NONE},
+			{Hosts: []string{"b/*"}, Port: &networkingv1alpha3.SidecarPort{Number: 3128, Protocol: "HTTP_PROXY", Name: "x"},
+				CaptureMode: networkingv1alpha3.CaptureMode_NONE},
 			{Hosts: []string{"*/*"}, Port: &networkingv1alpha3.SidecarPort{Protocol: "HTTP_PROXY", Name: "y"}, Bind: "unix:///y.sock"},
 		}},
 	}
@@ -120,7 +127,8 @@ var (
 // generatedProvider is an authorizer: a service of generated worlds, which may be there or not.
 var generatedProvider = &meshv1alpha1.MeshConfig_ExtensionProvider{
 	Name: "authorizer", Provider: &meshv1alpha1.MeshConfig_ExtensionProvider_EnvoyExtAuthzGrpc{
-		EnvoyExtAuthzGrpc: &meshv1alpha1.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationGrpcProvider{Service: generatedHosts[4], Port: 9000},
+		EnvoyExtAuthzGrpc: &meshv1alpha1.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationGrpcProvider{Service: generatedHosts[4],
+			Port: 9000},
 	},
 }
 
@@ -166,7 +174,8 @@ func generatedService(t *rapid.T, k registry.ServiceKey) *registry.Service {
 	s := &registry.Service{
 		Host: k.Host, Namespace: k.Namespace, Name: k.Host, Created: time.Unix(int64(rapid.IntRange(1, 3).Draw(t, "age")), 0),
 		ExportTo: one(t, generatedExports), Addresses: some(t, []string{"10.0.0.1", "10.0.0.2", "10.0.0.0/16", "fd00::1"}, 2),
-		Resolution: one(t, []registry.Resolution{registry.ClientSide, registry.ClientSide, registry.ClientSide, registry.DNS, registry.Passthrough, registry.DynamicDNS}),
+		Resolution: one(t, []registry.Resolution{registry.ClientSide, registry.ClientSide, registry.ClientSide, registry.DNS,
+			registry.Passthrough, registry.DynamicDNS}),
 	}
 	slices.Sort(s.Addresses)
 	s.Addresses = slices.Compact(s.Addresses)
@@ -199,8 +208,10 @@ func generatedEndpoints(t *rapid.T, s *registry.Service) []*registry.Endpoint {
 	}
 	for range rapid.IntRange(0, 2).Draw(t, "endpoints") {
 		list = append(list, &registry.Endpoint{
-			Address: one(t, []string{"10.1.0.1", "10.1.0.2", "10.0.0.1"}), Port: 8080, ServicePort: one(t, s.Ports).Name, Cluster: "Kubernetes", Weight: one(t, []uint32{0, 5}),
-			Identity: one(t, []string{"spiffe://cluster.local/ns/a/sa/a", "spiffe://cluster.local/ns/a/sa/b"}), TLSMode: one(t, []string{"", "istio"}), HealthKnown: true,
+			Address: one(t, []string{"10.1.0.1", "10.1.0.2", "10.0.0.1"}), Port: 8080, ServicePort: one(t, s.Ports).Name,
+			Cluster: "Kubernetes", Weight: one(t, []uint32{0, 5}),
+			Identity: one(t, []string{"spiffe://cluster.local/ns/a/sa/a", "spiffe://cluster.local/ns/a/sa/b"}),
+			TLSMode:  one(t, []string{"", "istio"}), HealthKnown: true,
 		})
 	}
 	slices.SortFunc(list, registry.CompareEndpoints)
@@ -229,11 +240,13 @@ var generatedKeys = []kinds.Key{
 }
 
 // generatedTargets are services of generated worlds, which may be there or not.
-var generatedTargets = []*typev1beta1.PolicyTargetReference{{Kind: "Service", Name: generatedHosts[0]}, {Kind: "Service", Name: generatedHosts[2]}}
+var generatedTargets = []*typev1beta1.PolicyTargetReference{{Kind: "Service", Name: generatedHosts[0]},
+	{Kind: "Service", Name: generatedHosts[2]}}
 
 // generatedCredentials are what Secrets and ConfigMaps of generated worlds hold.
 var generatedCredentials = []any{
-	&credentials.Credential{Certificate: &credentials.Certificate{Chain: []byte("1"), Key: []byte("1")}}, &credentials.Credential{Roots: &credentials.Roots{Certificates: []byte("2")}},
+	&credentials.Credential{Certificate: &credentials.Certificate{Chain: []byte("1"), Key: []byte("1")}},
+	&credentials.Credential{Roots: &credentials.Roots{Certificates: []byte("2")}},
 }
 
 // generatedSelector returns a selector of some workloads, or none.
@@ -280,7 +293,8 @@ func generatedObject(t *rapid.T, k kinds.Key) *kinds.Object {
 				}
 				return list
 			}
-			spec.Tls = []*networkingv1alpha3.TLSRoute{{Match: []*networkingv1alpha3.TLSMatchAttributes{{SniHosts: some(t, generatedVirtualServiceHosts, 2)}}, Route: to()}}
+			spec.Tls = []*networkingv1alpha3.TLSRoute{{Match: []*networkingv1alpha3.TLSMatchAttributes{{SniHosts: some(t,
+				generatedVirtualServiceHosts, 2)}}, Route: to()}}
 			spec.Tcp = []*networkingv1alpha3.TCPRoute{{Route: to()}}
 			if chance(t, 2) {
 				matches := []*networkingv1alpha3.L4MatchAttributes{{Port: 9000, DestinationSubnets: []string{"10.0.0.0/16", "10.1.2.3"}}}
@@ -290,7 +304,8 @@ func generatedObject(t *rapid.T, k kinds.Key) *kinds.Object {
 		}
 		o.Spec = spec
 	case kinds.DestinationRule:
-		spec := &networkingv1.DestinationRule{Host: one(t, slices.Concat(generatedVirtualServiceHosts, generatedHosts)), ExportTo: one(t, generatedExports)}
+		spec := &networkingv1.DestinationRule{Host: one(t, slices.Concat(generatedVirtualServiceHosts, generatedHosts)),
+			ExportTo: one(t, generatedExports)}
 		if chance(t, 2) {
 			spec.TrafficPolicy = &networkingv1alpha3.TrafficPolicy{ConnectionPool: &networkingv1alpha3.ConnectionPoolSettings{Tcp: &networkingv1alpha3.ConnectionPoolSettings_TCPSettings{
 				MaxConnectionDuration: durationpb.New(time.Duration(rapid.IntRange(1, 2).Draw(t, "longest")) * time.Hour),
@@ -316,7 +331,8 @@ func generatedObject(t *rapid.T, k kinds.Key) *kinds.Object {
 	case kinds.Sidecar:
 		o.Spec = one(t, generatedSidecars)
 	case kinds.PeerAuthentication:
-		o.Spec = &securityv1.PeerAuthentication{Mtls: &securityv1beta1.PeerAuthentication_MutualTLS{Mode: one(t, []securityv1beta1.PeerAuthentication_MutualTLS_Mode{1, 3})}}
+		o.Spec = &securityv1.PeerAuthentication{Mtls: &securityv1beta1.PeerAuthentication_MutualTLS{Mode: one(t,
+			[]securityv1beta1.PeerAuthentication_MutualTLS_Mode{1, 3})}}
 	case kinds.AuthorizationPolicy:
 		selector := generatedSelector(t)
 		spec := one(t, []*securityv1.AuthorizationPolicy{customPolicy, {}, {Action: securityv1.AuthorizationPolicy_DENY}}).DeepCopy()
@@ -349,9 +365,11 @@ func generatedObject(t *rapid.T, k kinds.Key) *kinds.Object {
 				server.Tls = &networkingv1alpha3.ServerTLSSettings{Mode: networkingv1alpha3.ServerTLSSettings_AUTO_PASSTHROUGH}
 			}
 			if chance(t, 3) {
-				server.Port = &networkingv1alpha3.Port{Number: one(t, []uint32{443, 9000}), Protocol: one(t, []string{"HTTPS", "TLS", "TCP"}), Name: one(t, []string{"tls", "other"})}
+				server.Port = &networkingv1alpha3.Port{Number: one(t, []uint32{443, 9000}), Protocol: one(t, []string{"HTTPS", "TLS", "TCP"}),
+					Name: one(t, []string{"tls", "other"})}
 				if server.Tls = nil; server.Port.Protocol != "TCP" {
-					server.Tls = &networkingv1alpha3.ServerTLSSettings{Mode: one(t, []networkingv1alpha3.ServerTLSSettings_TLSmode{0, 1, 2, 4}), CredentialName: one(t, []string{"one", "two"})}
+					server.Tls = &networkingv1alpha3.ServerTLSSettings{Mode: one(t, []networkingv1alpha3.ServerTLSSettings_TLSmode{0, 1, 2, 4}),
+						CredentialName: one(t, []string{"one", "two"})}
 				}
 			}
 			spec.Servers = append(spec.Servers, server)
@@ -368,7 +386,8 @@ func generatedWorlds() *rapid.Generator[[]generatedStep] {
 		now := map[registry.ServiceKey]*registry.Service{}
 		last := 0
 		for i := range rapid.IntRange(2, 8).Draw(t, "steps") {
-			s := generatedStep{map[registry.ServiceKey]*registry.Service{}, map[registry.ServiceKey][]*registry.Endpoint{}, map[kinds.Key]*kinds.Object{}, last}
+			s := generatedStep{map[registry.ServiceKey]*registry.Service{}, map[registry.ServiceKey][]*registry.Endpoint{},
+				map[kinds.Key]*kinds.Object{}, last}
 			n := rapid.IntRange(1, 2).Draw(t, "changes")
 			if i == 0 {
 				n = rapid.IntRange(4, 25).Draw(t, "world")

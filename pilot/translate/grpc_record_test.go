@@ -63,7 +63,8 @@ func ask(t *testing.T, address, node string, names map[string][]string) (all []p
 				must.Succeed(t, err)
 				latest[r.TypeUrl] = append(latest[r.TypeUrl], m)
 			}
-			send(&discoveryv3.DiscoveryRequest{TypeUrl: r.TypeUrl, ResourceNames: names[r.TypeUrl], ResponseNonce: r.Nonce, VersionInfo: r.VersionInfo})
+			send(&discoveryv3.DiscoveryRequest{TypeUrl: r.TypeUrl, ResourceNames: names[r.TypeUrl], ResponseNonce: r.Nonce,
+				VersionInfo: r.VersionInfo})
 		case <-time.After(quiet):
 			more = false
 		}

@@ -42,16 +42,20 @@ const (
 )
 
 func grpcNames(address, more string) map[string][]string {
-	clusters := []string{"outbound|7070||" + grpcHeadless, "outbound|80||" + grpcHost, "outbound|443||ext.example.com", "outbound|443||dns.example.com",
+	clusters := []string{"outbound|7070||" + grpcHeadless, "outbound|80||" + grpcHost, "outbound|443||ext.example.com",
+		"outbound|443||dns.example.com",
 		"outbound|443||pass.example.com", "outbound|9||" + grpcHost, "nope"}
 	for _, subset := range []string{"", "v1", "v2", "v3", "v4", "v5"} {
 		clusters = append(clusters, "outbound|7070|"+subset+"|"+grpcHost)
 	}
 	all := map[string][]string{
 		envoy.ListenerType: {
-			grpcHost + ":7070", grpcHost, "greeter.a:7070", "greeter:7070", "greeter.a.svc:7070", "10.64.0.11:7070", grpcHost + ":80", grpcHost + ":9000",
-			grpcHost + ":1", "nope.a.svc.cluster.local:1", grpcHeadless + ":7070", "ext.example.com:443", "dns.example.com:443", "pass.example.com:443",
-			"only.example.com:80", "only.example.com:7070", grpcInbound + address + ":17070", grpcInbound + "0.0.0.0:17070", grpcInbound + "[::]:17070",
+			grpcHost + ":7070", grpcHost, "greeter.a:7070", "greeter:7070", "greeter.a.svc:7070", "10.64.0.11:7070", grpcHost + ":80",
+			grpcHost + ":9000",
+			grpcHost + ":1", "nope.a.svc.cluster.local:1", grpcHeadless + ":7070", "ext.example.com:443", "dns.example.com:443",
+			"pass.example.com:443",
+			"only.example.com:80", "only.example.com:7070", grpcInbound + address + ":17070", grpcInbound + "0.0.0.0:17070",
+			grpcInbound + "[::]:17070",
 			grpcInbound + address + ":8080", grpcInbound + address + ":5",
 		},
 		envoy.ClusterType: clusters, envoy.EndpointType: slices.Clone(clusters[:8]),
@@ -91,7 +95,9 @@ func TestGRPC(t *testing.T) {
 			}
 			s := w.apply(changes...)
 			tr.Prepare(s)
-			got := &txtar.Archive{Comment: a.Comment, Files: slices.DeleteFunc(slices.Clone(a.Files), func(f txtar.File) bool { return strings.HasPrefix(f.Name, "differs.") })}
+			got := &txtar.Archive{Comment: a.Comment, Files: slices.DeleteFunc(slices.Clone(a.Files), func(f txtar.File) bool {
+				return strings.HasPrefix(f.Name, "differs.")
+			})}
 			for name, address := range map[string]string{"client": "10.1.0.9", "greeter": "10.1.0.1"} {
 				pod := map[string]string{"client": "client-0", "greeter": "greeter-v1-0"}[name]
 				c := tr.ResolveCohort(s, grpcProxy(t, address, pod, name))
@@ -108,7 +114,9 @@ func TestGRPC(t *testing.T) {
 					slices.Sort(theirs)
 					text := []byte(strings.Join(slices.Compact(theirs), "\n") + "\n")
 					recorded["istiod."+name] = text
-					got.Files = append(slices.DeleteFunc(got.Files, func(f txtar.File) bool { return f.Name == "istiod."+name }), txtar.File{Name: "istiod." + name, Data: text})
+					got.Files = append(slices.DeleteFunc(got.Files, func(f txtar.File) bool {
+						return f.Name == "istiod."+name
+					}), txtar.File{Name: "istiod." + name, Data: text})
 				}
 				lines := map[string]bool{}
 				for typeURL, list := range asked {
@@ -257,13 +265,16 @@ func TestGRPCPolicies(t *testing.T) {
 		{"DENY", `when: [{key: "request.headers[Host]", notValues: [x]}]`, "DENY if and(any) from and(not or(:authority))"},
 		{"DENY", `when: [{key: "request.headers[GRPC-Timeout]", values: [x]}]`, "DENY if any from any"},
 		{"DENY", `when: [{key: connection.sni, values: [x]}]`, "DENY if any from any"},
-		{"ALLOW", `from: [{source: {requestPrincipals: ["iss/sub"], namespaces: [a]}}]`, "ALLOW if and(any) from and(and(not any not any) or(id))"},
+		{"ALLOW", `from: [{source: {requestPrincipals: ["iss/sub"], namespaces: [a]}}]`,
+			"ALLOW if and(any) from and(and(not any not any) or(id))"},
 		{"DENY", `from: [{source: {notRequestPrincipals: ["*"]}}]`, "DENY if and(any) from and(not and(not any not any))"},
 		{"ALLOW", `when: [{key: "request.auth.claims[role]", values: [x]}]`, "ALLOW if and(any) from and(not any)"},
-		{"CUSTOM\n  provider: {name: authorizer}", `when: [{key: "request.headers[X-User]", values: [x]}]`, "DENY if and(any) from and(or(x-user))"},
+		{"CUSTOM\n  provider: {name: authorizer}", `when: [{key: "request.headers[X-User]", values: [x]}]`,
+			"DENY if and(any) from and(or(x-user))"},
 		{"CUSTOM\n  provider: {name: authorizer}", `when: [{key: "request.headers[X-User]", values: [x]}, {key: remote.ip, values: [10.0.0.0/8]}]`, "DENY if any from any"},
 	} {
-		input := "apiVersion: security.istio.io/v1\nkind: AuthorizationPolicy\nmetadata: {name: x, namespace: a}\nspec:\n  action: " + c.action + "\n  rules: [{" + c.rule + "}]\n"
+		input := "apiVersion: security.istio.io/v1\nkind: AuthorizationPolicy\nmetadata: {name: x, namespace: a}\nspec:\n  action: " +
+			c.action + "\n  rules: [{" + c.rule + "}]\n"
 		if got := grpcLinesOf(t, "10.1.0.1", "greeter-v1-0", "greeter", envoy.ListenerType, grpcInbound+"10.1.0.1:17070", input); got != c.want {
 			t.Errorf("%s %s:\n got %s\nwant %s", c.action, c.rule, got, c.want)
 		}
@@ -323,7 +334,8 @@ func grpcLines(t tb, m proto.Message) []string {
 	case *endpointv3.ClusterLoadAssignment:
 		var localities []string
 		for _, l := range m.Endpoints {
-			text := fmt.Sprintf(" [%s/%s priority %d weight %d:", l.Locality.GetRegion(), l.Locality.GetZone(), l.Priority, l.LoadBalancingWeight.GetValue())
+			text := fmt.Sprintf(" [%s/%s priority %d weight %d:", l.Locality.GetRegion(), l.Locality.GetZone(), l.Priority,
+				l.LoadBalancingWeight.GetValue())
 			for _, e := range l.LbEndpoints {
 				a := e.GetEndpoint().GetAddress().GetSocketAddress()
 				text += fmt.Sprintf(" %s:%d", a.GetAddress(), a.GetPortValue())
@@ -366,7 +378,8 @@ func grpcListener(t tb, l *listenerv3.Listener) string {
 		if c.TransportSocket != nil {
 			var tls tlsv3.DownstreamTlsContext
 			must.Succeed(t, c.TransportSocket.GetTypedConfig().UnmarshalTo(&tls))
-			text = strings.TrimSuffix(text, "plaintext") + fmt.Sprintf("tls %s client %v", grpcTLS(tls.CommonTlsContext), tls.RequireClientCertificate.GetValue())
+			text = strings.TrimSuffix(text, "plaintext") +
+				fmt.Sprintf("tls %s client %v", grpcTLS(tls.CommonTlsContext), tls.RequireClientCertificate.GetValue())
 		}
 		must.Succeed(t, c.Filters[0].GetTypedConfig().UnmarshalTo(&manager))
 		text += grpcFilters(t, &manager)

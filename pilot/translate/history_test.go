@@ -34,7 +34,8 @@ const everything = node.HTTPPeerMetadata | node.NetworkMetadataExchange | node.A
 func testProxies() map[string]*node.Proxy {
 	sidecar := func(ns, name, ip string) *node.Proxy {
 		return &node.Proxy{
-			Type: node.Sidecar, ID: name + "." + ns, Name: name, Namespace: ns, Domain: ns + ".svc.cluster.local", IPs: []string{ip}, Cluster: "Kubernetes",
+			Type: node.Sidecar, ID: name + "." + ns, Name: name, Namespace: ns, Domain: ns + ".svc.cluster.local", IPs: []string{ip},
+			Cluster:      "Kubernetes",
 			Interception: node.Redirect, MeshID: "cluster.local", Capabilities: everything,
 		}
 	}
@@ -53,7 +54,8 @@ func testProxies() map[string]*node.Proxy {
 	remote.Cluster, remote.Network = "remote", "n2"
 	gw.Network, gw.NetworkView = "n1", []string{"n1", "n3"}
 	return map[string]*node.Proxy{
-		"web": sidecar("a", "web-0", "10.1.0.1"), "remote": remote, "api": sidecar("b", "api-0", "10.1.0.4"), "stock": stock, "unpodded": unpodded, "none": none, "vm": vm, "gateway": gw,
+		"web": sidecar("a", "web-0", "10.1.0.1"), "remote": remote, "api": sidecar("b", "api-0", "10.1.0.4"), "stock": stock,
+		"unpodded": unpodded, "none": none, "vm": vm, "gateway": gw,
 	}
 }
 
@@ -163,7 +165,8 @@ func (j cohortsOfProxies) differ(tr *translate.Translator, s *snapshot.Snapshot,
 	has, known := j[who]
 	now := tr.ResolveCohort(s, p)
 	if known && !tr.NeedsReassign(s, p, has.cohort, has.revision) && has.cohort != now {
-		return fmt.Sprintf("%s is not reassigned, from revision %d to %d: %+v should be %+v", who, has.revision, s.Revision, has.cohort.Inputs(), now.Inputs())
+		return fmt.Sprintf("%s is not reassigned, from revision %d to %d: %+v should be %+v", who, has.revision, s.Revision,
+			has.cohort.Inputs(), now.Inputs())
 	}
 	has.cohort, has.revision = now, s.Revision
 	j[who] = has
@@ -272,7 +275,8 @@ func readPool(t tb) *pool {
 	only.OutboundTrafficPolicy.Mode = meshv1alpha1.MeshConfig_OutboundTrafficPolicy_REGISTRY_ONLY
 	plain := mesh.Default()
 	plain.EnableAutoMtls = wrapperspb.Bool(false)
-	local, _ := mesh.ParseOver(mesh.Default(), "mesh", []byte(`serviceSettings: [{settings: {clusterLocal: true}, hosts: ["*.a.svc.cluster.local"]}]`))
+	local, _ := mesh.ParseOver(mesh.Default(), "mesh",
+		[]byte(`serviceSettings: [{settings: {clusterLocal: true}, hosts: ["*.a.svc.cluster.local"]}]`))
 	p.meshes = []*mesh.Config{mesh.Default(), only, plain, local}
 	return p
 }

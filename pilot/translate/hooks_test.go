@@ -147,7 +147,8 @@ func TestHooksReachEveryResource(t *testing.T) {
 					}
 				}
 			}
-			if selected := step.selected[name] != ""; selected != (marks["cluster"] > 0 && marks["listener"] > 0 && marks["tcp"] > 0 && marks["http"] > 0) {
+			if selected := step.selected[name] != ""; selected != (marks["cluster"] > 0 && marks["listener"] > 0 && marks["tcp"] > 0 &&
+				marks["http"] > 0) {
 				t.Errorf("%s: marks %v", name, marks)
 			}
 		}

@@ -61,7 +61,8 @@ func TestHTTP3(t *testing.T) {
 		tcp = "{name: https, port: 443, targetPort: 8443}"
 		udp = "{name: http3, protocol: UDP, port: 443, targetPort: 8443}"
 	)
-	const another = "\n---\napiVersion: v1\nkind: Service\nmetadata: {name: more, namespace: istio-system}\nspec: {clusterIP: 10.64.0.10, selector: {istio: ingress}, ports: ["
+	const another = "\n---\napiVersion: v1\nkind: Service\nmetadata: {name: more, namespace: istio-system}\nspec: {clusterIP: " +
+		"10.64.0.10, selector: {istio: ingress}, ports: ["
 	const plugin = `
 ---
 apiVersion: extensions.istio.io/v1alpha1
@@ -124,41 +125,54 @@ spec:
 		want                    []string
 	}{
 		{name: "nobody asks for it", ports: tcp + ", " + udp, off: true, want: asSent},
-		{name: "nobody asks for it, and the targets differ", ports: udp + ", " + strings.Replace(tcp, "8443", "9443", 1), off: true, want: moved(asSent, "8443", "9443")},
+		{name: "nobody asks for it, and the targets differ", ports: udp + ", " + strings.Replace(tcp, "8443", "9443", 1), off: true,
+			want: moved(asSent, "8443", "9443")},
 		{name: "both", ports: tcp + ", " + udp, want: slices.Concat(asSent, over("udp_0.0.0.0_8443 UDP"), offers)},
 		{name: "the port for UDP comes first", ports: udp + ", " + tcp, want: slices.Concat(asSent, over("udp_0.0.0.0_8443 UDP"), offers)},
-		{name: "the targets differ", ports: tcp + ", " + strings.Replace(udp, "8443", "9443", 1), want: slices.Concat(asSent, over("udp_0.0.0.0_9443 UDP"), offers)},
+		{name: "the targets differ", ports: tcp + ", " + strings.Replace(udp, "8443", "9443", 1),
+			want: slices.Concat(asSent, over("udp_0.0.0.0_9443 UDP"), offers)},
 		{name: "several targets", ports: tcp + ", " + udp + "]}" + another + "{name: more, port: 443, targetPort: 8444}",
 			want: slices.Concat(asSent, moved(asSent, "8443", "8444"), over("udp_0.0.0.0_8443 UDP"), offers)},
 		{name: "for TCP alone", ports: tcp, want: asSent},
 		{name: "for UDP alone", ports: udp, want: slices.Concat(asSent, over("udp_0.0.0.0_8443 UDP"), offers)},
 		{name: "for UDP under another number", ports: tcp + ", " + strings.Replace(udp, "443,", "444,", 1), want: asSent},
-		{name: "with an address", ports: tcp + ", " + udp, bind: "10.1.0.9", want: slices.Concat(moved(asSent, "0.0.0.0", "10.1.0.9"), over("udp_10.1.0.9_8443 UDP"), moved(offers, "istio-system ", "istio-system.10.1.0.9 "))},
-		{name: "of both families", ports: tcp + ", " + udp, dual: true, want: slices.Concat(moved(asSent, "_8443", "_8443 TCP"), over("udp_0.0.0.0_8443 UDP UDP"), offers)},
+		{name: "with an address", ports: tcp + ", " + udp, bind: "10.1.0.9",
+			want: slices.Concat(moved(asSent, "0.0.0.0", "10.1.0.9"), over("udp_10.1.0.9_8443 UDP"),
+				moved(offers, "istio-system ", "istio-system.10.1.0.9 "))},
+		{name: "of both families", ports: tcp + ", " + udp, dual: true,
+			want: slices.Concat(moved(asSent, "_8443", "_8443 TCP"), over("udp_0.0.0.0_8443 UDP UDP"), offers)},
 		{name: "a pattern over a host that demands certificates", ports: tcp + ", " + udp, more: wide,
 			want: slices.Concat(asSent, []string{
 				"0.0.0.0_8443 *.example.org https.443.wide.wide.istio-system kubernetes://wide",
 				"0.0.0.0_8443 m.example.org https.443.strict.wide.istio-system kubernetes://strict required kubernetes://strict-cacert",
 			}, over("udp_0.0.0.0_8443 UDP"), offers)},
-		{name: "a pattern over a host that demands certificates on another port of the same target", ports: tcp + ", " + udp + ", {name: more, port: 444, targetPort: 8443}",
-			more: strings.Replace(wide, "443, name: strict", "444, name: strict", 1), want: slices.Concat(asSent, []string{
+		{name: "a pattern over a host that demands certificates on another port of the same target",
+			ports: tcp + ", " + udp + ", {name: more, port: 444, targetPort: 8443}",
+			more:  strings.Replace(wide, "443, name: strict", "444, name: strict", 1), want: slices.Concat(asSent, []string{
 				"0.0.0.0_8443 *.example.org https.443.wide.wide.istio-system kubernetes://wide",
 				"0.0.0.0_8443 m.example.org https.444.strict.wide.istio-system kubernetes://strict required kubernetes://strict-cacert",
 			}, over("udp_0.0.0.0_8443 UDP"), offers)},
 		{name: "a filter of connections", ports: tcp + ", " + udp, more: plugin, want: asSent},
-		{name: "a filter of connections of another port", ports: tcp + ", " + udp, more: strings.Replace(plugin, "type: NETWORK", "type: NETWORK, match: [{ports: [{number: 8444}]}]", 1),
+		{name: "a filter of connections of another port", ports: tcp + ", " + udp,
+			more: strings.Replace(plugin, "type: NETWORK", "type: NETWORK, match: [{ports: [{number: 8444}]}]", 1),
 			want: slices.Concat(asSent, over("udp_0.0.0.0_8443 UDP"), offers)},
 		{name: "a patch adds a filter of connections", ports: tcp + ", " + udp, more: patch("NETWORK_FILTER", "INSERT_FIRST", ""), want: asSent},
-		{name: "a patch adds a filter of the listener's port", ports: tcp + ", " + udp, more: patch("LISTENER_FILTER", "INSERT_FIRST", "portNumber: 8443"), want: asSent},
-		{name: "a patch of another port", ports: tcp + ", " + udp, more: patch("NETWORK_FILTER", "INSERT_FIRST", "portNumber: 8444"), want: slices.Concat(asSent, over("udp_0.0.0.0_8443 UDP"), offers)},
-		{name: "a patch of another listener", ports: tcp + ", " + udp, more: patch("NETWORK_FILTER", "INSERT_FIRST", "name: 0.0.0.0_8443"), want: slices.Concat(asSent, over("udp_0.0.0.0_8443 UDP"), offers)},
-		{name: "a patch of the listener for QUIC", ports: tcp + ", " + udp, more: patch("NETWORK_FILTER", "INSERT_FIRST", "name: udp_0.0.0.0_8443"), want: slices.Concat(asSent, over("udp_0.0.0.0_8443 UDP"), offers)},
+		{name: "a patch adds a filter of the listener's port", ports: tcp + ", " + udp,
+			more: patch("LISTENER_FILTER", "INSERT_FIRST", "portNumber: 8443"), want: asSent},
+		{name: "a patch of another port", ports: tcp + ", " + udp, more: patch("NETWORK_FILTER", "INSERT_FIRST", "portNumber: 8444"),
+			want: slices.Concat(asSent, over("udp_0.0.0.0_8443 UDP"), offers)},
+		{name: "a patch of another listener", ports: tcp + ", " + udp,
+			more: patch("NETWORK_FILTER", "INSERT_FIRST", "name: 0.0.0.0_8443"), want: slices.Concat(asSent, over("udp_0.0.0.0_8443 UDP"), offers)},
+		{name: "a patch of the listener for QUIC", ports: tcp + ", " + udp,
+			more: patch("NETWORK_FILTER", "INSERT_FIRST", "name: udp_0.0.0.0_8443"),
+			want: slices.Concat(asSent, over("udp_0.0.0.0_8443 UDP"), offers)},
 		{name: "a port that may not be bound", ports: tcp + ", " + strings.Replace(udp, "8443", "443", 1), low: true, want: asSent},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w, tr := newWorldOf(t, snapshot.Options{Mesh: mesh.Default(), HTTP3: !c.off}), newTranslator(0)
 			gw := &node.Proxy{
-				Type: node.Router, ID: "gw.istio-system", Name: "gw", Namespace: "istio-system", Domain: "istio-system.svc.cluster.local", IPs: []string{"10.1.0.9"}, Cluster: "Kubernetes",
+				Type: node.Router, ID: "gw.istio-system", Name: "gw", Namespace: "istio-system", Domain: "istio-system.svc.cluster.local",
+				IPs: []string{"10.1.0.9"}, Cluster: "Kubernetes",
 				Labels: map[string]string{"istio": "ingress"}, MeshID: "cluster.local", Capabilities: everything, Unprivileged: c.low,
 			}
 			if c.dual {

@@ -30,7 +30,8 @@ func checkHistory(t tb, refs *references, steps []generatedStep, asked func(step
 	tr := newTranslator(1 << 20)
 	options := snapshot.Options{Domain: "cluster.local", Mesh: meshes[0], Catalog: catalog.Features()}
 	b := snapshot.NewBuilder(options)
-	world := generatedStep{map[registry.ServiceKey]*registry.Service{}, map[registry.ServiceKey][]*registry.Endpoint{}, map[kinds.Key]*kinds.Object{}, 0}
+	world := generatedStep{map[registry.ServiceKey]*registry.Service{}, map[registry.ServiceKey][]*registry.Endpoint{},
+		map[kinds.Key]*kinds.Object{}, 0}
 	commit := func(b *snapshot.Builder, s generatedStep) *snapshot.Snapshot {
 		b.SetMesh(meshes[s.mesh])
 		b.ApplyRegistry(registry.Changes{Services: s.services, Endpoints: s.endpoints})
@@ -115,7 +116,8 @@ func newSubscriptions(t *translate.Translator) *subscriptions {
 // differ returns an error text if the resources of a subscription are not those of a config.
 func (b *subscriptions) differ(s *snapshot.Snapshot, who string, p *node.Proxy, want config) string {
 	c := b.translator.ResolveCohort(s, p)
-	for prefix, typeURL := range map[string]string{assignments: envoy.EndpointType, routings: envoy.RouteType, extensions: envoy.ExtensionType} {
+	for prefix, typeURL := range map[string]string{assignments: envoy.EndpointType, routings: envoy.RouteType,
+		extensions: envoy.ExtensionType} {
 		var list []string
 		for k := range want {
 			if name, ok := strings.CutPrefix(k, prefix); ok {

@@ -23,7 +23,8 @@ func largeEntries() map[string]func(n, state int) string {
 	}
 	entry := func(spec string, format string) func(n, state int) string {
 		return func(n, state int) string {
-			return "---\napiVersion: networking.istio.io/v1\nkind: ServiceEntry\nmetadata: {name: big, namespace: n0}\nspec:\n  hosts: [big.example.com]\n" +
+			return "---\napiVersion: networking.istio.io/v1\nkind: ServiceEntry\nmetadata: {name: big, namespace: n0}\nspec:\n  hosts: " +
+				"[big.example.com]\n" +
 				fmt.Sprintf("  endpoints: [{address: 10.99.0.%d}, {address: 10.99.1.1}]\n", state+1) + spec + list(n, state, format)
 		}
 	}
@@ -31,7 +32,8 @@ func largeEntries() map[string]func(n, state int) string {
 		return "  - {name: p%[1]d, number: 1%04[1]d, protocol: " + protocol + "}\n"
 	}
 	addresses := func(protocol string) string {
-		return "  resolution: STATIC\n  ports: [{name: a, number: 9000, protocol: " + protocol + "}, {name: b, number: 9001, protocol: " + protocol + "}]\n  addresses:\n"
+		return "  resolution: STATIC\n  ports: [{name: a, number: 9000, protocol: " + protocol + "}, {name: b, number: 9001, protocol: " +
+			protocol + "}]\n  addresses:\n"
 	}
 	return map[string]func(n, state int) string{
 		"ServicePorts":               service("http", "clusterIP: 10.98.0.1\n  selector: {app: s0}"),
@@ -44,6 +46,7 @@ func largeEntries() map[string]func(n, state int) string {
 		"ServiceEntryAddresses":      entry(addresses("HTTP"), "  - 11.1.%[2]d.%[3]d\n"),
 		"ServiceEntryAddressesTCP":   entry(addresses("TCP"), "  - 11.%[2]d.%[3]d.1\n"),
 		"ServiceEntryAddressesRange": entry(addresses("TLS"), "  - 11.%[2]d.%[3]d.0/30\n"),
-		"ServiceEntryIdentities":     entry("  resolution: STATIC\n  ports: [{name: a, number: 9000, protocol: TCP}]\n  subjectAltNames:\n", "  - spiffe://cluster.local/ns/a/sa/%[1]d\n"),
+		"ServiceEntryIdentities": entry("  resolution: STATIC\n  ports: [{name: a, number: 9000, protocol: TCP}]\n "+
+			" subjectAltNames:\n", "  - spiffe://cluster.local/ns/a/sa/%[1]d\n"),
 	}
 }

@@ -48,7 +48,8 @@ func largeObjects() map[string]func(n, state int) string {
 		},
 		"VirtualServiceDestinations": func(n, state int) string {
 			return virtual + "  gateways: [mesh, istio-system/gw]\n  hosts: [s0.n0.svc.cluster.local]\n  http:\n" +
-				list(n, "  - {match: [{uri: {exact: /%[1]d}, sourceLabels: {app: s%[1]d}}, {uri: {prefix: /p%[1]d}}], route: [{destination: {host: d%[1]d.example.com}}]}\n") +
+				list(n, "  - {match: [{uri: {exact: /%[1]d}, sourceLabels: {app: s%[1]d}}, {uri: {prefix: /p%[1]d}}], route: [{destination: "+
+					"{host: d%[1]d.example.com}}]}\n") +
 				fmt.Sprintf("  - {timeout: %ds, route: [{destination: {host: s0}}]}\n", state+1)
 		},
 		"VirtualServiceSNIHosts": func(n, state int) string {
@@ -56,20 +57,23 @@ func largeObjects() map[string]func(n, state int) string {
 				list(n, "      - h%d.example.com\n") + fmt.Sprintf("    route: [{destination: {host: s%d}}]\n", state)
 		},
 		"DestinationRuleSubsets": func(n, state int) string {
-			return fmt.Sprintf(rule, 0) + fmt.Sprintf("  trafficPolicy: {connectionPool: {tcp: {maxConnections: %d}}}\n  subsets:\n", state+1) + list(n, "  - {name: v%[1]d, labels: {version: v%[1]d}}\n")
+			return fmt.Sprintf(rule, 0) + fmt.Sprintf("  trafficPolicy: {connectionPool: {tcp: {maxConnections: %d}}}\n  subsets:\n",
+				state+1) + list(n, "  - {name: v%[1]d, labels: {version: v%[1]d}}\n")
 		},
 		"DestinationRulesOfOneWorkload": func(n, state int) string {
 			var b strings.Builder
 			for i := range n {
 				fmt.Fprintf(&b, rule, i)
-				fmt.Fprintf(&b, "  workloadSelector: {matchLabels: {app: s%[1]d}}\n  trafficPolicy: {connectionPool: {tcp: {maxConnections: %[2]d}}}\n", n-1-i, state+1)
+				fmt.Fprintf(&b, "  workloadSelector: {matchLabels: {app: s%[1]d}}\n  trafficPolicy: {connectionPool: {tcp: {maxConnections: "+
+					"%[2]d}}}\n", n-1-i, state+1)
 			}
 			return b.String()
 		},
 		"GatewayPorts": func(n, state int) string {
 			return "---\napiVersion: networking.istio.io/v1\nkind: Gateway\n" +
 				"metadata: {name: big, namespace: istio-system}\n" +
-				"spec:\n  servers:\n" + list(n, fmt.Sprintf("  - {port: {number: 1%%04[1]d, name: http-%%[1]d, protocol: HTTP}, hosts: [h%d.example.com]}\n", state))
+				"spec:\n  servers:\n" + list(n, fmt.Sprintf("  - {port: {number: 1%%04[1]d, name: http-%%[1]d, protocol: HTTP}, hosts: "+
+				"[h%d.example.com]}\n", state))
 		},
 		"GatewayServers": func(n, state int) (all string) {
 			for _, write := range gatewayServers() {
@@ -81,7 +85,8 @@ func largeObjects() map[string]func(n, state int) string {
 			var b strings.Builder
 			for i := range n {
 				fmt.Fprintf(&b, rule, i)
-				fmt.Fprintf(&b, "  subsets: [{name: v%[1]d, labels: {version: v%[1]d}, trafficPolicy: {connectionPool: {tcp: {maxConnections: %[2]d}}}}]\n", i, state+1)
+				fmt.Fprintf(&b, "  subsets: [{name: v%[1]d, labels: {version: v%[1]d}, trafficPolicy: {connectionPool: {tcp: {maxConnections: "+
+					"%[2]d}}}}]\n", i, state+1)
 			}
 			return b.String()
 		},
@@ -156,7 +161,8 @@ func TestLinear(t *testing.T) {
 	histories.NoRace(t)
 	t.Parallel()
 	program := filepath.Join(t.TempDir(), "linear.test")
-	build := exec.CommandContext(t.Context(), "go", "test", "-c", "-covermode=count", "-coverpkg=../../api/...,../../galley/...,../../pilot/...,../../registry/...", "-o", program, ".")
+	build := exec.CommandContext(t.Context(), "go", "test", "-c", "-covermode=count",
+		"-coverpkg=../../api/...,../../galley/...,../../pilot/...,../../registry/...", "-o", program, ".")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

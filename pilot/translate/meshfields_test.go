@@ -33,12 +33,14 @@ func TestNoMeshFieldIsIgnored(t *testing.T) {
 	}
 	for _, field := range []string{
 		"configPath", "binaryPath", "serviceCluster", "drainDuration", "discoveryAddress", "discoveryRefreshDelay", "zipkinAddress",
-		"statsdUdpAddress", "envoyMetricsServiceAddress", "proxyAdminPort", "availabilityZone", "controlPlaneAuthPolicy", "customConfigFile", "statNameLength",
+		"statsdUdpAddress", "envoyMetricsServiceAddress", "proxyAdminPort", "availabilityZone", "controlPlaneAuthPolicy",
+		"customConfigFile", "statNameLength",
 		"concurrency", "proxyBootstrapTemplatePath", "interceptionMode", "sds", "envoyAccessLogService", "envoyMetricsService", "proxyMetadata",
 		"runtimeValues", "statusPort", "extraStatTags", "terminationDrainDuration", "meshId", "readinessProbe", "proxyStatsMatcher",
 		"holdApplicationUntilProxyStarts", "caCertificatesPem", "image", "fileFlushInterval", "fileFlushMinSizeKb", "statsCompression",
 		"tracing.zipkin", "tracing.lightstep", "tracing.datadog", "tracing.stackdriver", "tracing.openCensusAgent", "tracing.tlsSettings",
-		"privateKeyProvider", "connectionSettings.listenerConnectionLimit", "connectionSettings.globalDownstreamConnectionLimit", // runtime values of the bootstrap
+		// runtime values of the bootstrap
+		"privateKeyProvider", "connectionSettings.listenerConnectionLimit", "connectionSettings.globalDownstreamConnectionLimit",
 	} {
 		elsewhere["defaultConfig."+field] = agent
 	}

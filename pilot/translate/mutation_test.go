@@ -110,7 +110,8 @@ func (g *mutation) value(fd protoreflect.FieldDescriptor) protoreflect.Value {
 	case protoreflect.MessageKind:
 		switch fd.Message().FullName() {
 		case "google.protobuf.Duration":
-			times := []time.Duration{0, 1, 999999, time.Millisecond, 1500 * time.Microsecond, time.Second, 3 * time.Second, time.Hour, 24 * time.Hour, 1 << 40, math.MaxInt64, -1, -time.Second}
+			times := []time.Duration{0, 1, 999999, time.Millisecond, 1500 * time.Microsecond, time.Second, 3 * time.Second, time.Hour,
+				24 * time.Hour, 1 << 40, math.MaxInt64, -1, -time.Second}
 			if g.IntN(10) == 0 {
 				return message(&durationpb.Duration{Seconds: 315576000000})
 			}
@@ -137,12 +138,21 @@ func (g *mutation) value(fd protoreflect.FieldDescriptor) protoreflect.Value {
 // text returns a text that means something in some field, or has signs that do.
 func (g *mutation) text() string {
 	texts := []string{
-		"x", "web", "other", "v1", "other.a.svc.cluster.local", "web.a.svc.cluster.local", "10.0.0.7", "10.9.0.0/16", "8088", "80", "a", "b", ".", "./*", "b/*", "*/*", "~/*", "HTTP", "TCP", "HTTPS", "TLS", "MONGO", "GRPC",
-		"ingress", "mesh", "far", "delegate", "UNAVAILABLE", "unix:///x", "unix://@x", "region1/zone2", "POST", "*", "*.example.com", "*.web", "a.example.com", "*-x.example.com", "fd00::1", "[fd00::1]", "::/0", "0.0.0.0/0", "10.0.0.1/33",
-		"%", "%%", "%REQ(x)%", "%REQ(", "%DOWNSTREAM_REMOTE_ADDRESS%", "a b", "x:y", ":path", ":authority", ":method", "host", "Host", "HOST", "x-envoy-retry-on", "x-istio-attributes", "connection", "content-length", "{", "{*}", "/{a}/{**}", "/x", "/x/", "/x?y", "/x#y", "(", "a(b", "[a-z]+", "a{1001}",
-		"\\1", "\\9", "^/x$", "", "ä", "\n", "\x00", "\t", " ", "-1", "0", "65536", "1.5", "60s", "ECDHE-RSA-AES128-GCM-SHA256", "DES", "GET", "grpc", "istio", "outbound|80||web.a.svc.cluster.local", "/etc/certs/a.pem", "system",
-		"CANCELLED", "5xx", "retriable-4xx,503", "connect-failure,refused-stream", "unknown", "https://x/y", "http://[", "@request.auth.claims.sub", "@request.auth.claims[a][b]", "topology.kubernetes.io/zone", "spiffe://cluster.local/ns/a/sa/b", "kubernetes://x", "configmap://x", "x/y", "a/gateway",
-		"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef", "response.code == 200", "response.code ==", "request.headers['x']", "GATEWAY", "DURATION", "Gw==", "a.b.c.d.e", "A.example.COM", "a..b", "-a.b", "a_b.example.com", "source.ip", "request.headers[x]", "request.auth.claims[x]", "connection.sni",
+		"x", "web", "other", "v1", "other.a.svc.cluster.local", "web.a.svc.cluster.local", "10.0.0.7", "10.9.0.0/16", "8088", "80", "a",
+		"b", ".", "./*", "b/*", "*/*", "~/*", "HTTP", "TCP", "HTTPS", "TLS", "MONGO", "GRPC",
+		"ingress", "mesh", "far", "delegate", "UNAVAILABLE", "unix:///x", "unix://@x", "region1/zone2", "POST", "*", "*.example.com",
+		"*.web", "a.example.com", "*-x.example.com", "fd00::1", "[fd00::1]", "::/0", "0.0.0.0/0", "10.0.0.1/33",
+		"%", "%%", "%REQ(x)%", "%REQ(", "%DOWNSTREAM_REMOTE_ADDRESS%", "a b", "x:y", ":path", ":authority", ":method", "host", "Host",
+		"HOST", "x-envoy-retry-on", "x-istio-attributes", "connection", "content-length", "{", "{*}", "/{a}/{**}", "/x", "/x/", "/x?y",
+		"/x#y", "(", "a(b", "[a-z]+", "a{1001}",
+		"\\1", "\\9", "^/x$", "", "ä", "\n", "\x00", "\t", " ", "-1", "0", "65536", "1.5", "60s", "ECDHE-RSA-AES128-GCM-SHA256", "DES",
+		"GET", "grpc", "istio", "outbound|80||web.a.svc.cluster.local", "/etc/certs/a.pem", "system",
+		"CANCELLED", "5xx", "retriable-4xx,503", "connect-failure,refused-stream", "unknown", "https://x/y", "http://[",
+		"@request.auth.claims.sub", "@request.auth.claims[a][b]", "topology.kubernetes.io/zone", "spiffe://cluster.local/ns/a/sa/b",
+		"kubernetes://x", "configmap://x", "x/y", "a/gateway",
+		"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef", "response.code == 200", "response.code ==",
+		"request.headers['x']", "GATEWAY", "DURATION", "Gw==", "a.b.c.d.e", "A.example.COM", "a..b", "-a.b", "a_b.example.com",
+		"source.ip", "request.headers[x]", "request.auth.claims[x]", "connection.sni",
 	}
 	if g.IntN(12) == 0 {
 		return texts[g.IntN(len(texts))] + texts[g.IntN(len(texts))]

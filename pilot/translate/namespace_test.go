@@ -38,7 +38,8 @@ spec: {hosts: [open], http: [{name: rest, route: [{destination: {host: open}}]}]
 `))...)
 	tr := newTranslator(1 << 20)
 	host := func(namespace, name string) (*envoy.Resource, []string) {
-		c := tr.ResolveCohort(s, &node.Proxy{Type: node.Sidecar, ID: "x." + namespace, Namespace: namespace, Domain: namespace + ".svc.cluster.local", IPs: []string{"10.1.0.1"}})
+		c := tr.ResolveCohort(s, &node.Proxy{Type: node.Sidecar, ID: "x." + namespace, Namespace: namespace,
+			Domain: namespace + ".svc.cluster.local", IPs: []string{"10.1.0.1"}})
 		r := tr.Resource(s, c, envoy.RouteType, "80").Hosts.Get("80/" + name + ".default.svc.cluster.local:80")
 		if r == nil {
 			t.Fatalf("%s has no virtual host in namespace %s", name, namespace)

@@ -61,7 +61,8 @@ spec: {egress: [{hosts: [a/*, b/private.example.com]}]}`
 	}
 	check("without auto-allocated addresses", table(inA, `"NAMESPACE": "a"`), shared)
 	check("with them", table(inA, `"NAMESPACE": "a", "DNS_CAPTURE": "true", "DNS_AUTO_ALLOCATE": "true"`), shared, auto, others)
-	check("what is exported to the own namespace", table(inB, `"NAMESPACE": "b"`), shared, private, "\n10.64.3.3 Kubernetes private b: private.b.svc.cluster.local")
+	check("what is exported to the own namespace", table(inB, `"NAMESPACE": "b"`), shared, private,
+		"\n10.64.3.3 Kubernetes private b: private.b.svc.cluster.local")
 	check("a gateway", table("router~10.1.0.13~gw-0.a~a.svc.cluster.local", `"NAMESPACE": "a"`))
 	s = w.apply(objects(t, "sidecar.yaml", []byte(apart))...)
 	tr.Prepare(s)
@@ -135,7 +136,8 @@ metadata: {name: both, namespace: a}
 spec: {hosts: [both.example.com], addresses: ["2001:db8::2", 10.9.9.9], ports: [{number: 80, name: http}], resolution: STATIC}
 `))...)
 	got := ""
-	for r := range tr.Wildcard(s, tr.ResolveCohort(s, proxy(t, []byte(`{"id": "sidecar~10.0.0.1~x.a~a.svc.cluster.local"}`))), envoy.NameTableType).All {
+	for r := range tr.Wildcard(s, tr.ResolveCohort(s, proxy(t, []byte(`{"id": "sidecar~10.0.0.1~x.a~a.svc.cluster.local"}`))),
+		envoy.NameTableType).All {
 		got += nameTable(r.Value())
 	}
 	if want := sortedLines("\n2001:db8::1 External: v6.example.com\n10.9.9.9 External: both.example.com"); got != want {

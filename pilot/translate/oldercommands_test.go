@@ -86,8 +86,9 @@ func TestOlderCommands(t *testing.T) {
 		want, not    string
 	}{{everything | node.RecentCommands, "%SPAN_ID%", " -\""}, {everything &^ node.RecentCommands, "-", "SPAN_ID"}} {
 		p := node.Proxy{
-			Type: node.Sidecar, ID: "p.a", Name: "p", Namespace: "a", Domain: "a.svc.cluster.local", IPs: []string{"10.1.0.9"}, Cluster: "Kubernetes",
-			Labels: map[string]string{"app": "p"}, MeshID: "cluster.local", Capabilities: c.capabilities,
+			Type: node.Sidecar, ID: "p.a", Name: "p", Namespace: "a", Domain: "a.svc.cluster.local", IPs: []string{"10.1.0.9"},
+			Cluster: "Kubernetes",
+			Labels:  map[string]string{"app": "p"}, MeshID: "cluster.local", Capabilities: c.capabilities,
 		}
 		var all strings.Builder
 		for _, kind := range []string{"lds", "rds"} {

@@ -10,33 +10,35 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
-// Origins says of which objects Sets are made. It looks at each resource once, for as long as the memo has it. One
-// goroutine uses it at a time.
+// Origins returns the objects from which Sets are made. It visits each resource once, for as long as the memo has it.
+// It may be used by one goroutine at a time.
 type Origins struct {
 	memo  *envoy.Memo
 	parts map[weak.Pointer[envoy.Resource]]parts
-	sets  map[*envoy.Set][]kinds.Key // in this round
-	last  map[*envoy.Set][]kinds.Key // in the round before
+	sets  map[*envoy.Set][]kinds.Key // Sets of this round
+	last  map[*envoy.Set][]kinds.Key // Sets of the previous round
 }
 
-// NewOrigins returns Origins that know nothing before Refresh.
+// NewOrigins returns Origins that are empty before Refresh.
 func (t *Translator) NewOrigins() *Origins {
 	return &Origins{memo: t.memo, parts: map[weak.Pointer[envoy.Resource]]parts{}}
 }
 
-// Refresh begins a round of questions: it takes in what was made since the last one, and forgets what is gone.
+// Refresh begins a round of questions: it adds resources that were made since the last round, and drops deleted ones.
 func (o *Origins) Refresh() {
 	o.last, o.sets = o.sets, map[*envoy.Set][]kinds.Key{}
 	maps.DeleteFunc(o.parts, func(p weak.Pointer[envoy.Resource], _ parts) bool { return p.Value() == nil })
-	o.memo.EachKey(func(p weak.Pointer[envoy.Resource]) bool { _, ok := o.parts[p]; return ok }, func(p weak.Pointer[envoy.Resource], key any) {
-		x := partsOf(key)
-		// What is held here is not forgotten by the memo. The resource holds it itself, as long as it is there.
-		x.objects = slices.Clip(x.objects)
-		o.parts[p] = x
-	})
+	o.memo.EachKey(func(p weak.Pointer[envoy.Resource]) bool { _, ok := o.parts[p]; return ok },
+		func(p weak.Pointer[envoy.Resource], key any) {
+			x := partsOf(key)
+			// Holding these objects does not keep them alive for the memo: the resource itself holds them as long as it
+			// exists.
+			x.objects = slices.Clip(x.objects)
+			o.parts[p] = x
+		})
 }
 
-// Of returns the objects that the resources of a Set are made of, in no order, each once.
+// Of returns the keys of the objects from which the resources of a Set are made, in no order, each once.
 func (o *Origins) Of(s *envoy.Set) []kinds.Key {
 	if s == nil {
 		return nil

@@ -18,10 +18,12 @@ import (
 func TestServerNamesAreTakenOnce(t *testing.T) {
 	const entry = "apiVersion: networking.istio.io/v1\nkind: ServiceEntry\nmetadata: {name: %s, namespace: a, creationTimestamp: %q}\n" +
 		"spec: {hosts: [%s], location: MESH_EXTERNAL, resolution: DNS, ports: [{number: 9460, name: tls, protocol: TLS}]}\n---\n"
-	const alias = "apiVersion: v1\nkind: Service\nmetadata: {name: other, namespace: a}\nspec: {type: ExternalName, externalName: real.example.com}\n---\n"
+	const alias = "apiVersion: v1\nkind: Service\nmetadata: {name: other, namespace: a}\nspec: {type: ExternalName, externalName: " +
+		"real.example.com}\n---\n"
 	for name, older := range map[string]string{"the service's own": "2020-01-01T00:00:00Z", "the alias's": "2030-01-01T00:00:00Z"} {
 		w, tr := newWorld(t, mesh.Default()), newTranslator(0)
-		s := w.apply(objects(t, "world.yaml", []byte(alias+fmt.Sprintf(entry, "real", "2025-01-01T00:00:00Z", "real.example.com")+fmt.Sprintf(entry, "other", older, "other.a")))...)
+		s := w.apply(objects(t, "world.yaml", []byte(alias+fmt.Sprintf(entry, "real", "2025-01-01T00:00:00Z",
+			"real.example.com")+fmt.Sprintf(entry, "other", older, "other.a")))...)
 		l := decode(t, tr.Wildcard(s, tr.ResolveCohort(s, testProxies()["web"]), envoy.ListenerType).Get("0.0.0.0_9460")).(*listenerv3.Listener)
 		owners := map[string]int{}
 		for _, c := range l.FilterChains {

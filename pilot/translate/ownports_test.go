@@ -80,7 +80,8 @@ spec:
   - {port: {number: 8080, name: http-two, protocol: HTTP}, bind: 0.0.0.0, captureMode: NONE, defaultEndpoint: "127.0.0.1:8080"}
 `))...)
 	lds := sent(t, newTranslator(0), s, &node.Proxy{
-		Type: node.Sidecar, ID: "web.a", Name: "web", Namespace: "a", Domain: "a.svc.cluster.local", IPs: []string{"10.1.0.9"}, Cluster: "Kubernetes",
+		Type: node.Sidecar, ID: "web.a", Name: "web", Namespace: "a", Domain: "a.svc.cluster.local", IPs: []string{"10.1.0.9"},
+		Cluster:      "Kubernetes",
 		Interception: node.Redirect, Capabilities: everything, StatusPort: 15021, MetricsPort: 15090, AgentPort: 15020,
 	})["lds"]
 	got := strings.Join(slices.DeleteFunc(slices.Sorted(maps.Keys(lds)), func(n string) bool { return n == "virtualOutbound" }), " ")

@@ -53,7 +53,8 @@ spec:
 
 	after := w.apply(objects(t, "filter.yaml", []byte(filter))...)
 	k := tr.ResolveCohort(after, web)
-	if got := tr.ResolveCohort(after, api); got != other || k.Client != plain.Client || k.Listeners != plain.Listeners || k.Inbound != plain.Inbound {
+	if got := tr.ResolveCohort(after, api); got != other || k.Client != plain.Client || k.Listeners != plain.Listeners ||
+		k.Inbound != plain.Inbound {
 		t.Error("a cohort differs beyond the patches")
 	}
 	if tr.Wildcard(after, other, envoy.ClusterType).Shared != tr.Wildcard(before, other, envoy.ClusterType).Shared {
@@ -77,10 +78,12 @@ spec:
 		t.Errorf("listeners %s are patched", got)
 	}
 	own := tr.Resource(after, k, envoy.RouteType, "80")
-	if got := differs(envoy.Union{Shared: routes.Hosts}, envoy.Union{Shared: own.Hosts}); got != "80/api.a.svc.cluster.local:80" || own.Header != routes.Header {
+	if got := differs(envoy.Union{Shared: routes.Hosts}, envoy.Union{Shared: own.Hosts}); got != "80/api.a.svc.cluster.local:80" ||
+		own.Header != routes.Header {
 		t.Errorf("virtual hosts %s are patched", got)
 	}
-	if r := tr.Resource(after, k, envoy.ExtensionType, "ext"); r == nil || tr.Resource(after, other, envoy.ExtensionType, "ext") != nil || tr.Resource(after, k, envoy.ExtensionType, "none") != nil {
+	if r := tr.Resource(after, k, envoy.ExtensionType, "ext"); r == nil ||
+		tr.Resource(after, other, envoy.ExtensionType, "ext") != nil || tr.Resource(after, k, envoy.ExtensionType, "none") != nil {
 		t.Error("extensions are added wrongly")
 	}
 
@@ -106,7 +109,8 @@ spec:
 		t.Errorf("clusters %s are made again", got) // both: a patch is known by its object
 	}
 	gone := w.apply(kinds.Change{Key: kinds.Key{Kind: kinds.EnvoyFilter, Namespace: "a", Name: "x"}})
-	if c := tr.ResolveCohort(gone, web); c.Patches != (cohort.Key{}).Patches || differs(clusters, tr.Wildcard(gone, c, envoy.ClusterType)) != "" {
+	if c := tr.ResolveCohort(gone, web); c.Patches != (cohort.Key{}).Patches ||
+		differs(clusters, tr.Wildcard(gone, c, envoy.ClusterType)) != "" {
 		t.Error("patches stay when their object goes")
 	}
 }

@@ -28,7 +28,8 @@ func TestPoliciesReachTheirWorkloads(t *testing.T) {
 `
 	const gatewayAPI = "group: gateway.networking.k8s.io, kind: "
 	policy := func(namespace, annotations, spec string) string {
-		return "{apiVersion: security.istio.io/v1, kind: AuthorizationPolicy, metadata: {name: p, namespace: " + namespace + ", annotations: {" + annotations + "}}, spec: {" + spec + "}}"
+		return "{apiVersion: security.istio.io/v1, kind: AuthorizationPolicy, metadata: {name: p, namespace: " + namespace +
+			", annotations: {" + annotations + "}}, spec: {" + spec + "}}"
 	}
 	request := func(spec string) string {
 		return `{apiVersion: security.istio.io/v1, kind: RequestAuthentication, metadata: {name: p, namespace: a, annotations: {istio.io/dry-run: "true"}}, spec: {` + spec + ` jwtRules: [{issuer: x, jwks: "{\"keys\": []}"}]}}`
@@ -101,7 +102,8 @@ func TestPoliciesReachUnknownWorkloads(t *testing.T) {
 `
 	const pod = `{apiVersion: v1, kind: Pod, metadata: {name: web-0, namespace: a, labels: {app: web}}, spec: {containers: [{name: web, image: web}]}, status: {podIP: 10.0.0.1}}`
 	for target, applies := range map[string]bool{
-		"kind: Service, name: web": true, "group: networking.istio.io, kind: ServiceEntry, name: entry": true, "kind: Service, name: other": false,
+		"kind: Service, name: web": true, "group: networking.istio.io, kind: ServiceEntry, name: entry": true,
+		"kind: Service, name: other": false,
 	} {
 		w, tr := newWorld(t, mesh.Default()), newTranslator(0)
 		web := proxy(t, []byte(`{"id": "sidecar~10.0.0.1~web-0.a~a.svc.cluster.local", "metadata": {"LABELS": {"app": "web"}}}`))

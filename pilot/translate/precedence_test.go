@@ -50,9 +50,11 @@ spec: {hosts: [web.a.svc.cluster.local], gateways: [mesh, a/gw], exportTo: [%[3]
 		s := w.apply(virtualServices(c.exportTo...)...)
 		tr.Prepare(s)
 		for name, want := range c.want {
-			p, route, host := &node.Proxy{Type: node.Sidecar, Name: "x", Namespace: name, IPs: []string{"10.1.0.1"}}, "80", "web.a.svc.cluster.local:80"
+			p, route, host := &node.Proxy{Type: node.Sidecar, Name: "x", Namespace: name, IPs: []string{"10.1.0.1"}}, "80",
+				"web.a.svc.cluster.local:80"
 			if name == "gateway" {
-				p, route, host = &node.Proxy{Type: node.Router, Name: "gw-0", Namespace: "a", IPs: []string{"10.0.0.2"}}, "http.80", "web.a.svc.cluster.local:80"
+				p, route, host = &node.Proxy{Type: node.Router, Name: "gw-0", Namespace: "a", IPs: []string{"10.0.0.2"}}, "http.80",
+					"web.a.svc.cluster.local:80"
 			}
 			p.ID, p.Domain = p.Name+"."+p.Namespace, p.Namespace+".svc.cluster.local"
 			var got []string

@@ -95,7 +95,9 @@ func (t *Translator) Partitions(s, later *snapshot.Snapshot, p *node.Proxy, host
 			},
 			Dirty: func(n Next) bool {
 				d := &n.index.Dirty
-				return d.All || slices.ContainsFunc(credentials.Reference{Resource: name}.Names(), func(o string) bool { return slices.Contains(d.Credentials, o) })
+				return d.All || slices.ContainsFunc(credentials.Reference{Resource: name}.Names(), func(o string) bool {
+					return slices.Contains(d.Credentials, o)
+				})
 			},
 		})
 	}
@@ -103,7 +105,9 @@ func (t *Translator) Partitions(s, later *snapshot.Snapshot, p *node.Proxy, host
 		whole("gateway listeners", func(v *view.View) engine.Generator[struct{}] { return listeners.Gateway(v, c) })
 		for _, name := range routes {
 			for _, h := range append(gatewayHosts(v, c.Client, name), gatewayHosts(next, c.Client, name)...) {
-				list = append(list, partition("virtual hosts of "+name, h, h, func(v *view.View) engine.Generator[string] { return routing.GatewayHosts(v, c.Client, name) }))
+				list = append(list, partition("virtual hosts of "+name, h, h, func(v *view.View) engine.Generator[string] {
+					return routing.GatewayHosts(v, c.Client, name)
+				}))
 			}
 		}
 		return list
@@ -116,7 +120,9 @@ func (t *Translator) Partitions(s, later *snapshot.Snapshot, p *node.Proxy, host
 		}
 	}
 	for k := range keys {
-		list = append(list, partition("listeners", fmt.Sprint(k), k, func(v *view.View) engine.Generator[lds.BindKey] { return listeners.Outbound(v, c) }))
+		list = append(list, partition("listeners", fmt.Sprint(k), k, func(v *view.View) engine.Generator[lds.BindKey] {
+			return listeners.Outbound(v, c)
+		}))
 	}
 	for _, name := range routes {
 		if _, ok := routing.SidecarHosts(v, c.Client, name); ok {

@@ -77,10 +77,12 @@ var selectingObjects = []struct {
 		&telemetryv1.Telemetry{Tracing: []*telemetryv1.Tracing{{DisableSpanReporting: wrapperspb.Bool(true)}}},
 	}},
 	{kinds.Key{Kind: kinds.RequestAuthentication, Namespace: "b", Name: "all"}, []any{&securityv1.RequestAuthentication{}}},
-	{kinds.Key{Kind: kinds.EnvoyFilter, Namespace: "a", Name: "web"}, []any{generatedPatches("x", map[string]string{"app": "web"}), generatedPatches("y", nil)}},
+	{kinds.Key{Kind: kinds.EnvoyFilter, Namespace: "a", Name: "web"},
+		[]any{generatedPatches("x", map[string]string{"app": "web"}), generatedPatches("y", nil)}},
 	{kinds.Key{Kind: kinds.EnvoyFilter, Namespace: "istio-system", Name: "all"}, []any{generatedPatches("z", nil)}},
 	{kinds.Key{Kind: kinds.WasmPlugin, Namespace: "a", Name: "web"}, []any{
-		&extensionsv1alpha1.WasmPlugin{Selector: webSelector, Url: "oci://example.com/x"}, &extensionsv1alpha1.WasmPlugin{Url: "oci://example.com/y", Type: extensionsv1alpha1.PluginType_NETWORK},
+		&extensionsv1alpha1.WasmPlugin{Selector: webSelector, Url: "oci://example.com/x"},
+		&extensionsv1alpha1.WasmPlugin{Url: "oci://example.com/y", Type: extensionsv1alpha1.PluginType_NETWORK},
 	}},
 	{kinds.Key{Kind: kinds.TrafficExtension, Namespace: "istio-system", Name: "web"}, []any{
 		&extensionsv1alpha1.TrafficExtension{FilterConfig: &extensionsv1alpha1.TrafficExtension_Lua{Lua: &extensionsv1alpha1.LuaConfig{InlineCode: "x"}}},
@@ -119,7 +121,8 @@ func selectingWorlds() *rapid.Generator[[]selectingStep] {
 				}
 			}
 			if chance(t, 3) {
-				s.facts = []kinds.Change{one(t, []kinds.Change{tapAnswer("1", "x"), tapAnswer("1", "y"), tapAnswer("2", "x"), facts.Change[string](tapFact, "1", nil)})}
+				s.facts = []kinds.Change{one(t, []kinds.Change{tapAnswer("1", "x"), tapAnswer("1", "y"), tapAnswer("2", "x"),
+					facts.Change[string](tapFact, "1", nil)})}
 			}
 			if chance(t, 6) {
 				s.roots = one(t, [][]string{{"x"}, {"x", "y"}})
@@ -292,18 +295,22 @@ func servedFromElsewhere() []selectingStep {
 	return []selectingStep{
 		{
 			generatedStep: generatedStep{
-				services:  map[registry.ServiceKey]*registry.Service{k: service},
-				endpoints: map[registry.ServiceKey][]*registry.Endpoint{k: {{Address: "10.9.0.1", Port: 8080, ServicePort: "http", Cluster: "Kubernetes"}}},
+				services: map[registry.ServiceKey]*registry.Service{k: service},
+				endpoints: map[registry.ServiceKey][]*registry.Endpoint{k: {{Address: "10.9.0.1", Port: 8080, ServicePort: "http",
+					Cluster: "Kubernetes"}}},
 			},
-			workloads: map[registry.WorkloadKey]*registry.Workload{w: {WorkloadKey: w, Addresses: []string{"10.9.0.1"}, Labels: map[string]string{"app": "web"}}},
+			workloads: map[registry.WorkloadKey]*registry.Workload{w: {WorkloadKey: w, Addresses: []string{"10.9.0.1"},
+				Labels: map[string]string{"app": "web"}}},
 		},
-		{generatedStep: generatedStep{objects: map[kinds.Key]*kinds.Object{rule: {Key: rule, Created: time.Unix(1, 0), Spec: &networkingv1.DestinationRule{Host: k.Host}}}}},
+		{generatedStep: generatedStep{objects: map[kinds.Key]*kinds.Object{rule: {Key: rule, Created: time.Unix(1, 0),
+			Spec: &networkingv1.DestinationRule{Host: k.Host}}}}},
 	}
 }
 
 // soonNoticed are the names of rules of invalidation without which one of the first worlds fails.
 var soonNoticed = []string{
-	"imports by routes", "destination rules", "rules of services found by address", "policies of whom proxies call", "selecting objects", "workloads that serve",
+	"imports by routes", "destination rules", "rules of services found by address", "policies of whom proxies call",
+	"selecting objects", "workloads that serve",
 	"credentials of rules", "roots", "services", "workloads",
 }
 

@@ -32,7 +32,8 @@ func TestRoots(t *testing.T) {
 		var got []string
 		for r := range set.All {
 			c := &meshv1alpha1.ProxyConfig{}
-			if err := proto.Unmarshal(r.Value(), c); err != nil || r.Name != "" || proto.Size(c) != proto.Size(&meshv1alpha1.ProxyConfig{CaCertificatesPem: c.CaCertificatesPem}) {
+			if err := proto.Unmarshal(r.Value(), c); err != nil || r.Name != "" ||
+				proto.Size(c) != proto.Size(&meshv1alpha1.ProxyConfig{CaCertificatesPem: c.CaCertificatesPem}) {
 				t.Errorf("%q: %v, %v", r.Name, c, err)
 			}
 			got = append(got, c.CaCertificatesPem...)

@@ -63,7 +63,8 @@ func TestSecretNames(t *testing.T) {
 			for _, kind := range []*kinds.Kind{kinds.SecretCredential, kinds.ConfigMapCredential} {
 				k, what := kinds.Key{Kind: kind, Namespace: ns, Name: name}, ns+"/"+name
 				changes = append(changes, kinds.Change{Key: k, Object: &kinds.Object{Key: k, Spec: &credentials.Credential{
-					Certificate: &credentials.Certificate{Chain: []byte(what), Key: []byte("key of " + what)}, Roots: &credentials.Roots{Certificates: []byte("roots of " + what)},
+					Certificate: &credentials.Certificate{Chain: []byte(what), Key: []byte("key of " + what)},
+					Roots:       &credentials.Roots{Certificates: []byte("roots of " + what)},
 				}}})
 			}
 		}
@@ -78,10 +79,12 @@ func TestSecretNames(t *testing.T) {
 	var clients []client
 	for _, ns := range []string{"a", "b"} {
 		p := &node.Proxy{
-			Type: node.Router, ID: "gw." + ns, Name: "gw", Namespace: ns, Domain: ns + ".svc.cluster.local", IPs: []string{"10.1.0.9"}, Cluster: "Kubernetes",
-			Labels: map[string]string{"istio": ns}, Capabilities: everything,
+			Type: node.Router, ID: "gw." + ns, Name: "gw", Namespace: ns, Domain: ns + ".svc.cluster.local", IPs: []string{"10.1.0.9"},
+			Cluster: "Kubernetes",
+			Labels:  map[string]string{"istio": ns}, Capabilities: everything,
 		}
-		clients = append(clients, client{ns, tr.ResolveCohort(s, p), apiidentity.Peer{ID: apiidentity.ID{TrustDomain: "cluster.local", Namespace: ns, ServiceAccount: "gw"}, Proof: apiidentity.Certificate}})
+		clients = append(clients, client{ns, tr.ResolveCohort(s, p),
+			apiidentity.Peer{ID: apiidentity.ID{TrustDomain: "cluster.local", Namespace: ns, ServiceAccount: "gw"}, Proof: apiidentity.Certificate}})
 	}
 	seed, _ := histories.Seed(t)
 	rnd := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // nothing is secret
@@ -89,7 +92,8 @@ func TestSecretNames(t *testing.T) {
 	sent := map[string]int{}
 	for range secretNames / len(clients) {
 		name := pick("kubernetes://", "kubernetes://", "kubernetes-gateway://", "configmap://", "Kubernetes://", "builtin://", "") +
-			pick("", "", "a/", "b/", "b/", "istio-system/", "../b/", "a/../b/", "b%2F", "/", "*/", "b/b/") + pick("x", "x", "y", "z", "*", "", "X", "x ", "x\x00", "x/y") +
+			pick("", "", "a/", "b/", "b/", "istio-system/", "../b/", "a/../b/", "b%2F", "/", "*/", "b/b/") +
+			pick("x", "x", "y", "z", "*", "", "X", "x ", "x\x00", "x/y") +
 			pick("", "", "-cacert", "-cacert-cacert", "/", "?", "#")
 		for _, c := range clients {
 			got := ""
@@ -97,7 +101,8 @@ func TestSecretNames(t *testing.T) {
 				if r := tr.Resource(s, c.key, envoy.SecretType, name); r != nil {
 					m := &tlsv3.Secret{}
 					unpack(t, r.Value(), m)
-					got = string(slices.Concat(m.GetTlsCertificate().GetCertificateChain().GetInlineBytes(), m.GetValidationContext().GetTrustedCa().GetInlineBytes()))
+					got = string(slices.Concat(m.GetTlsCertificate().GetCertificateChain().GetInlineBytes(),
+						m.GetValidationContext().GetTrustedCa().GetInlineBytes()))
 				}
 			}
 			if want := mayHave(c.namespace, name); got != want {

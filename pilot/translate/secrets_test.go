@@ -51,17 +51,20 @@ func TestSecrets(t *testing.T) {
 	}
 	changes := objects(t, "world.yaml", []byte(secretWorld))
 	for _, ns := range []string{"a", "b"} {
-		changes = append(changes, credential(kinds.SecretCredential, ns, "x", "cr"), credential(kinds.SecretCredential, ns, "y", "cr"), credential(kinds.SecretCredential, ns, "z", "cr"))
+		changes = append(changes, credential(kinds.SecretCredential, ns, "x", "cr"), credential(kinds.SecretCredential, ns, "y", "cr"),
+			credential(kinds.SecretCredential, ns, "z", "cr"))
 	}
 	changes = append(changes, credential(kinds.SecretCredential, "b", "x-cacert", "r"), credential(kinds.ConfigMapCredential, "a", "x", "r"))
 	far := credential(kinds.SecretCredential, "a", "x", "cr")
 	far.Cluster, far.Object.Cluster = "far", "far"
-	far.Object.Spec = &credentials.Credential{Certificate: &credentials.Certificate{Chain: []byte("a/x of far")}, Roots: &credentials.Roots{Certificates: []byte("roots of far")}}
+	far.Object.Spec = &credentials.Credential{Certificate: &credentials.Certificate{Chain: []byte("a/x of far")},
+		Roots: &credentials.Roots{Certificates: []byte("roots of far")}}
 	changes = append(changes, far)
 	s := w.apply(changes...)
 	gateway := func(namespace, label string) *node.Proxy {
 		return &node.Proxy{
-			Type: node.Router, ID: "gw." + namespace, Name: "gw", Namespace: namespace, Domain: namespace + ".svc.cluster.local", IPs: []string{"10.1.0.9"}, Cluster: "Kubernetes",
+			Type: node.Router, ID: "gw." + namespace, Name: "gw", Namespace: namespace, Domain: namespace + ".svc.cluster.local",
+			IPs: []string{"10.1.0.9"}, Cluster: "Kubernetes",
 			Labels: map[string]string{"istio": label}, Capabilities: everything,
 		}
 	}
@@ -88,24 +91,29 @@ func TestSecrets(t *testing.T) {
 		want  map[string]string
 	}{
 		{gateway("a", "ingress"), map[string]string{
-			"kubernetes://x": "a/x", "kubernetes://x-cacert": "roots of a/x", "kubernetes-gateway://a/x": "a/x", "configmap://a/x-cacert": "roots of a/x",
-			"kubernetes://a/x": "a/x", "kubernetes://a/x-cacert": "", "kubernetes://y": "a/y", "kubernetes://y-cacert": "roots of a/y",
+			"kubernetes://x": "a/x", "kubernetes://x-cacert": "roots of a/x", "kubernetes-gateway://a/x": "a/x",
+			"configmap://a/x-cacert": "roots of a/x",
+			"kubernetes://a/x":       "a/x", "kubernetes://a/x-cacert": "", "kubernetes://y": "a/y", "kubernetes://y-cacert": "roots of a/y",
 		}},
 		{gateway("b", "ingress"), map[string]string{
-			"kubernetes://x": "b/x", "kubernetes://x-cacert": "roots of b/x-cacert", "kubernetes-gateway://a/x": "a/x", "configmap://a/x-cacert": "roots of a/x",
-			"kubernetes://a/x": "a/x", "kubernetes://a/x-cacert": "", "kubernetes://y": "b/y", "kubernetes://y-cacert": "roots of b/y",
+			"kubernetes://x": "b/x", "kubernetes://x-cacert": "roots of b/x-cacert", "kubernetes-gateway://a/x": "a/x",
+			"configmap://a/x-cacert": "roots of a/x",
+			"kubernetes://a/x":       "a/x", "kubernetes://a/x-cacert": "", "kubernetes://y": "b/y", "kubernetes://y-cacert": "roots of b/y",
 		}},
 		{gateway("a", "other"), map[string]string{"kubernetes://y": "a/y", "kubernetes://y-cacert": "roots of a/y"}},
 		{in("far", gateway("a", "ingress")), map[string]string{ // the Secrets of its own cluster alone
-			"kubernetes://x": "a/x of far", "kubernetes://x-cacert": "roots of far", "kubernetes-gateway://a/x": "a/x of far", "kubernetes://a/x": "a/x of far",
+			"kubernetes://x": "a/x of far", "kubernetes://x-cacert": "roots of far", "kubernetes-gateway://a/x": "a/x of far",
+			"kubernetes://a/x":        "a/x of far",
 			"kubernetes://a/x-cacert": "roots of far",
 		}},
 		{in("elsewhere", gateway("a", "other")), map[string]string{}},
-		{gateway("c", "ingress"), map[string]string{"kubernetes-gateway://a/x": "a/x", "configmap://a/x-cacert": "roots of a/x", "kubernetes://a/x": "a/x"}},
+		{gateway("c", "ingress"), map[string]string{"kubernetes-gateway://a/x": "a/x", "configmap://a/x-cacert": "roots of a/x",
+			"kubernetes://a/x": "a/x"}},
 	} {
 		k := tr.ResolveCohort(s, c.proxy)
 		for _, name := range []string{
-			"kubernetes://x", "kubernetes://x-cacert", "kubernetes-gateway://a/x", "configmap://a/x-cacert", "configmap://a/x", "kubernetes://a/x", "kubernetes://a/x-cacert", "kubernetes://y", "kubernetes://y-cacert",
+			"kubernetes://x", "kubernetes://x-cacert", "kubernetes-gateway://a/x", "configmap://a/x-cacert", "configmap://a/x",
+			"kubernetes://a/x", "kubernetes://a/x-cacert", "kubernetes://y", "kubernetes://y-cacert",
 			"kubernetes://z", "kubernetes://b/x", "kubernetes://a/../b/x", "kubernetes://b/y", "a/x", "default", "ROOTCA", "*", "kubernetes://",
 		} {
 			want := c.want[name]
@@ -122,7 +130,8 @@ func TestSecrets(t *testing.T) {
 	files := *s
 	files.OneStore = true
 	fresh := newTranslator(1 << 20)
-	if got := holds(fresh.Resource(&files, fresh.ResolveCohort(&files, in("elsewhere", gateway("a", "ingress"))), envoy.SecretType, "kubernetes://x")); got != "a/x" {
+	if got := holds(fresh.Resource(&files, fresh.ResolveCohort(&files, in("elsewhere", gateway("a", "ingress"))), envoy.SecretType,
+		"kubernetes://x")); got != "a/x" {
 		t.Errorf("where all Secrets are in files, it is %q", got)
 	}
 

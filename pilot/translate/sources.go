@@ -12,16 +12,16 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// Bounds on what Sources looks at: a route configuration has thousands of virtual hosts.
+// Limits for Sources, because a route configuration has thousands of virtual hosts.
 const (
 	maxSources       = 16
 	maxSourceObjects = 256
 )
 
-// Sources returns the keys of the objects that a resource is made of, at most 16: those that change others first, then
-// policies and routes, and services last. A resource that the memo has forgotten has none.
+// Sources returns the keys of the objects that a resource is made from, at most 16: objects that change others first,
+// then policies and routes, and services last. A resource that the memo has dropped has none.
 //
-// A resource's builder reads nothing but its key in the memo. So the objects in it are why the resource is what it is.
+// A builder reads only its key in the memo, so the objects in the key explain the resource.
 func (t *Translator) Sources(r *envoy.Resource) []kinds.Key {
 	w := newOriginWalk(maxSourceObjects, func(r *envoy.Resource) (parts, bool) {
 		k := t.memo.KeyOf(r)
@@ -33,12 +33,13 @@ func (t *Translator) Sources(r *envoy.Resource) []kinds.Key {
 	w.resource(r)
 	list := w.objects()
 	slices.SortFunc(list, func(a, b kinds.Key) int {
-		return cmp.Or(cmp.Compare(sourceRank(a.Kind), sourceRank(b.Kind)), strings.Compare(a.Kind.Name, b.Kind.Name), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(sourceRank(a.Kind), sourceRank(b.Kind)), strings.Compare(a.Kind.Name, b.Kind.Name),
+			strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
 	return list[:min(len(list), maxSources)]
 }
 
-// sourceRank orders kinds by how likely an object of it is what a proxy does not take.
+// sourceRank orders kinds by how likely their objects are the cause if a proxy rejects a resource.
 func sourceRank(k *kinds.Kind) int {
 	switch k {
 	case kinds.EnvoyFilter:
@@ -53,10 +54,10 @@ func sourceRank(k *kinds.Kind) int {
 	return 2
 }
 
-// originWalk collects the objects that resources are made of. It visits each resource once.
+// originWalk collects the objects that resources are made from. It visits each resource once.
 type originWalk struct {
-	parts func(*envoy.Resource) (parts, bool) // false for a resource that the memo does not have
-	most  int                                 // objects, and resources, after which a Set is not followed further
+	parts func(*envoy.Resource) (parts, bool) // returns false for a resource that the memo does not have
+	most  int                                 // limit of objects, and of resources, after which a Set is not followed further
 	keys  map[kinds.Key]struct{}
 	seen  map[*envoy.Resource]struct{}
 }
@@ -65,7 +66,7 @@ func newOriginWalk(most int, of func(*envoy.Resource) (parts, bool)) *originWalk
 	return &originWalk{of, most, map[kinds.Key]struct{}{}, map[*envoy.Resource]struct{}{}}
 }
 
-// objects returns the keys that were collected, in no order.
+// objects returns the collected keys, in no order.
 func (w *originWalk) objects() []kinds.Key { return slices.Collect(maps.Keys(w.keys)) }
 
 func (w *originWalk) set(s *envoy.Set) {
@@ -102,14 +103,14 @@ func (w *originWalk) resource(r *envoy.Resource) {
 	}
 }
 
-// parts are what the key of a resource holds that leads to objects.
+// parts are the parts of a resource's key that lead to objects.
 type parts struct {
 	objects   []kinds.Key
 	resources []*envoy.Resource
 	sets      []*envoy.Set
 }
 
-// partsOf returns those of a key of a MemoTable.
+// partsOf returns the parts of a key of a MemoTable.
 func partsOf(key any) parts {
 	var p parts
 	p.add(reflect.ValueOf(key))
@@ -124,8 +125,8 @@ func (p *parts) service(s *registry.Service) {
 	p.objects = append(p.objects, k)
 }
 
-// add adds what is in a part of a key. Of pointers it follows those to what leads to objects, and the cells of lists:
-// none to what is no object, such as the mesh configuration.
+// add adds the objects and resources in a part of a key. It follows pointers and list cells that can contain objects,
+// and skips others such as the mesh configuration.
 func (p *parts) add(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -142,7 +143,7 @@ func (p *parts) add(v reflect.Value) {
 		case reflect.TypeFor[*envoy.Set]():
 			p.sets = append(p.sets, (*envoy.Set)(v.UnsafePointer()))
 		default:
-			if strings.HasPrefix(v.Type().Elem().Name(), "cell[") { // of a frozen.List
+			if strings.HasPrefix(v.Type().Elem().Name(), "cell[") { // cell of a frozen.List
 				p.add(v.Elem())
 			}
 		}

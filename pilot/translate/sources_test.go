@@ -36,8 +36,9 @@ spec: {selector: {istio: other}, servers: [{port: {number: 8080, name: http, pro
 `))...)
 	tr := newTranslator(1 << 20)
 	listeners := sent(t, tr, s, &node.Proxy{
-		Type: node.Router, ID: "gw.a", Name: "gw", Namespace: "a", Domain: "a.svc.cluster.local", IPs: []string{"10.1.0.9"}, Cluster: "Kubernetes",
-		Labels: map[string]string{"istio": "ingress"}, MeshID: "cluster.local", Capabilities: everything,
+		Type: node.Router, ID: "gw.a", Name: "gw", Namespace: "a", Domain: "a.svc.cluster.local", IPs: []string{"10.1.0.9"},
+		Cluster: "Kubernetes",
+		Labels:  map[string]string{"istio": "ingress"}, MeshID: "cluster.local", Capabilities: everything,
 	})["lds"]
 	for name, want := range map[string][]string{"0.0.0.0_8080": {"one", "two"}, "0.0.0.0_8443": {"one"}} {
 		r := listeners[name]

@@ -76,22 +76,26 @@ func (i *networkWorld) apply(changes ...kinds.Change) *snapshot.Snapshot {
 func networkProxies() map[string]*node.Proxy {
 	proxy := func(kind node.Type, name, namespace, ip, cluster, on, network string, labels map[string]string, view ...string) *node.Proxy {
 		return &node.Proxy{
-			Type: kind, ID: name + "." + namespace, Name: name, Namespace: namespace, Domain: namespace + ".svc.cluster.local", IPs: []string{ip}, Cluster: cluster, NodeName: on,
+			Type: kind, ID: name + "." + namespace, Name: name, Namespace: namespace, Domain: namespace + ".svc.cluster.local",
+			IPs: []string{ip}, Cluster: cluster, NodeName: on,
 			Interception: node.Redirect, MeshID: "cluster.local", Capabilities: everything, Labels: labels, Network: network, NetworkView: view,
 		}
 	}
 	cli, ew := map[string]string{"app": "cli"}, map[string]string{"istio": "ew"}
 	return map[string]*node.Proxy{
-		"c1-n1": proxy(node.Sidecar, "cli", "a", "10.1.200.1", "Kubernetes", "k1-0", "n1", cli), "c1-none": proxy(node.Sidecar, "cli", "a", "10.1.200.1", "Kubernetes", "k1-0", "", cli),
-		"c2-n2": proxy(node.Sidecar, "cli2", "a", "10.2.200.1", "remote", "k2-0", "n2", cli), "c2-n9": proxy(node.Sidecar, "cli2", "a", "10.2.200.1", "remote", "k2-0", "n9", cli),
-		"ew": proxy(node.Router, "ew-0", "istio-system", "10.1.201.1", "Kubernetes", "k1-0", "n1", ew, "n1"),
+		"c1-n1":   proxy(node.Sidecar, "cli", "a", "10.1.200.1", "Kubernetes", "k1-0", "n1", cli),
+		"c1-none": proxy(node.Sidecar, "cli", "a", "10.1.200.1", "Kubernetes", "k1-0", "", cli),
+		"c2-n2":   proxy(node.Sidecar, "cli2", "a", "10.2.200.1", "remote", "k2-0", "n2", cli),
+		"c2-n9":   proxy(node.Sidecar, "cli2", "a", "10.2.200.1", "remote", "k2-0", "n9", cli),
+		"ew":      proxy(node.Router, "ew-0", "istio-system", "10.1.201.1", "Kubernetes", "k1-0", "n1", ew, "n1"),
 	}
 }
 
 // TestNetworks compares with the facts of what a real istiod with two API servers sent these proxies. Weights are
 // relative within an assignment.
 func TestNetworks(t *testing.T) {
-	own, remote := objects(t, "own.yaml", read(t, "testdata/networks/own.yaml")), inCluster("remote", objects(t, "remote.yaml", read(t, "testdata/networks/remote.yaml")))
+	own, remote := objects(t, "own.yaml", read(t, "testdata/networks/own.yaml")),
+		inCluster("remote", objects(t, "remote.yaml", read(t, "testdata/networks/remote.yaml")))
 	i := newNetworkWorld(t, string(read(t, "testdata/networks/networks.yaml")))
 	s := i.apply(slices.Concat(own, remote)...)
 	tr, people := newTranslator(0), networkProxies()
@@ -111,7 +115,8 @@ func TestNetworks(t *testing.T) {
 // TestNetworksChange changes one network's gateways. Services without endpoints there keep their resources, and a mesh
 // without gateways has again what it had before.
 func TestNetworksChange(t *testing.T) {
-	own, remote := objects(t, "own.yaml", read(t, "testdata/networks/own.yaml")), inCluster("remote", objects(t, "remote.yaml", read(t, "testdata/networks/remote.yaml")))
+	own, remote := objects(t, "own.yaml", read(t, "testdata/networks/own.yaml")),
+		inCluster("remote", objects(t, "remote.yaml", read(t, "testdata/networks/remote.yaml")))
 	i := newNetworkWorld(t, "{}")
 	all := slices.Concat(own, remote)
 	gateway := slices.IndexFunc(all, func(c kinds.Change) bool { return c.Name == "ewx" })
@@ -131,7 +136,8 @@ func TestNetworksChange(t *testing.T) {
 	}
 	slices.Sort(changed)
 	want := []string{
-		"outbound|80|v1|web.a.svc.cluster.local", "outbound|80||many.example", "outbound|80||vms.a.svc.cluster.local", "outbound|80||vmsel.example", "outbound|80||web.a.svc.cluster.local",
+		"outbound|80|v1|web.a.svc.cluster.local", "outbound|80||many.example", "outbound|80||vms.a.svc.cluster.local",
+		"outbound|80||vmsel.example", "outbound|80||web.a.svc.cluster.local",
 	}
 	if d := gocmp.Diff(want, changed); d != "" {
 		t.Errorf("other assignments change (-want +got):\n%s", d)
@@ -209,11 +215,13 @@ func localityFacts(a *endpointv3.ClusterLoadAssignment) []string {
 			if m["envoy.transport_socket_match"] != nil {
 				secure = " mtls"
 			}
-			hosts = append(hosts, fmt.Sprintf("%s:%d weight %d%s %s", at.Address, at.GetPortValue(), e.LoadBalancingWeight.GetValue()/whole, secure, m["istio"].Fields["workload"].GetStringValue()))
+			hosts = append(hosts, fmt.Sprintf("%s:%d weight %d%s %s", at.Address, at.GetPortValue(), e.LoadBalancingWeight.GetValue()/whole,
+				secure, m["istio"].Fields["workload"].GetStringValue()))
 		}
 		slices.Sort(hosts)
 		l := g.Locality
-		out = append(out, fmt.Sprintf("%s/%s/%s, priority %d: %s", l.Region, l.Zone, l.SubZone, g.Priority, cmp.Or(strings.Join(hosts, "; "), "nothing")))
+		out = append(out, fmt.Sprintf("%s/%s/%s, priority %d: %s", l.Region, l.Zone, l.SubZone, g.Priority,
+			cmp.Or(strings.Join(hosts, "; "), "nothing")))
 	}
 	return out
 }

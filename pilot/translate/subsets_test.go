@@ -32,7 +32,8 @@ func TestSubsetsAreBounded(t *testing.T) {
 		for i := range c.ports {
 			ports = append(ports, fmt.Sprintf("{name: http-%d, port: %d}", i, 81+i))
 		}
-		s := w.apply(objects(t, "service.yaml", []byte("{apiVersion: v1, kind: Service, metadata: {name: one, namespace: a}, spec: {ports: ["+strings.Join(ports, ", ")+"]}}"))...)
+		s := w.apply(objects(t, "service.yaml", []byte("{apiVersion: v1, kind: Service, metadata: {name: one, namespace: a}, spec: "+
+			"{ports: ["+strings.Join(ports, ", ")+"]}}"))...)
 		cohort, want, got := tr.ResolveCohort(s, p), []string{}, []string{}
 		for i := range c.ports {
 			for _, subset := range strings.Split(c.subsets, " ") {

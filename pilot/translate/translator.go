@@ -30,32 +30,32 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// Options of a Translator.
+// Options configures a Translator.
 type Options struct {
-	Idle     int                // bytes of unused resources that the memo keeps; 0 turns the memo off
-	Now      func() time.Time   // nil: unused resources do not age
-	Features []*feature.Feature // in the order of what they add to resources
+	Idle     int                // limit in bytes for unused resources in the memo; 0 turns the memo off
+	Now      func() time.Time   // clock; if nil, unused resources do not age
+	Features []*feature.Feature // in the order in which they add to resources
 
-	// Found is called where a resource is made without a patch that it should have, by any goroutine. It may be called
-	// several times for one finding. Nil: nobody wants to know.
+	// Found is optional. Any goroutine calls it when a resource is made without a patch that should apply. It may be
+	// called several times for one finding.
 	Found func(diag.Diagnostic)
 }
 
-// Translator makes resources of Snapshots. Safe for concurrent use.
+// Translator makes resources from Snapshots. Safe for concurrent use.
 type Translator struct {
 	features []*feature.Feature
 
 	memo  *envoy.Memo
 	cache engine.Cache
 	types map[string]maker // by URL
-	grpc  map[string]maker // those of types that applications are sent in another form, which use xDS themselves
+	grpc  map[string]maker // makers of types that differ for applications that use xDS themselves
 	keys  *cohort.Interner
 	patch *patch.Patcher
 
 	newStateFunc func(*snapshot.Snapshot) any // newState as a function value, allocated once because each Send needs it
 
 	mu     sync.Mutex
-	newest *state // of the newest Snapshot; the next one is made from it
+	newest *state // state of the newest Snapshot, from which the next one is made
 }
 
 // maker makes the Sets of one type. Without names it returns all resources of a cohort, else those of the names.
@@ -63,7 +63,7 @@ type maker interface {
 	Get(v *view.View, c cohort.Key, names *envoy.Names) (envoy.Union, error)
 }
 
-// makers returns the makers of all types. A further type is a folder, a line here, and one in the layers of
+// makers returns the makers of all types. A new type needs a folder, a line here, and one in the layers of
 // deploy/house.
 func makers(m *envoy.Memo, h *hooks.Hooks, c *engine.Cache) (types, ofGRPC map[string]maker) {
 	clusters, endpoints, routes := cds.New(m, h, c), eds.New(m, h, c), rds.New(m, h, c)
@@ -101,13 +101,12 @@ func (t *Translator) Stats() (hits, misses uint64) { return t.memo.Stats() }
 // Kept returns how many encoded resources the memo keeps.
 func (t *Translator) Kept() int { return t.memo.Len() }
 
-// Size returns how many encoded resources the memo finds, and how many of those that nobody used had to go for newer
-// ones since the start.
+// Size returns how many encoded resources the memo can find, and how many unused ones were evicted since the start.
 func (t *Translator) Size() (resources int, evictions uint64) {
 	return t.memo.Size(), t.memo.Evictions()
 }
 
-// Each calls yield for each encoded resource that the memo has, unless it holds a secret, in no order.
+// Each calls yield for each encoded resource in the memo, except for secrets, in no order.
 func (t *Translator) Each(yield func(*envoy.Resource)) {
 	t.memo.EachKey(func(weak.Pointer[envoy.Resource]) bool { return false }, func(p weak.Pointer[envoy.Resource], _ any) {
 		if r := p.Value(); r != nil && !r.Secret() {
@@ -116,19 +115,19 @@ func (t *Translator) Each(yield func(*envoy.Resource)) {
 	})
 }
 
-// Bytes returns about how many bytes are kept for some cohorts, beside what the first of them has as well.
+// Bytes returns the approximate memory, in bytes, for some cohorts, without what the first of them has as well.
 func (t *Translator) Bytes(cohorts []cohort.Key) int { return t.cache.Bytes(cohorts) }
 
 // Conflicts returns all kinds of conflicts.
 func Conflicts() []engine.Conflict { return view.Conflicts() }
 
-// Count returns how many conflicts of one kind there are in the Sets that were asked for since the last full Snapshot.
+// Count returns the number of conflicts of one kind in the Sets that were requested since the last full Snapshot.
 func (t *Translator) Count(c engine.Conflict) int { return len(t.cache.Conflicts(c)) }
 
-// About returns what the conflicts are about that Count counts, sorted.
+// About returns the subjects of the conflicts that Count counts, sorted.
 func (t *Translator) About(c engine.Conflict) []string { return t.cache.Conflicts(c) }
 
-// AllConflicts returns what About returns, by the name of each kind of conflict that there is.
+// AllConflicts returns the results of About, by the name of each kind of conflict that exists.
 func (t *Translator) AllConflicts() map[string][]string {
 	out := map[string][]string{}
 	for _, c := range Conflicts() {
@@ -139,15 +138,15 @@ func (t *Translator) AllConflicts() map[string][]string {
 	return out
 }
 
-// state is what is derived from one Snapshot. The Snapshot holds it, so it is there as long as a slow stream uses the
+// state is derived from one Snapshot. The Snapshot holds it, so that it exists as long as a slow stream uses the
 // Snapshot.
 type state struct {
 	index *scope.Index
 	view  *view.View
 }
 
-// Prepare computes what is derived from a Snapshot. It must be called with each Snapshot, in order, before that is
-// published: the cost is proportional to what the Snapshot changed.
+// Prepare computes the state of a Snapshot. It must be called with each Snapshot, in order, before that is published,
+// so that the cost is proportional to the Snapshot's changes.
 func (t *Translator) Prepare(s *snapshot.Snapshot) { t.state(s) }
 
 func (t *Translator) state(s *snapshot.Snapshot) *state { return s.Cached(t, t.newStateFunc).(*state) }
@@ -168,8 +167,8 @@ func (t *Translator) newState(s *snapshot.Snapshot) *state {
 	return next
 }
 
-// ResolveCohort returns the key of a proxy's cohort at a Snapshot. The key holds all that the proxy's configuration
-// depends on beside the Snapshot.
+// ResolveCohort returns the key of a proxy's cohort at a Snapshot. The key holds everything beside the Snapshot that
+// the proxy's configuration depends on.
 func (t *Translator) ResolveCohort(s *snapshot.Snapshot, p *node.Proxy) cohort.Key {
 	return t.keys.Intern(cohort.Resolve(t.state(s).index, p, t.features))
 }
@@ -180,7 +179,7 @@ func (t *Translator) Selected(s *snapshot.Snapshot, p *node.Proxy, kind *kinds.K
 	return feature.ObjectsOf(kind, k.Client.Selections, k.Outbound.Selections, k.Inbound.Selections, k.Patches.Selections)
 }
 
-// Visible returns the scope that a proxy sees, and what returns the DestinationRules of one of its services.
+// Visible returns the scope of a proxy, and a function that returns the DestinationRules of one of its services.
 func (t *Translator) Visible(s *snapshot.Snapshot, p *node.Proxy) (*scope.Scope, func(*registry.Service) []*kinds.Object) {
 	x := t.state(s).index
 	c := cohort.Resolve(x, p, t.features).Client
@@ -189,11 +188,11 @@ func (t *Translator) Visible(s *snapshot.Snapshot, p *node.Proxy) (*scope.Scope,
 	}
 }
 
-// Compare reports whether streams must compare everything they have with a Snapshot: more than endpoints and single
-// workloads changed since the one before.
+// Compare reports whether streams must compare all their resources with a Snapshot, because more than endpoints and
+// single workloads changed since the previous one.
 func (t *Translator) Compare(s *snapshot.Snapshot) bool { return t.state(s).index.Dirty.Compare }
 
-// ReassignsOnly reports whether proxies may belong to other cohorts than at the Snapshot before, and no resource of a
+// ReassignsOnly reports whether proxies may belong to other cohorts than at the previous Snapshot, and no resource of a
 // cohort differs.
 func (t *Translator) ReassignsOnly(s *snapshot.Snapshot) bool {
 	return t.state(s).index.Dirty.ReassignsOnly()
@@ -205,11 +204,11 @@ func (t *Translator) NeedsReassign(s *snapshot.Snapshot, p *node.Proxy, last coh
 	return last.UnknownWorkload || t.cache.MayReassign(since, s.Revision, p.Namespace)
 }
 
-// Get returns the resources of a type that a cohort is sent. Where proxies subscribe by name, names are those that are
-// wanted; otherwise names is nil, and all resources are returned. gRPC names listeners and clusters too. For a key that
-// is Shared, Get returns what its proxies have in common. A name that does not exist has an empty resource, so that
-// Envoy goes on. A name whose translation fails keeps its last good resource, or is missing where there is none. Equal
-// resources are equal Sets. A type that is not generated has no resources.
+// Get returns the resources of a type that a cohort is sent. For types to which proxies subscribe by name, names are
+// the subscribed names. Otherwise names is nil, and all resources are returned. gRPC also names listeners and clusters.
+// For a key that is Shared, Get returns the half that its proxies have in common. A name that does not exist has an
+// empty resource, so that Envoy does not wait. A name whose translation fails keeps its last good resource, or is
+// missing if there is none. Equal resources are equal Sets. A type that is not generated has no resources.
 func (t *Translator) Get(s *snapshot.Snapshot, c cohort.Key, typeURL string, names *envoy.Names) (envoy.Union, error) {
 	p, named := t.types[typeURL], envoy.TypeOf(typeURL).Named
 	if of := t.grpc[typeURL]; of != nil && c.Client.Value().Proxyless {
@@ -223,6 +222,6 @@ func (t *Translator) Get(s *snapshot.Snapshot, c cohort.Key, typeURL string, nam
 	return t.patch.Union(v, c, typeURL, names, u), err
 }
 
-// Findings returns what users should know of the patches of resources that were asked for since the last full
-// Snapshot: those that are left out, and those for which there is nothing.
+// Findings returns findings about the patches of resources that were requested since the last full Snapshot: patches
+// that are left out, and patches that match nothing.
 func (t *Translator) Findings() []diag.Diagnostic { return t.patch.Findings() }

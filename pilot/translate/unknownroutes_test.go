@@ -35,7 +35,8 @@ func TestUnknownRouteConfigurations(t *testing.T) {
 					t.Fatalf("%s: %s has %d bytes", who, r.Name, r.Size())
 				}
 			}
-			s = w.apply(objects(t, "sidecar.yaml", []byte("apiVersion: networking.istio.io/v1\nkind: Sidecar\nmetadata: {name: s, namespace: elsewhere}\nspec: {egress: [{hosts: [./*]}]}\n"))...)
+			s = w.apply(objects(t, "sidecar.yaml", []byte("apiVersion: networking.istio.io/v1\nkind: Sidecar\nmetadata: {name: s, "+
+				"namespace: elsewhere}\nspec: {egress: [{hosts: [./*]}]}\n"))...)
 			if again, err := tr.Get(s, c, envoy.RouteType, names); err != nil || again != u {
 				t.Errorf("%s %s: after a change elsewhere it is another Set (%v)", who, form, err)
 			}
@@ -52,7 +53,8 @@ func TestUnknownRouteConfigurations(t *testing.T) {
 func TestUnknownRouteConfigurationsCostWhatCounts(t *testing.T) {
 	histories.NoRace(t)
 	const each = 3000
-	for who, forms := range map[string][]string{"web": {"x%d.example.com:80", "%d", "@x%d"}, "stock": {"x%d.example.com:80", "%d"}, "gateway": {"x%d", "http.%d"}} {
+	for who, forms := range map[string][]string{"web": {"x%d.example.com:80", "%d", "@x%d"}, "stock": {"x%d.example.com:80", "%d"},
+		"gateway": {"x%d", "http.%d"}} {
 		for _, form := range forms {
 			w, tr := newWorld(t, mesh.Default()), newTranslator(1)
 			s := w.apply(services(t, 10)...)

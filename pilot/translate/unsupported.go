@@ -17,8 +17,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/translate/gateway"
 )
 
-// Unsupported returns a finding for each field of an object that translation itself reads, not a feature, and does not
-// support.
+// Unsupported returns a finding for each unsupported field of an object that translation itself reads, not a feature.
 func Unsupported(o *kinds.Object) []diag.Diagnostic {
 	switch spec := o.Spec.(type) {
 	case *networkingv1.Sidecar:
@@ -29,18 +28,20 @@ func Unsupported(o *kinds.Object) []diag.Diagnostic {
 	return nil
 }
 
-// lacks returns what is not done of a field, and what to do about it, as feature.Unsupported takes it.
+// lacks returns the message and the remedy for an unsupported field, see feature.Unsupported.
 func lacks(field string) (message, fix string) {
 	switch field {
 	case "IstioIngressListener.tls":
-		message, fix = "it counts with certificates in files, and where a PeerAuthentication of mode DISABLE holds for the port: elsewhere the port takes the mesh's own mutual TLS alone", "see to both, or let a gateway terminate TLS"
+		message, fix = "it needs certificates in files and a PeerAuthentication of mode DISABLE for the port: without both the port "+
+			"accepts only the mesh's own mutual TLS", "provide both, or let a gateway terminate TLS"
 	case "SidecarPort.targetPort", "Port.targetPort", "Server.defaultEndpoint":
 		message = "nobody reads it"
 	}
 	return message, fix
 }
 
-// unusableServers returns findings about servers of a Gateway that stay closed, or open otherwise than they say.
+// unusableServers returns findings about servers of a Gateway that stay closed, or that are opened in another way than
+// configured.
 func unusableServers(g *networkingv1.Gateway) []diag.Diagnostic {
 	var list []diag.Diagnostic
 	add := func(server int, field, message, fix string) {
@@ -62,7 +63,8 @@ func unusableServers(g *networkingv1.Gateway) []diag.Diagnostic {
 				h = host
 			}
 			if use.TLS() && use != gateway.AutoPassthrough && scope.IsPartial(h) {
-				add(i, "hosts["+strconv.Itoa(j)+"]", "it is no TLS server name that proxies match: its star ends within a label", "write *. and the rest")
+				add(i, "hosts["+strconv.Itoa(j)+"]", "proxies cannot match it as a TLS server name: its star ends within a label",
+					"write *. and the rest")
 			}
 		}
 		if !use.TerminatesTLS() {
@@ -70,18 +72,18 @@ func unusableServers(g *networkingv1.Gateway) []diag.Diagnostic {
 		}
 		for j, c := range t.GetCipherSuites() {
 			if !names.HasCipher(c) {
-				add(i, "tls.cipherSuites["+strconv.Itoa(j)+"]", "proxies do not know it, and it is left out", nameCipher)
+				add(i, "tls.cipherSuites["+strconv.Itoa(j)+"]", "proxies do not know it, so it is ignored", nameCipher)
 			}
 		}
 		switch t.GetMode() {
 		case networkingv1alpha3.ServerTLSSettings_SIMPLE:
 			if len(t.GetVerifyCertificateHash())+len(t.GetVerifyCertificateSpki()) > 0 ||
 				t.GetCaCertificates() != "" || t.GetCaCrl() != "" || t.GetCaCertCredentialName() != "" || t.GetInsecureSkipVerify().GetValue() {
-				add(i, "tls", "clients show no certificate, so that nothing of one is verified", "use mode MUTUAL")
+				add(i, "tls", "clients present no certificate, so it has no effect", "use mode MUTUAL")
 			}
 		case networkingv1alpha3.ServerTLSSettings_ISTIO_MUTUAL:
 			if t.GetMinProtocolVersion() != 0 || t.GetMaxProtocolVersion() != 0 || len(t.GetCipherSuites()) > 0 {
-				add(i, "tls", "the mesh's own TLS has the versions and cipher suites of Envoy", "remove them")
+				add(i, "tls", "the mesh's own TLS uses Envoy's versions and cipher suites", "remove them")
 			}
 			if t.GetInsecureSkipVerify().GetValue() {
 				add(i, "tls.insecureSkipVerify", "the mesh's own TLS verifies every certificate", "remove it")
@@ -91,23 +93,23 @@ func unusableServers(g *networkingv1.Gateway) []diag.Diagnostic {
 	return list
 }
 
-const nameCipher = "name a cipher suite of TLS 1.2 as OpenSSL does"
+const nameCipher = "use OpenSSL's name of a TLS 1.2 cipher suite"
 
 // unenforced returns the finding about a server that stays closed because of gateway.Unenforced.
 func unenforced(server int, field string) diag.Diagnostic {
 	d := feature.NotImplemented("spec.servers["+strconv.Itoa(server)+"].tls."+field, "", "")
 	switch d.Severity = diag.Error; field {
 	case "cipherSuites":
-		d.Message, d.Fix = "proxies know none of the cipher suites: the server takes no connections", nameCipher
+		d.Message, d.Fix = "proxies know none of the cipher suites: the server accepts no connections", nameCipher
 	default:
-		d.Message, d.Fix = "with mode SIMPLE no certificate of a client is verified: the server takes no connections",
+		d.Message, d.Fix = "mode SIMPLE verifies no client certificate: the server accepts no connections",
 			"use mode MUTUAL, or remove subjectAltNames"
 	}
 	return d
 }
 
-// UnsupportedMesh returns a finding for each field of a mesh configuration that translation itself does not support.
-// changed is what differs from the defaults.
+// UnsupportedMesh returns a finding for each unsupported field of a mesh configuration that translation itself reads.
+// changed holds the differences from the defaults.
 func UnsupportedMesh(c *mesh.Config, changed *meshv1alpha1.MeshConfig) []diag.Diagnostic {
 	return feature.Unsupported("", changed, func(field string) (message, fix string) {
 		if field == "OutboundTrafficPolicy.tls" && c.GetOutboundTrafficPolicy().GetMode() == meshv1alpha1.MeshConfig_OutboundTrafficPolicy_ALLOW_ANY_DYNAMIC_DNS {
@@ -117,15 +119,15 @@ func UnsupportedMesh(c *mesh.Config, changed *meshv1alpha1.MeshConfig) []diag.Di
 	})
 }
 
-// lacksMesh returns what is not done of a field of a mesh configuration, and what to do about it.
+// lacksMesh returns the message and the remedy for an unsupported field of a mesh configuration.
 func lacksMesh(field string) (message, fix string) {
 	switch field {
 	case "MeshConfig.hboneIdleTimeout", "MeshConfig.serviceScopeConfigs":
-		message = "there is no ambient mesh"
+		message = "ambient mode is not supported"
 	case "MeshConfig.serviceEntryVisibility":
 		message, fix = "ServiceEntries are visible as their exportTo says", "use exportTo and defaultServiceExportTo"
 	case "OutboundTrafficPolicy.tls":
-		message, fix = "calls to hosts without a service are passed on as they are", "use mode ALLOW_ANY_DYNAMIC_DNS"
+		message, fix = "calls to hosts without a service are passed on unchanged", "use mode ALLOW_ANY_DYNAMIC_DNS"
 	case "ConfigSource.subscribedResources":
 		message = "all kinds are read"
 	}

@@ -100,7 +100,8 @@ func TestClientFiles(t *testing.T) {
 		{fileNode, "web", "tls: {mode: MUTUAL, clientCertificate: /d, privateKey: /k, sni: x.com}", own + " sni x.com override"},
 		{fileNode, "web", "tls: {mode: SIMPLE, sni: x.com}", "file-root:system sni x.com override"},
 		{fileNode, "web", "tls: {mode: DISABLE}", "plaintext"},
-		{fileNode, "ext.example.com", "tls: {mode: MUTUAL, clientCertificate: /d, privateKey: /k, sni: x.com}", "file-cert:/d~/k file-root:system sni x.com sans one,two override"},
+		{fileNode, "ext.example.com", "tls: {mode: MUTUAL, clientCertificate: /d, privateKey: /k, sni: x.com}",
+			"file-cert:/d~/k file-root:system sni x.com sans one,two override"},
 		{fileNode, "ext.example.com", "tls: {mode: ISTIO_MUTUAL, sni: x.com}", mesh1 + " sni x.com sans one,two"},
 		{incomplete, "web", "tls: {mode: ISTIO_MUTUAL}", mesh1 + sni + id},
 	} {
@@ -109,7 +110,8 @@ func TestClientFiles(t *testing.T) {
 		p := proxy(t, []byte(c.node))
 		got := "none"
 		for r := range tr.Wildcard(s, tr.ResolveCohort(s, p), envoy.ClusterType).All {
-			if r.Name != "outbound|80||web.a.svc.cluster.local" && r.Name != "outbound|443||ext.example.com" || !strings.Contains(r.Name, "|"+c.host) {
+			if r.Name != "outbound|80||web.a.svc.cluster.local" && r.Name != "outbound|443||ext.example.com" ||
+				!strings.Contains(r.Name, "|"+c.host) {
 				continue
 			}
 			cluster := decode(t, r).(*clusterv3.Cluster)

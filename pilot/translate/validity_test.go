@@ -244,7 +244,8 @@ func TestStockEnvoyGetsNoIstioExtension(t *testing.T) {
 			}
 		}
 	}
-	for _, want := range []string{"istio.metadata_exchange", "istio.alpn", "istio-peer-exchange offered", "istio.envoy.config.filter.http.alpn.v2alpha1.FilterConfig", "io.istio.http.peer_metadata.Config"} {
+	for _, want := range []string{"istio.metadata_exchange", "istio.alpn", "istio-peer-exchange offered",
+		"istio.envoy.config.filter.http.alpn.v2alpha1.FilterConfig", "io.istio.http.peer_metadata.Config"} {
 		if !istio[want] {
 			t.Errorf("Istio's own proxies are not sent %s, but %v", want, istio)
 		}
@@ -255,7 +256,8 @@ func TestStockEnvoyGetsNoIstioExtension(t *testing.T) {
 func istioExtensions(t tb, m proto.Message) []string {
 	var list []string
 	add := func(name string) {
-		if name = strings.TrimPrefix(name, "type.googleapis.com/"); !strings.HasPrefix(name, "envoy.extensions.") && !strings.HasPrefix(name, "envoy.config.") && !strings.HasPrefix(name, "udpa.") &&
+		if name = strings.TrimPrefix(name, "type.googleapis.com/"); !strings.HasPrefix(name, "envoy.extensions.") &&
+			!strings.HasPrefix(name, "envoy.config.") && !strings.HasPrefix(name, "udpa.") &&
 			!strings.HasPrefix(name, "google.protobuf.") {
 			list = append(list, name)
 		}

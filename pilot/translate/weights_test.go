@@ -26,11 +26,16 @@ func TestWeightsFitEnvoy(t *testing.T) {
 	}{
 		{"as they are", "STATIC", []string{"10.2.0.1 4294967294 r/z1", "10.2.0.2 1 r/z1"}, "10.2.0.1=4294967294 10.2.0.2=1 z1=4294967295"},
 		{"one locality", "STATIC", []string{"10.2.0.1 4294967295 r/z1", "10.2.0.2 1 r/z1"}, "10.2.0.1=4294967292 10.2.0.2=1 z1=4294967293"},
-		{"two localities", "STATIC", []string{"10.2.0.1 4294967295 r/z1", "10.2.0.2 4294967295 r/z2"}, "10.2.0.1=2147483646 10.2.0.2=2147483646 z1=2147483646 z2=2147483646"},
-		{"names", "DNS", []string{"one.test 4000000000 r/z1", "two.test 4000000000 r/z1", "three.test 2000000000 r/z1"}, "one.test=1717986916 three.test=858993458 two.test=1717986916 z1=4294967290"},
-		{"one gateway", "STATIC", []string{"10.2.0.1 4294967295 r/z1", "10.3.0.1 4294967295 r/z1 far"}, "10.2.0.1=2147483646 192.0.2.1=2147483646 z1=4294967292"},
-		{"three gateways", "STATIC", []string{"10.2.0.1 3 r/z1", "10.3.0.1 4294967295 r/z1 wide"}, "10.2.0.1=2 192.0.2.2=1431655762 192.0.2.3=1431655762 192.0.2.4=1431655762 z1=4294967288"},
-		{"three gateways, light", "STATIC", []string{"10.2.0.1 3 r/z1", "10.3.0.1 1 r/z1 wide"}, "10.2.0.1=9 192.0.2.2=1 192.0.2.3=1 192.0.2.4=1 z1=12"},
+		{"two localities", "STATIC", []string{"10.2.0.1 4294967295 r/z1", "10.2.0.2 4294967295 r/z2"},
+			"10.2.0.1=2147483646 10.2.0.2=2147483646 z1=2147483646 z2=2147483646"},
+		{"names", "DNS", []string{"one.test 4000000000 r/z1", "two.test 4000000000 r/z1", "three.test 2000000000 r/z1"},
+			"one.test=1717986916 three.test=858993458 two.test=1717986916 z1=4294967290"},
+		{"one gateway", "STATIC", []string{"10.2.0.1 4294967295 r/z1", "10.3.0.1 4294967295 r/z1 far"},
+			"10.2.0.1=2147483646 192.0.2.1=2147483646 z1=4294967292"},
+		{"three gateways", "STATIC", []string{"10.2.0.1 3 r/z1", "10.3.0.1 4294967295 r/z1 wide"},
+			"10.2.0.1=2 192.0.2.2=1431655762 192.0.2.3=1431655762 192.0.2.4=1431655762 z1=4294967288"},
+		{"three gateways, light", "STATIC", []string{"10.2.0.1 3 r/z1", "10.3.0.1 1 r/z1 wide"},
+			"10.2.0.1=9 192.0.2.2=1 192.0.2.3=1 192.0.2.4=1 z1=12"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a := assignment(t, c.resolution, c.endpoints)
@@ -53,7 +58,8 @@ func TestWeightsFitEnvoy(t *testing.T) {
 			if lightest < 0 || w < all[lightest] {
 				lightest = i
 			}
-			endpoints = append(endpoints, fmt.Sprintf("10.2.0.%d %d r/z%d %s", i+1, w, rapid.IntRange(1, 3).Draw(t, "zone"), rapid.SampledFrom([]string{"", "", "far", "wide"}).Draw(t, "network")))
+			endpoints = append(endpoints, fmt.Sprintf("10.2.0.%d %d r/z%d %s", i+1, w, rapid.IntRange(1, 3).Draw(t, "zone"),
+				rapid.SampledFrom([]string{"", "", "far", "wide"}).Draw(t, "network")))
 		}
 		a := assignment(t, rapid.SampledFrom([]string{"STATIC", "DNS"}).Draw(t, "resolution"), endpoints)
 		weights(t, a)
@@ -81,10 +87,12 @@ networks:
 	var b strings.Builder
 	fmt.Fprintf(&b, "apiVersion: networking.istio.io/v1\nkind: ServiceEntry\n"+
 		"metadata: {name: s, namespace: a}\n"+
-		"spec:\n  hosts: [web.example]\n  location: MESH_INTERNAL\n  resolution: %s\n  ports: [{number: 80, name: http, protocol: HTTP}]\n  endpoints:\n", resolution)
+		"spec:\n  hosts: [web.example]\n  location: MESH_INTERNAL\n  resolution: %s\n  ports: [{number: 80, name: http, protocol: "+
+		"HTTP}]\n  endpoints:\n", resolution)
 	for _, e := range endpoints {
 		f := append(strings.Fields(e), "")
-		fmt.Fprintf(&b, "  - {address: %s, weight: %s, locality: %s, network: %q, labels: {security.istio.io/tlsMode: istio}}\n", f[0], f[1], f[2], f[3])
+		fmt.Fprintf(&b, "  - {address: %s, weight: %s, locality: %s, network: %q, labels: {security.istio.io/tlsMode: istio}}\n", f[0],
+			f[1], f[2], f[3])
 	}
 	s := i.apply(objects(t, "s.yaml", []byte(b.String()))...)
 	tr, p := newTranslator(0), networkProxies()["c1-none"]

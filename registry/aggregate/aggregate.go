@@ -11,9 +11,9 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry/serviceentry"
 )
 
-// Options of a Registry.
+// Options configures a Registry.
 type Options struct {
-	Kube    func(cluster string) *kube.Registry // returns a new registry for a cluster, by its ID; empty is the server's own
+	Kube    func(cluster string) *kube.Registry // returns a new registry for the cluster with an ID, which is empty for the server's own
 	Entries *serviceentry.Registry
 }
 
@@ -44,8 +44,9 @@ func (r *Registry) Apply(changes []kinds.Change) registry.Changes {
 	maps.Copy(found.Services, entries.Services)
 	maps.Copy(found.Endpoints, entries.Endpoints)
 
-	// The registries' changes say where to look. The result is what differs in the combined tables.
-	out := registry.Changes{Services: map[registry.ServiceKey]*registry.Service{}, Endpoints: map[registry.ServiceKey][]*registry.Endpoint{}, Workloads: found.Workloads}
+	// The changes of the registries say where to look. The result is the difference in the combined tables.
+	out := registry.Changes{Services: map[registry.ServiceKey]*registry.Service{},
+		Endpoints: map[registry.ServiceKey][]*registry.Endpoint{}, Workloads: found.Workloads}
 	for k := range found.Services {
 		old, next := r.services[k], r.merge(k)
 		if next.Equal(old) {
@@ -69,8 +70,8 @@ func (r *Registry) Apply(changes []kinds.Change) registry.Changes {
 	return out
 }
 
-// dispatch passes each cluster's changes to its registry. A cluster's registry exists from its first object to its
-// last.
+// dispatch passes each cluster's changes to its registry. A cluster's registry exists as long as the cluster has
+// objects.
 func (r *Registry) dispatch(changes []kinds.Change) registry.Changes {
 	batches := map[string][]kinds.Change{}
 	if slices.ContainsFunc(changes, func(c kinds.Change) bool { return c.Cluster != "" }) {
@@ -81,7 +82,8 @@ func (r *Registry) dispatch(changes []kinds.Change) registry.Changes {
 		batches[""] = changes
 	}
 	found := registry.Changes{
-		Services: map[registry.ServiceKey]*registry.Service{}, Endpoints: map[registry.ServiceKey][]*registry.Endpoint{}, Workloads: map[registry.WorkloadKey]*registry.Workload{},
+		Services: map[registry.ServiceKey]*registry.Service{}, Endpoints: map[registry.ServiceKey][]*registry.Endpoint{},
+		Workloads: map[registry.WorkloadKey]*registry.Workload{},
 	}
 	for id, batch := range batches {
 		k := r.clusters[id]
@@ -106,8 +108,8 @@ func (r *Registry) dispatch(changes []kinds.Change) registry.Changes {
 	return found
 }
 
-// merge returns the service of a key: the first cluster's, or else that of the ServiceEntries, or else nil. If other
-// clusters than the own have the service, the result holds each cluster's version, and the accounts of all.
+// merge returns the service of a key: the first cluster's, or else the ServiceEntries', or else nil. If remote clusters
+// have the service, the result holds each cluster's version, and the service accounts of all.
 func (r *Registry) merge(k registry.ServiceKey) *registry.Service {
 	var first *registry.Service
 	var all map[string]*registry.Service
@@ -148,8 +150,8 @@ func (r *Registry) merge(k registry.ServiceKey) *registry.Service {
 	return &merged
 }
 
-// mergeEndpoints returns the endpoints of all clusters and of ServiceEntries, sorted, in a new slice. A ServiceEntry
-// does not add a pod again that a cluster's service has.
+// mergeEndpoints returns the endpoints of all clusters and of ServiceEntries, sorted, in a new slice. It skips
+// endpoints of a ServiceEntry for pods that are endpoints of a cluster's service already.
 func (r *Registry) mergeEndpoints(k registry.ServiceKey) []*registry.Endpoint {
 	var out []*registry.Endpoint
 	for _, id := range r.order {
@@ -175,7 +177,7 @@ func (r *Registry) Endpoints(k registry.ServiceKey) []*registry.Endpoint { retur
 // Clusters returns the IDs of the remote clusters that have objects, sorted.
 func (r *Registry) Clusters() []string { return r.order[1:] }
 
-// Gateways returns the addresses at which networks are entered, sorted, in a new slice.
+// Gateways returns the addresses of gateways into networks, sorted, in a new slice.
 func (r *Registry) Gateways() []registry.Gateway {
 	var out []registry.Gateway
 	for _, k := range r.clusters {

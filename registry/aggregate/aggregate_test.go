@@ -94,8 +94,10 @@ func TestEndpointsOfServiceEntries(t *testing.T) {
 			}
 			for _, p := range tables.Services[k].Ports {
 				if p.Name == e.ServicePort {
-					got = append(got, fmt.Sprintf("%s:%d %s:%d %s weight %d tls=%s at %s/%s/%s %s;%s;%s;%s;%s", k.Host, p.Number, e.Address, e.Port, health, max(1, e.Weight),
-						e.TLSMode, e.Locality.Region, e.Locality.Zone, e.Locality.SubZone, e.Workload, e.Namespace, e.CanonicalName, e.CanonicalRevision, e.Cluster))
+					got = append(got, fmt.Sprintf("%s:%d %s:%d %s weight %d tls=%s at %s/%s/%s %s;%s;%s;%s;%s", k.Host, p.Number, e.Address,
+						e.Port, health, max(1, e.Weight),
+						e.TLSMode, e.Locality.Region, e.Locality.Zone, e.Locality.SubZone, e.Workload, e.Namespace, e.CanonicalName,
+						e.CanonicalRevision, e.Cluster))
 				}
 			}
 		}
@@ -113,7 +115,8 @@ func TestLookups(t *testing.T) {
 	a := r.(*aggregate.Registry)
 	for k, s := range tables.Services {
 		if a.Service(k) != s || !slices.Equal(a.Endpoints(k), tables.Endpoints[k]) {
-			t.Errorf("%v: looked up %v with %d endpoints, changes have %v with %d", k, a.Service(k), len(a.Endpoints(k)), s, len(tables.Endpoints[k]))
+			t.Errorf("%v: looked up %v with %d endpoints, changes have %v with %d", k, a.Service(k), len(a.Endpoints(k)), s,
+				len(tables.Endpoints[k]))
 		}
 	}
 	if none := (registry.ServiceKey{Namespace: "a", Host: "none"}); a.Service(none) != nil || a.Endpoints(none) != nil {

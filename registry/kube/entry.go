@@ -12,10 +12,10 @@ import (
 
 const (
 	annotationGroup  = names.AnnotationRegistrationGroup
-	annotationHealth = names.AnnotationHealthChecks // its health is reported, and decides whether it serves
+	annotationHealth = names.AnnotationHealthChecks // present if the health is reported, which then decides whether it serves
 )
 
-// entry is what is stored of one WorkloadEntry.
+// entry is the stored part of one WorkloadEntry.
 type entry struct {
 	object   *kinds.Object
 	workload *registry.Workload
@@ -44,12 +44,13 @@ func (r *Registry) applyEntry(n name, o *kinds.Object) {
 	r.entrySelectors.Selecting(n, r.markDirty)
 }
 
-// newEntry returns the workload of a WorkloadEntry. Its network is the one in its spec: a machine is in no cluster's
-// network.
+// newEntry returns the workload of a WorkloadEntry. Its network is the one in its spec, because a machine is not in a
+// cluster's network.
 func (r *Registry) newEntry(n name, o *kinds.Object) *registry.Workload {
 	spec := o.Spec.(*networkingv1.WorkloadEntry)
 	w := &registry.Workload{
-		WorkloadKey: r.key(kinds.WorkloadEntry, n), Labels: o.Labels, ServiceAccount: spec.ServiceAccount, Network: spec.Network, Cluster: r.opts.Cluster, Ready: healthy(o),
+		WorkloadKey: r.key(kinds.WorkloadEntry, n), Labels: o.Labels, ServiceAccount: spec.ServiceAccount, Network: spec.Network,
+		Cluster: r.opts.Cluster, Ready: healthy(o),
 		Owner: n.name, Ports: spec.Ports, Weight: spec.Weight, Created: o.Created, Locality: registry.ParseLocality(spec.Locality),
 	}
 	if len(spec.Labels) > 0 {
@@ -72,7 +73,7 @@ func (r *Registry) newEntry(n name, o *kinds.Object) *registry.Workload {
 	return w
 }
 
-// healthy reports whether a WorkloadEntry may serve. One whose health is checked serves only after it was reported as
+// healthy reports whether a WorkloadEntry may serve. An entry with a health check serves only after it was reported as
 // healthy.
 func healthy(o *kinds.Object) bool {
 	return o.Annotations[annotationHealth] != "true" || o.Annotations[kinds.AnnotationHealthy] == "true"

@@ -20,11 +20,11 @@ import (
 
 const labelGatewayPort = names.LabelGatewayPort
 
-// AnnotationNodes selects, as JSON, the nodes at whose addresses a gateway of type NodePort is reached.
+// AnnotationNodes selects, as JSON, the nodes whose addresses are the addresses of a gateway of type NodePort.
 const AnnotationNodes = names.AnnotationNodeSelector
 
 // OptionListenerMode is an option of a listener's tls. With the value modeAutoPassthrough the listener forwards each
-// connection to the service that the server name of the connection names.
+// connection to the service that its server name (SNI) names.
 const (
 	OptionListenerMode  = names.OptionListenerProtocol
 	modeAutoPassthrough = "auto-passthrough"
@@ -33,8 +33,8 @@ const (
 // remoteClass is the class of Gateways that only have the address of another network's gateway.
 const remoteClass = "istio-remote"
 
-// gateways are the Services and the Gateways of the Gateway API that lead into networks, and the Nodes whose addresses
-// some Services need.
+// gateways are the Services and Gateway API Gateways that lead into networks, and the Nodes whose addresses some
+// Services need.
 type gateways struct {
 	services  map[name]*kinds.Object
 	resources map[name]*kinds.Object
@@ -43,7 +43,7 @@ type gateways struct {
 	list      []registry.Gateway
 }
 
-// AutoPassthrough reports whether a listener of an object of the Gateway API with those labels leads into a network: it
+// AutoPassthrough reports whether a listener of a Gateway API object with those labels leads into a network: it
 // forwards each connection to the service that its server name names.
 func AutoPassthrough(labels map[string]string, l *gatewayv1.Listener) bool {
 	if l.TLS == nil {
@@ -62,8 +62,8 @@ func AutoPassthrough(labels map[string]string, l *gatewayv1.Listener) bool {
 	return strconv.Itoa(int(l.Port)) == port
 }
 
-// applyGatewayResource applies a change of a Gateway of the Gateway API; nil is a deletion. A remote cluster's own
-// Gateways of the class istio-remote are not for this mesh's clusters.
+// applyGatewayResource applies a change of a Gateway API Gateway; nil deletes it. It ignores Gateways of the class
+// istio-remote in remote clusters, which are meant for that cluster's own mesh.
 func (r *Registry) applyGatewayResource(n name, o *kinds.Object) {
 	if o == nil || o.Labels[names.LabelNetwork] == "" || r.opts.Remote && o.Spec.(*gatewayv1.Gateway).Spec.GatewayClassName == remoteClass {
 		o = nil
@@ -71,7 +71,7 @@ func (r *Registry) applyGatewayResource(n name, o *kinds.Object) {
 	r.gateways.put(&r.gateways.resources, n, o)
 }
 
-// put puts an object in a map of the gateways. It deletes the name if the object is nil.
+// put stores an object in a map of the gateways, or deletes the name if the object is nil.
 func (g *gateways) put(m *map[name]*kinds.Object, n name, o *kinds.Object) {
 	if o != nil {
 		lists.Put(m, n, o)
@@ -82,8 +82,7 @@ func (g *gateways) put(m *map[name]*kinds.Object, n name, o *kinds.Object) {
 	}
 }
 
-// resourceGateways returns the addresses that a Gateway of the Gateway API names, with each port that leads into its
-// network.
+// resourceGateways returns the addresses in a Gateway API Gateway, with each port that leads into its network.
 func (r *Registry) resourceGateways(o *kinds.Object) []registry.Gateway {
 	spec := &o.Spec.(*gatewayv1.Gateway).Spec
 	var out []registry.Gateway
@@ -93,14 +92,14 @@ func (r *Registry) resourceGateways(o *kinds.Object) []registry.Gateway {
 		}
 		for i := range spec.Listeners {
 			if l := &spec.Listeners[i]; AutoPassthrough(o.Labels, l) {
-				out = append(out, registry.Gateway{Network: o.Labels[names.LabelNetwork], Cluster: r.opts.Cluster, Address: a.Value, Port: uint32(l.Port)}) //nolint:gosec // validated
+				out = append(out, registry.Gateway{Network: o.Labels[names.LabelNetwork], Cluster: r.opts.Cluster, Address: a.Value, Port: uint32(l.Port)}) //nolint:gosec // validated to be a port
 			}
 		}
 	}
 	return out
 }
 
-// applyGateway applies a change of a Service; nil is a deletion.
+// applyGateway applies a change of a Service; nil deletes it.
 func (r *Registry) applyGateway(n name, o *kinds.Object) {
 	if o == nil || o.Labels[names.LabelNetwork] == "" && len(r.opts.Gateways[r.host(n)]) == 0 {
 		o = nil
@@ -108,7 +107,7 @@ func (r *Registry) applyGateway(n name, o *kinds.Object) {
 	r.gateways.put(&r.gateways.services, n, o)
 }
 
-// applyGatewayNode applies a change of a Node; nil is a deletion.
+// applyGatewayNode applies a change of a Node; nil deletes it.
 func (r *Registry) applyGatewayNode(node string, o *kinds.Object) {
 	g := &r.gateways
 	if o == nil {
@@ -121,8 +120,8 @@ func (r *Registry) applyGatewayNode(node string, o *kinds.Object) {
 	}
 }
 
-// Gateways returns the addresses at which other networks enter those of this cluster, sorted. The caller must not
-// change the slice.
+// Gateways returns the addresses at which other networks enter the networks of this cluster, sorted. The caller must
+// not change the slice.
 func (r *Registry) Gateways() []registry.Gateway {
 	g := &r.gateways
 	if !g.stale {
@@ -146,14 +145,14 @@ func (r *Registry) Gateways() []registry.Gateway {
 	return g.list
 }
 
-// gatewayPort is one port of a gateway, with all addresses at which it is reached.
+// gatewayPort is one port of a gateway, with all its addresses.
 type gatewayPort struct {
 	registry.Gateway
 	addresses []string
 }
 
-// gatewayPorts returns the ports of a gateway. The Service's label names the network, with a port that the Service has.
-// Without a label they are those in the mesh's list of networks.
+// gatewayPorts returns the ports of a gateway. If the Service has a label, it names the network, and the Service has
+// the port. Otherwise the mesh's list of networks has both.
 func (r *Registry) gatewayPorts(n name, o *kinds.Object) []gatewayPort {
 	spec := &o.Spec.(*corev1.Service).Spec
 	at := func(port uint32) int {
@@ -185,13 +184,13 @@ func (r *Registry) gatewayPorts(n name, o *kinds.Object) []gatewayPort {
 	return out
 }
 
-// ExposedOnNodes reports whether a Service is reached from outside of its cluster at nodes that it selects.
+// ExposedOnNodes reports whether a Service selects nodes at which clients outside of its cluster reach it.
 func ExposedOnNodes(o *kinds.Object) bool {
 	return o.Spec.(*corev1.Service).Spec.Type == corev1.ServiceTypeNodePort && o.Annotations[AnnotationNodes] != ""
 }
 
-// ExternalAddresses returns where a Service is reached from outside of its cluster, other than at nodes: the addresses
-// of its load balancer, and its external IPs.
+// ExternalAddresses returns the external addresses of a Service, other than nodes: the addresses of its load balancer,
+// and its external IPs.
 func ExternalAddresses(o *kinds.Object) []string {
 	s := o.Spec.(*corev1.Service)
 	out := slices.Clone(s.Spec.ExternalIPs)

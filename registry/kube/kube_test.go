@@ -57,8 +57,10 @@ func TestEndpointsOfTheReferenceWorld(t *testing.T) {
 		for _, e := range l {
 			for _, p := range tables.Services[k].Ports {
 				if p.Name == e.ServicePort {
-					got = append(got, fmt.Sprintf("%s:%d %s:%d %s tls=%s at %s/%s/%s %s;%s;%s;%s;%s", k.Host, p.Number, e.Address, e.Port, strings.ToUpper(e.Health.String()),
-						e.TLSMode, e.Locality.Region, e.Locality.Zone, e.Locality.SubZone, e.Workload, e.Namespace, e.CanonicalName, e.CanonicalRevision, e.Cluster))
+					got = append(got, fmt.Sprintf("%s:%d %s:%d %s tls=%s at %s/%s/%s %s;%s;%s;%s;%s", k.Host, p.Number, e.Address, e.Port,
+						strings.ToUpper(e.Health.String()),
+						e.TLSMode, e.Locality.Region, e.Locality.Zone, e.Locality.SubZone, e.Workload, e.Namespace, e.CanonicalName,
+						e.CanonicalRevision, e.Cluster))
 				}
 			}
 		}

@@ -12,12 +12,12 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// pod is what is stored of one Pod. The object itself is not kept.
+// pod is the stored part of one Pod. The object itself is not kept.
 type pod struct {
 	workload *registry.Workload
-	hostname string // with subdomain: its name in the headless service that is called like the subdomain
+	hostname string // with a subdomain: host name in the headless service of the subdomain's name
 	domain   string
-	ended    bool // Succeeded or Failed
+	ended    bool // phase is Succeeded or Failed
 	failed   bool
 	deleting bool
 }
@@ -35,7 +35,7 @@ func (r *Registry) applyPod(n name, o *kinds.Object) {
 	if o != nil {
 		next = r.newPod(n, o)
 	}
-	if next == nil || next.failed { // a cluster's failed pods are not even read
+	if next == nil || next.failed { // failed pods of a cluster are not read at all
 		if old != nil {
 			r.rememberOld(r.key(kinds.Pod, n))
 			r.markPodDirty(n, old)
@@ -65,7 +65,7 @@ func (r *Registry) indexPod(n name, p *pod) {
 	if !p.isWorkload() {
 		return
 	}
-	// Pods of the host network share their node's address, so it does not identify them.
+	// Pods of the host network share their node's address, which does not identify them.
 	if !p.workload.HostNetwork {
 		for _, ip := range p.workload.Addresses {
 			addTo(r.ipPods, ip, n)
@@ -125,7 +125,7 @@ func (r *Registry) locate(w *registry.Workload) {
 }
 
 // podByAddress returns the pod that owns an address. While one pod replaces another both may have it: then it is the
-// youngest, or else the first by name.
+// youngest, or the first by name.
 func (r *Registry) podByAddress(ip string) *pod {
 	var best *pod
 	for n := range r.ipPods[ip].All {
@@ -151,7 +151,7 @@ func (r *Registry) applyNode(node string, o *kinds.Object) {
 	}
 }
 
-// LocalityOfNode returns where a Node runs, the zero Locality for nil.
+// LocalityOfNode returns the locality of a Node, or the zero Locality for nil.
 func LocalityOfNode(o *kinds.Object) registry.Locality {
 	if o == nil {
 		return registry.Locality{}
@@ -170,19 +170,19 @@ func firstLabel(labels map[string]string, a, b string) string {
 	return labels[b]
 }
 
-// PodFacts is what the registry reads of a Pod, beside its labels: a tenth of a Pod's size. A source with many Pods may
-// use PodFacts as an object's Spec.
+// PodFacts is the part of a Pod that the registry reads, beside its labels: a tenth of a Pod's size. A source with many
+// Pods may use PodFacts as an object's Spec.
 type PodFacts struct {
 	ServiceAccount, NodeName string
 	Hostname, Subdomain      string
-	Owner                    string            // the name of its workload
-	ProxyImage               string            // of the container istio-proxy; empty: there is none
-	Addresses                []string          // the primary first
-	Ports                    map[string]uint32 // named ones; never modified
+	Owner                    string            // name of its workload
+	ProxyImage               string            // image of the container istio-proxy; empty if there is none
+	Addresses                []string          // addresses, the primary one first
+	Ports                    map[string]uint32 // named ports; never modified
 	HostNetwork              bool
 	Ready                    bool
 	Deleting                 bool
-	Ended                    bool // Succeeded or Failed
+	Ended                    bool // phase is Succeeded or Failed
 	Failed                   bool
 }
 
@@ -196,12 +196,14 @@ func PodFactsOf(p *corev1.Pod, labels map[string]string) *PodFacts {
 		controller = c
 	}
 	f := &PodFacts{
-		ServiceAccount: p.Spec.ServiceAccountName, NodeName: p.Spec.NodeName, Hostname: p.Spec.Hostname, Subdomain: p.Spec.Subdomain, Owner: WorkloadName(p.Name, p.GenerateName != "", labels, controller.Kind, controller.Name),
-		HostNetwork: p.Spec.HostNetwork, Deleting: p.DeletionTimestamp != nil, Ended: p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed, Failed: p.Status.Phase == corev1.PodFailed,
+		ServiceAccount: p.Spec.ServiceAccountName, NodeName: p.Spec.NodeName, Hostname: p.Spec.Hostname, Subdomain: p.Spec.Subdomain,
+		Owner:       WorkloadName(p.Name, p.GenerateName != "", labels, controller.Kind, controller.Name),
+		HostNetwork: p.Spec.HostNetwork, Deleting: p.DeletionTimestamp != nil, Ended: p.Status.Phase == corev1.PodSucceeded ||
+			p.Status.Phase == corev1.PodFailed, Failed: p.Status.Phase == corev1.PodFailed,
 	}
 	f.Ready = ready(p) && !f.Deleting && !f.Ended
 	if f.ServiceAccount == "" {
-		f.ServiceAccount = "default" // as admission sets it
+		f.ServiceAccount = "default" // the default that admission sets
 	}
 	if p.Status.PodIP != "" {
 		f.Addresses = append(f.Addresses, p.Status.PodIP)
@@ -223,7 +225,7 @@ func PodFactsOf(p *corev1.Pod, labels map[string]string) *PodFacts {
 		ports(&p.Spec.Containers[i])
 	}
 	for i := range p.Spec.InitContainers {
-		// An init container that always restarts is a sidecar: it serves as long as the pod does.
+		// An init container with restartPolicy Always is a sidecar and serves as long as the pod.
 		if c := &p.Spec.InitContainers[i]; c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
 			ports(c)
 		}
@@ -231,7 +233,7 @@ func PodFactsOf(p *corev1.Pod, labels map[string]string) *PodFacts {
 	return f
 }
 
-// FactsOfPod returns what is read of a Pod, from whatever source it came.
+// FactsOfPod returns the PodFacts of a Pod of any source.
 func FactsOfPod(o *kinds.Object) *PodFacts {
 	if f, ok := o.Spec.(*PodFacts); ok {
 		return f
@@ -242,15 +244,17 @@ func FactsOfPod(o *kinds.Object) *PodFacts {
 func (r *Registry) newPod(n name, o *kinds.Object) *pod {
 	f := FactsOfPod(o)
 	w := &registry.Workload{
-		WorkloadKey: r.key(kinds.Pod, n), Labels: o.Labels, ServiceAccount: f.ServiceAccount, Identity: registry.SPIFFE(r.opts.TrustDomain, n.namespace, f.ServiceAccount),
-		NodeName: f.NodeName, Cluster: r.opts.Cluster, HostNetwork: f.HostNetwork, Ready: f.Ready, TLSMode: tlsMode(o.Labels), Owner: f.Owner, Created: o.Created,
+		WorkloadKey: r.key(kinds.Pod, n), Labels: o.Labels, ServiceAccount: f.ServiceAccount,
+		Identity: registry.SPIFFE(r.opts.TrustDomain, n.namespace, f.ServiceAccount),
+		NodeName: f.NodeName, Cluster: r.opts.Cluster, HostNetwork: f.HostNetwork, Ready: f.Ready, TLSMode: tlsMode(o.Labels),
+		Owner: f.Owner, Created: o.Created,
 		Addresses: f.Addresses, Ports: f.Ports,
 	}
 	r.locate(w)
 	return &pod{workload: w, hostname: f.Hostname, domain: f.Subdomain, ended: f.Ended, failed: f.Failed, deleting: f.Deleting}
 }
 
-// AddPort adds a TCP port that has a name. Of several with one name the first counts.
+// AddPort adds a named TCP port. If a name is repeated, the first port is used.
 func (f *PodFacts) AddPort(name, protocol string, port uint32) {
 	if name == "" || protocol != "" && protocol != string(corev1.ProtocolTCP) {
 		return
@@ -263,7 +267,7 @@ func (f *PodFacts) AddPort(name, protocol string, port uint32) {
 	}
 }
 
-// ready reports whether a pod is ready. A pod without the condition was written by hand, and counts as ready.
+// ready reports whether a pod is ready. A pod without the condition was written by hand, and is taken for ready.
 func ready(p *corev1.Pod) bool {
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodReady {
@@ -280,8 +284,8 @@ func tlsMode(labels map[string]string) string {
 	return ""
 }
 
-// WorkloadName returns the name of a pod's workload: by its label, or else by the controller that generated the pod's
-// name, or else the pod's own name.
+// WorkloadName returns the name of a pod's workload: from its label, or else from the controller that generated the
+// pod's name, or else the pod's own name.
 func WorkloadName(pod string, generated bool, labels map[string]string, controllerKind, controller string) string {
 	if l := labels[names.LabelWorkloadName]; l != "" {
 		return l

@@ -10,8 +10,8 @@ import (
 )
 
 // Protocol returns the protocol of a service port. A UDP port is UDP. Otherwise the appProtocol decides, or without one
-// the name up to the first hyphen. Without either, the well-known ports of protocols where the server speaks first are
-// plain TCP, because sniffing would wait for the client for ever.
+// the name up to the first hyphen. Without either, well-known ports of protocols in which the server speaks first are
+// plain TCP, because sniffing would wait for the client forever.
 func Protocol(p *corev1.ServicePort) registry.Protocol {
 	if p.Protocol == corev1.ProtocolUDP {
 		return registry.UDP

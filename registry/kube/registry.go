@@ -11,48 +11,49 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry/internal/set"
 )
 
-// Options of a Registry.
+// Options configures a Registry.
 type Options struct {
-	Domain  string // of service host names; empty is cluster.local
-	Cluster string // the cluster's ID
-	Remote  bool   // a remote cluster: the keys of its workloads hold its ID
-	// Controllers: the cluster's controllers write EndpointSlices, so a service without slices has no pods.
+	Domain  string // DNS domain of services; empty for cluster.local
+	Cluster string // ID of the cluster
+	Remote  bool   // whether the cluster is remote: then the keys of its workloads have its ID
+	// Controllers says that the cluster's controllers write EndpointSlices, so that a service without slices has no
+	// pods.
 	Controllers bool
-	TrustDomain string // of identities; empty is cluster.local
-	// SystemNamespace's label topology.istio.io/network is the cluster's network; empty is istio-system.
+	TrustDomain string // trust domain of identities; empty for cluster.local
+	// SystemNamespace is the namespace whose label topology.istio.io/network is the cluster's network. If it is empty,
+	// it is istio-system.
 	SystemNamespace string
-	Network         func(address string) string // the mesh's list of networks, used last; nil: none
+	Network         func(address string) string // network of an address by the mesh's list of networks, used last; nil if there is no list
 
 	// Gateways are the services, by host, that the mesh's list of networks names as gateways. Their address and cluster
 	// are empty.
 	Gateways map[string][]registry.Gateway
 }
 
-// Registry derives services, endpoints and workloads from one cluster's objects. See the package's documentation for
-// who may use it.
+// Registry derives services, endpoints and workloads from one cluster's objects. One goroutine uses it.
 type Registry struct {
 	opts       Options
 	namespaces *namespaces.Table
 
 	services  map[name]*service
-	byService map[name]map[string]*slice // by slice name; may exist before or without the service
+	byService map[name]map[string]*slice // slices of a service by name; may exist before or without the service
 	slices    map[name]*slice
 	podSlices map[name]*set.Set[*slice]   // slices that name the pod
-	ipSlices  map[string]*set.Set[*slice] // slices with that address and no pod's name
+	ipSlices  map[string]*set.Set[*slice] // slices that have the address and name no pod
 
 	pods     map[name]*pod
-	ipPods   map[string]*set.Set[name] // pods that own the address; without those of the host network and those that ended
+	ipPods   map[string]*set.Set[name] // pods that own the address, without those of the host network and ended ones
 	nodePods map[string]*set.Set[name]
 	nodes    map[string]registry.Locality
 	entries  map[name]*entry
 	gateways gateways
 
-	indexed        bool                         // entrySelectors has the services: true from the first WorkloadEntry
-	podSelectors   *selection.Index[name, name] // of services without slices
+	indexed        bool                         // entrySelectors has the services; true from the first WorkloadEntry on
+	podSelectors   *selection.Index[name, name] // selectors of services without slices
 	entrySelectors *selection.Index[name, name]
 
 	dirty        map[name]struct{}                           // services to update at the end of the batch
-	oldWorkloads map[registry.WorkloadKey]*registry.Workload // as returned before the batch; nil: there was none
+	oldWorkloads map[registry.WorkloadKey]*registry.Workload // workloads as returned before the batch; nil for new ones
 
 	pending, withoutIP, notReady int
 }

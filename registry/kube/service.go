@@ -17,13 +17,13 @@ const (
 	annotationCanonicalAccounts = names.AnnotationCanonicalAccounts
 )
 
-// service is what is stored of one Service.
+// service is the state of one Service.
 type service struct {
-	object      *kinds.Object // nil: deleted in this batch
-	stale       bool          // current must be made anew
+	object      *kinds.Object // nil if deleted in this batch
+	stale       bool          // current must be made again
 	current     *registry.Service
 	families    family
-	selectsPods bool // it has no slices, so it selects pods itself
+	selectsPods bool // whether it selects pods itself, because it has no slices
 	endpoints   []*registry.Endpoint
 	notReady    int
 }
@@ -45,7 +45,7 @@ func (r *Registry) applyService(n name, o *kinds.Object) {
 // selectsPods reports whether a service selects its pods itself.
 func (r *Registry) selectsPods(n name) bool { return !r.opts.Controllers && len(r.byService[n]) == 0 }
 
-// indexSelector indexes the selector of a service: over WorkloadEntries always, over pods while it has no slices.
+// indexSelector indexes the selector of a service: always for WorkloadEntries, and for pods while it has no slices.
 func (r *Registry) indexSelector(n name) {
 	s := r.services[n]
 	s.selectsPods = r.selectsPods(n)
@@ -73,7 +73,7 @@ func (r *Registry) convert(o *kinds.Object) *registry.Service {
 		PublishNotReady: spec.PublishNotReadyAddresses,
 		NodeLocal:       spec.InternalTrafficPolicy != nil && *spec.InternalTrafficPolicy == corev1.ServiceInternalTrafficPolicyLocal,
 		TrafficDist:     r.namespaces.TrafficDistribution(o.Namespace, o.Annotations, spec.TrafficDistribution),
-		Unhealthy:       registry.HasPersistentSession(o.Labels),
+		SendDraining:    registry.HasPersistentSession(o.Labels),
 	}
 	for _, account := range splitList(o.Annotations[annotationAccounts]) {
 		s.ServiceAccounts = append(s.ServiceAccounts, registry.SPIFFE(r.opts.TrustDomain, o.Namespace, account))
@@ -135,8 +135,8 @@ func (r *Registry) applyNamespace(c kinds.Change) {
 
 func (r *Registry) markDirty(n name) { r.dirty[n] = struct{}{} }
 
-// exportTo returns the namespaces of an annotation. An annotation that has text and names no namespace makes the
-// service visible nowhere.
+// exportTo parses the namespaces of an annotation. An annotation with text but without a namespace makes the service
+// visible nowhere.
 func exportTo(annotation string) []string {
 	list := splitList(annotation)
 	if annotation != "" && len(list) == 0 {
@@ -164,8 +164,8 @@ const (
 	ipv6
 )
 
-// families returns the IP families of a service: as declared, or else those of its cluster IPs. An empty set stands for
-// the pod's primary family.
+// families returns the IP families of a service: as declared, or else those of its cluster IPs. An empty set means the
+// pod's primary family.
 func families(o *kinds.Object) family {
 	spec := &o.Spec.(*corev1.Service).Spec
 	var f family

@@ -13,7 +13,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// slice is one EndpointSlice and the endpoints made of it. They are cached until something that the slice names
+// slice is one EndpointSlice and the endpoints made from it. They are cached until an object that the slice names
 // changes.
 type slice struct {
 	name      name
@@ -46,7 +46,7 @@ func (r *Registry) applySlice(n name, o *kinds.Object) {
 	}
 }
 
-// newSlice returns nil for a slice that has no endpoints for Envoy: a slice of no service, or one of host names.
+// newSlice returns nil for a slice without endpoints for Envoy: a slice of no service, or one of host names.
 func newSlice(n name, o *kinds.Object) *slice {
 	if o == nil {
 		return nil
@@ -104,7 +104,7 @@ func (r *Registry) markSliceDirty(sl *slice) {
 	r.markDirty(sl.service)
 }
 
-// discardEndpoints drops the endpoints of a slice that has no service any more.
+// discardEndpoints drops the endpoints of a slice whose service was deleted.
 func (r *Registry) discardEndpoints(sl *slice) {
 	r.pending -= sl.pending
 	sl.pending, sl.endpoints, sl.stale = 0, nil, true
@@ -152,7 +152,7 @@ func (r *Registry) sliceEndpoint(
 	if p != nil {
 		e = p.endpoint(svc, port, number)
 	}
-	e.Network = r.namespaces.Network(address, e.Labels) // the pod itself may not have its address yet
+	e.Network = r.namespaces.Network(address, e.Labels) // the pod may not have its address yet
 	e.Address, e.Health, e.HealthKnown = address, health, true
 	e.NodeName = cmp.Or(e.NodeName, from.NodeName)
 	if from.HostName != "" {
@@ -162,28 +162,28 @@ func (r *Registry) sliceEndpoint(
 }
 
 // endpointHealth returns the health of a slice's endpoint, and whether it is included. A terminating endpoint is
-// included only if its service has persistent sessions and it still serves.
+// included only if its service has persistent sessions and the endpoint still serves.
 func endpointHealth(e *SliceEndpoint, svc *registry.Service) (registry.Health, bool) {
 	switch {
 	case e.Ready:
 		return registry.Healthy, true
 	case e.Terminating:
-		return registry.Draining, svc.Unhealthy && e.Serving
+		return registry.Draining, svc.SendDraining && e.Serving
 	case svc.PublishNotReady:
 		return registry.Healthy, true
 	}
 	return registry.Unhealthy, true
 }
 
-// podHealth is endpointHealth for a pod: one that is labelled as draining counts as terminating.
+// podHealth is endpointHealth for a pod. A pod that is labelled as draining is treated as terminating.
 func podHealth(p *pod, health registry.Health, svc *registry.Service) (registry.Health, bool) {
 	if p == nil || p.workload.Labels[names.LabelDraining] == "" {
 		return health, true
 	}
-	return registry.Draining, svc.Unhealthy
+	return registry.Draining, svc.SendDraining
 }
 
-// endpointsOf returns the service's endpoints: those of its slices, or of the pods that it selects, and of the
+// endpointsOf returns the service's endpoints: from its slices, or from the pods that it selects, and from the
 // WorkloadEntries that it selects.
 func (r *Registry) endpointsOf(n name, s *service) []*registry.Endpoint {
 	slicesOf := r.byService[n]
@@ -206,13 +206,13 @@ func (r *Registry) endpointsOf(n name, s *service) []*registry.Endpoint {
 			all = append(all, r.pods[p].endpoints(s)...)
 		}
 	}
-	if !s.current.Headless { // its clients find addresses by DNS, which has no machines
+	if !s.current.Headless { // clients of a headless service find addresses by DNS, which has no machines
 		for _, e := range selected(r.entrySelectors.Selected, n) {
 			all = append(all, entryEndpoints(r.entries[e].workload, s.current)...)
 		}
 	}
 	sortEndpoints(all)
-	// While endpoints move from one slice to another, both slices list them: the healthier one counts, then the first
+	// While endpoints move from one slice to another, both slices list them. The healthier one is used, then the first
 	// by the name of the slice.
 	return slices.CompactFunc(all, func(a, b *registry.Endpoint) bool { return registry.CompareEndpoints(a, b) == 0 })
 }

@@ -7,18 +7,18 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// SliceFacts is what the registry reads of an EndpointSlice, beside its labels: a fourth of its size. A source with
-// many EndpointSlices may use SliceFacts as an object's Spec.
+// SliceFacts is the part of an EndpointSlice that the registry reads, beside its labels: a fourth of its size. A source
+// with many EndpointSlices may use SliceFacts as an object's Spec.
 type SliceFacts struct {
-	Hosts     bool              // its addresses are host names
+	Hosts     bool              // whether its addresses are host names
 	Ports     map[string]uint32 // by the name of the service port; never modified
 	Endpoints []SliceEndpoint
 }
 
-// SliceEndpoint is one endpoint of an EndpointSlice. Conditions that are not set are those of a ready one.
+// SliceEndpoint is one endpoint of an EndpointSlice. Unset conditions have the values of a ready endpoint.
 type SliceEndpoint struct {
 	Addresses                   []string
-	PodNamespace, Pod           string // if HasPod; an empty namespace is the slice's
+	PodNamespace, Pod           string // set if HasPod; an empty namespace is the slice's
 	NodeName, HostName          string
 	HasPod                      bool
 	Ready, Serving, Terminating bool
@@ -46,7 +46,7 @@ func SliceFactsOf(s *discoveryv1.EndpointSlice) *SliceFacts {
 	return out
 }
 
-// slicePort is a service port that a slice has, with its number there.
+// slicePort is a service port that a slice has, with its number in the slice.
 type slicePort struct {
 	name   string
 	number uint32
@@ -63,8 +63,8 @@ func (s *SliceFacts) portsOf(svc *registry.Service) []slicePort {
 	return list
 }
 
-// AddPort adds a port. Of several with one name the last counts. A port without a number is not added: it means every
-// port, and assignments cannot express that.
+// AddPort adds a port. If a name is repeated, the last port is used. A port without a number is not added: it means
+// every port, which assignments cannot express.
 func (s *SliceFacts) AddPort(name string, port uint32) {
 	lists.Put(&s.Ports, name, port)
 }

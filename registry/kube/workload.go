@@ -15,7 +15,7 @@ func (r *Registry) key(kind *kinds.Kind, n name) registry.WorkloadKey {
 	return k
 }
 
-// rememberOld stores a workload as it was returned before the batch changed it.
+// rememberOld stores a workload as it was returned before the batch.
 func (r *Registry) rememberOld(k registry.WorkloadKey) {
 	if _, ok := r.oldWorkloads[k]; !ok {
 		r.oldWorkloads[k] = r.currentWorkload(k)
@@ -36,8 +36,8 @@ func (r *Registry) currentWorkload(k registry.WorkloadKey) *registry.Workload {
 	return nil
 }
 
-// endpoint returns the pod as an endpoint of a service port. It has a host name in the headless service that is called
-// like the pod's subdomain.
+// endpoint returns the pod as an endpoint of a service port. It has a host name in the headless service of its
+// subdomain's name.
 func (p *pod) endpoint(svc *registry.Service, port string, number uint32) *registry.Endpoint {
 	e := p.workload.Endpoint(port, number)
 	if p.hostname != "" && p.domain == svc.Name && p.workload.Namespace == svc.Namespace {
@@ -95,7 +95,7 @@ func entryEndpoints(w *registry.Workload, svc *registry.Service) []*registry.End
 	return out
 }
 
-// targetPort returns the workload's number of a service port, and false if the workload lacks the named port.
+// targetPort returns the workload's number of a service port. It returns false if the workload lacks the named port.
 func targetPort(p registry.Port, w *registry.Workload) (uint32, bool) {
 	if p.TargetPort == "" {
 		return p.Number, true

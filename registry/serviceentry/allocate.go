@@ -8,21 +8,21 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// slotCount is how many addresses of 240.240.0.0/16 are allocated. Those that end in 0 or 255 are left out, because
-// some systems refuse them. The address of a slot in 2001:2::/48 ends in the same four bytes.
+// slotCount is the number of addresses of 240.240.0.0/16 that are allocated. Addresses that end in 0 or 255 are left
+// out, because some systems refuse them. The address of a slot in 2001:2::/48 ends in the same four bytes.
 const slotCount = 256 * 254
 
 // allocator allocates one slot to each host. A host's slot is the first free one, starting from the host's hash. An
-// older host takes precedence over a younger one, which moves to the next slot. Hence the result does not depend on the
+// older host takes precedence over a younger one, which moves to the next slot. So the result does not depend on the
 // order in which hosts were added and removed, and a host's address changes only because of an older host. An address
-// that another control plane allocated, and wrote into the status of the entry, stays: clients may remember it.
+// that another control plane allocated and wrote into the status of the entry stays, because clients may remember it.
 type allocator struct {
-	assigned map[registry.ServiceKey][]string // by another control plane
+	assigned map[registry.ServiceKey][]string // addresses assigned by another control plane
 
 	size    uint32
 	slots   map[uint32]holding
 	slotOf  map[registry.ServiceKey]uint32
-	waiting map[registry.ServiceKey]holding // those for which no slot is free
+	waiting map[registry.ServiceKey]holding // hosts for which no slot is free
 	changed map[registry.ServiceKey]struct{}
 }
 
@@ -30,11 +30,12 @@ type allocator struct {
 type holding struct {
 	key       registry.ServiceKey
 	created   time.Time
-	preferred uint32 // one more than the slot that another control plane assigned; 0: none
+	preferred uint32 // one more than the slot that another control plane assigned; 0 if there is none
 }
 
 func newAllocator(size uint32) *allocator {
-	return &allocator{map[registry.ServiceKey][]string{}, size, map[uint32]holding{}, map[registry.ServiceKey]uint32{}, map[registry.ServiceKey]holding{}, map[registry.ServiceKey]struct{}{}}
+	return &allocator{map[registry.ServiceKey][]string{}, size, map[uint32]holding{}, map[registry.ServiceKey]uint32{},
+		map[registry.ServiceKey]holding{}, map[registry.ServiceKey]struct{}{}}
 }
 
 func (h holding) before(o holding) bool {
@@ -95,7 +96,7 @@ func (a *allocator) remove(k registry.ServiceKey) {
 	}
 	delete(a.slotOf, k)
 	delete(a.slots, i)
-	// A host in one of the next slots may have skipped this one. Up to the next free slot all are inserted anew.
+	// A host in one of the next slots may have skipped this one. All hosts up to the next free slot are inserted again.
 	var reinsert []holding
 	for i = (i + 1) % a.size; ; i = (i + 1) % a.size {
 		h, taken := a.slots[i]
@@ -115,8 +116,8 @@ func (a *allocator) remove(k registry.ServiceKey) {
 	}
 }
 
-// assign stores the addresses that another control plane assigned to a host, IPv4 first; without any it deletes them.
-// It returns the preferred slot that they stand for, see holding.
+// assign stores the addresses that another control plane assigned to a host, IPv4 first, or deletes them if there are
+// none. It returns the preferred slot for these addresses, see holding.
 func (a *allocator) assign(k registry.ServiceKey, addresses []string) (seat uint32) {
 	if len(addresses) == 0 {
 		delete(a.assigned, k)

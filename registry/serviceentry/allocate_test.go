@@ -21,7 +21,8 @@ import (
 func holdings(n int) []holding {
 	var out []holding
 	for i := 0; len(out) < n; i++ {
-		out = append(out, holding{registry.ServiceKey{Namespace: "a", Host: fmt.Sprintf("h%d", i)}, time.Unix(int64(i%3), 0), uint32(i % 4 / 3 * (1 + i%7))})
+		out = append(out, holding{registry.ServiceKey{Namespace: "a", Host: fmt.Sprintf("h%d", i)}, time.Unix(int64(i%3), 0),
+			uint32(i % 4 / 3 * (1 + i%7))})
 	}
 	return out
 }
@@ -144,8 +145,9 @@ func TestAllocatedAddressesAreInRange(t *testing.T) {
 func TestAssignedAddressesStay(t *testing.T) {
 	entry := func(name, status string) kinds.Change {
 		o := &kinds.Object{
-			Key:  kinds.Key{Kind: kinds.ServiceEntry, Namespace: "a", Name: name},
-			Spec: &networkingv1.ServiceEntry{Hosts: []string{name + ".example"}, Resolution: networkingv1alpha3.ServiceEntry_DNS, Ports: []*networkingv1alpha3.ServicePort{{Number: 80, Name: "http"}}},
+			Key: kinds.Key{Kind: kinds.ServiceEntry, Namespace: "a", Name: name},
+			Spec: &networkingv1.ServiceEntry{Hosts: []string{name + ".example"}, Resolution: networkingv1alpha3.ServiceEntry_DNS,
+				Ports: []*networkingv1alpha3.ServicePort{{Number: 80, Name: "http"}}},
 		}
 		if status != "" {
 			o.Annotations = map[string]string{kinds.AnnotationAddresses: status}

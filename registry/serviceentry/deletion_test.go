@@ -40,7 +40,8 @@ func TestDisplacedServiceChanges(t *testing.T) {
 	entry := func(host string, created int64) kinds.Change {
 		k := kinds.Key{Kind: kinds.ServiceEntry, Namespace: "a", Name: host}
 		return kinds.Change{Key: k, Object: &kinds.Object{Key: k, Created: time.Unix(created, 0), Spec: &networkingv1.ServiceEntry{
-			Hosts: []string{host}, Ports: []*networkingv1.ServicePort{{Number: 80, Name: "http", Protocol: "HTTP"}}, Resolution: networkingv1.ServiceEntry_DNS,
+			Hosts: []string{host}, Ports: []*networkingv1.ServicePort{{Number: 80, Name: "http", Protocol: "HTTP"}},
+			Resolution: networkingv1.ServiceEntry_DNS,
 		}}}
 	}
 	byHash := map[uint32]string{}
@@ -57,7 +58,8 @@ func TestDisplacedServiceChanges(t *testing.T) {
 		before := r.Service(k)
 		c := r.Apply([]kinds.Change{entry(other, 1)})
 		after := c.Services[k]
-		if after == nil || after.AutoAddress[0] == before.AutoAddress[0] || r.Service(registry.ServiceKey{Namespace: "a", Host: other}).AutoAddress[0] != before.AutoAddress[0] {
+		if after == nil || after.AutoAddress[0] == before.AutoAddress[0] ||
+			r.Service(registry.ServiceKey{Namespace: "a", Host: other}).AutoAddress[0] != before.AutoAddress[0] {
 			t.Errorf("%s took the address of %s, whose service became %+v", other, host, after)
 		}
 		if len(c.Endpoints) != 1 {

@@ -13,13 +13,13 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry/internal/selection"
 )
 
-// Options of a Registry.
+// Options configures a Registry.
 type Options struct {
-	Cluster     string // the cluster's ID, written on inline endpoints
-	TrustDomain string // of identities; empty is cluster.local
+	Cluster     string // ID of the cluster, written on inline endpoints
+	TrustDomain string // trust domain of identities; empty for cluster.local
 }
 
-// Registry derives services and endpoints from ServiceEntries. See the package's documentation for who may use it.
+// Registry derives services and endpoints from ServiceEntries. One goroutine uses it.
 type Registry struct {
 	opts       Options
 	namespaces *namespaces.Table
@@ -27,7 +27,7 @@ type Registry struct {
 	services   map[registry.ServiceKey]*service
 	workloads  map[registry.WorkloadKey]*registry.Workload
 	selectors  *selection.Index[name, registry.WorkloadKey]
-	indexed    bool // workloads are members of selectors: true from the first entry with a selector
+	indexed    bool // workloads are members of selectors; true from the first entry with a selector on
 	allocator  *allocator
 	dirty      map[registry.ServiceKey]struct{}
 }
@@ -37,12 +37,12 @@ type name struct{ namespace, name string }
 type entry struct {
 	object   *kinds.Object
 	spec     *networkingv1.ServiceEntry
-	keys     []registry.ServiceKey        // one for each host
-	assigned map[string][]assignedAddress // by host
+	keys     []registry.ServiceKey        // one key for each host
+	assigned map[string][]assignedAddress // assigned addresses by host
 }
 
 type service struct {
-	entries   []*entry // the oldest first; none: the service is deleted
+	entries   []*entry // oldest first; empty if the service is deleted
 	current   *registry.Service
 	endpoints []*registry.Endpoint
 }
@@ -60,7 +60,7 @@ func New(o Options) *Registry {
 // Apply applies a batch of changes and returns what they alter.
 func (r *Registry) Apply(changes []kinds.Change) registry.Changes { return r.Update(changes, nil) }
 
-// Update applies a batch of changes, and the changes of workloads that another registry derived from it; a nil workload
+// Update applies a batch of changes, and the changes of workloads that another registry derived from it. A nil workload
 // was deleted.
 func (r *Registry) Update(changes []kinds.Change, workloads map[registry.WorkloadKey]*registry.Workload) registry.Changes {
 	for _, c := range changes {
@@ -194,7 +194,7 @@ func (r *Registry) flush() registry.Changes {
 		}
 	}
 	for k := range r.allocator.changed {
-		// A service that is not dirty only has a new address.
+		// A service that is not dirty has only a new address.
 		if s := r.services[k]; next[k] == nil && len(s.entries) > 0 {
 			moved := *s.current
 			next[k] = &moved

@@ -62,10 +62,11 @@ type merged struct {
 	addresses, accounts names.Distinct
 	ports               []registry.Port
 	numbers             map[uint32]struct{}
-	names               names.Distinct // of ports
+	names               names.Distinct // names of ports
 }
 
-// add adds an entry. Endpoints are matched to ports by name, so a name that another number already has is made unique.
+// add merges an entry. Endpoints are matched to ports by name, so it makes a name unique that another port number
+// already has.
 func (m *merged) add(spec *networkingv1.ServiceEntry) {
 	for _, a := range addresses(spec) {
 		m.addresses.Add(a)
@@ -109,10 +110,11 @@ func addresses(spec *networkingv1.ServiceEntry) []string {
 	return out
 }
 
-// needsAddress reports whether a service is to be allocated an address: it has one host and no address, and Envoy does
-// not use the client's destination.
+// needsAddress reports whether to allocate an address to a service: it has one host and no address, and Envoy does not
+// use the client's destination.
 func needsAddress(s *registry.Service, o *kinds.Object) bool {
-	return len(s.Addresses) == 0 && s.Resolution != registry.Passthrough && !strings.HasPrefix(s.Host, "*") && !strings.EqualFold(o.Labels[labelAutoAllocate], "false")
+	return len(s.Addresses) == 0 && s.Resolution != registry.Passthrough && !strings.HasPrefix(s.Host, "*") &&
+		!strings.EqualFold(o.Labels[labelAutoAllocate], "false")
 }
 
 // assignedAddress is an address in the status of an entry, with its line number.
@@ -121,7 +123,7 @@ type assignedAddress struct {
 	address string
 }
 
-// assignedAddresses returns the addresses in the status of an entry, by host. Those of the empty host are for all
+// assignedAddresses returns the addresses in the status of an entry, by host. Addresses of the empty host are for all
 // hosts.
 func assignedAddresses(o *kinds.Object) map[string][]assignedAddress {
 	by, n := map[string][]assignedAddress{}, 0
@@ -148,9 +150,9 @@ func (e *entry) addressesOf(host string) []string {
 	return append(v4, v6...)
 }
 
-// endpoints returns the endpoints of those entries that have the service's resolution, sorted. An entry of n addresses
-// repeats each of its endpoints n times, as in istiod: there it is n services, and the weight of a locality is their
-// sum. A service whose name is resolved in turn has one endpoint, of its oldest entry.
+// endpoints returns the endpoints of the entries that have the service's resolution, sorted. An entry of n addresses
+// repeats each of its endpoints n times, as in istiod, where it is n services and the weight of a locality is their
+// sum. A LOGICAL_DNS service has one endpoint, of its oldest entry.
 func (r *Registry) endpoints(s *registry.Service, entries []*entry) []*registry.Endpoint {
 	var out []*registry.Endpoint
 	for _, e := range entries {
@@ -180,8 +182,8 @@ func (r *Registry) endpoints(s *registry.Service, entries []*entry) []*registry.
 	return out
 }
 
-// firstOfEachPort returns the first endpoint of each port that can be called: Envoy resolves one name alone. Those that
-// have an address and are healthy come before others.
+// firstOfEachPort returns the first usable endpoint of each port, because Envoy resolves one name alone. Healthy
+// endpoints with an address come before others.
 func firstOfEachPort(all []*registry.Endpoint) []*registry.Endpoint {
 	worse := func(e *registry.Endpoint) int {
 		n := 0
@@ -207,8 +209,8 @@ func firstOfEachPort(all []*registry.Endpoint) []*registry.Endpoint {
 	return out
 }
 
-// workloadsOf returns the workloads of an entry: those that it selects and those inline. A DNS entry without either has
-// the host itself.
+// workloadsOf returns the workloads of an entry: selected and inline ones. The workload of a
+// DNS entry without either is the host itself.
 func (r *Registry) workloadsOf(s *registry.Service, e *entry) []*registry.Workload {
 	if len(e.spec.Endpoints) == 0 && e.spec.WorkloadSelector == nil {
 		if !s.Resolution.EndpointsInCluster() {
@@ -232,7 +234,8 @@ func (r *Registry) inline(e *entry, workload string, ep *networkingv1.WorkloadEn
 	w := &registry.Workload{
 		WorkloadKey: registry.WorkloadKey{Kind: kinds.ServiceEntry, Namespace: e.object.Namespace, Name: workload},
 		Labels:      ep.Labels, ServiceAccount: ep.ServiceAccount, Locality: registry.ParseLocality(ep.Locality),
-		Network: ep.Network, Cluster: r.opts.Cluster, TLSMode: registry.EntryTLSMode(ep.Labels, ep.ServiceAccount), Owner: workload, Ports: ep.Ports, Weight: ep.Weight,
+		Network: ep.Network, Cluster: r.opts.Cluster, TLSMode: registry.EntryTLSMode(ep.Labels, ep.ServiceAccount), Owner: workload,
+		Ports: ep.Ports, Weight: ep.Weight,
 	}
 	if ep.ServiceAccount != "" {
 		w.Identity = registry.SPIFFE(r.opts.TrustDomain, e.object.Namespace, ep.ServiceAccount)

@@ -27,10 +27,10 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/ingest"
 )
 
-// Flags are those of validate and analyze. Names are those of istioctl analyze, and of kubectl.
+// Flags are the flags of validate and analyze. They have the names of istioctl analyze's and kubectl's flags.
 type Flags struct {
 	input.World
-	advice    bool // analyze
+	advice    bool // set by analyze only
 	Files     []string
 	Output    string
 	failure   string
@@ -50,18 +50,23 @@ type Flags struct {
 }
 
 const judgeFormats = `
-Formats (-o): log is one line for each finding, table has aligned columns, json and yaml are for programs, sarif is SARIF 2.1.0, and github has annotations for workflows of GitHub.
+Formats (-o): log has one line for each finding, table has aligned columns, json and yaml are for
+programs, sarif is SARIF 2.1.0, and github writes annotations for GitHub workflows.
 
-The exit code is 0 if no finding reaches --failure-threshold, 79 if one does (as istioctl analyze has it), and 1 if the command could not do its work.`
+The exit code is 0 if no finding reaches --failure-threshold, 79 if one does, as with istioctl
+analyze, and 1 if the command fails.`
 
 func ValidateCommand(e *env.Env) *cobra.Command {
 	f := &Flags{}
 	c := &cobra.Command{
 		Use:   "validate [-f] PATH...",
-		Short: "Print everything that is wrong with configuration; fail on errors",
-		Long: `Print everything that is wrong with files of configuration, with directories of them, with the standard input, which is "-", or with a cluster; fail on errors.
+		Short: "Report errors in configuration, and fail if there are any",
+		Long: `Report errors in configuration, and fail if there are any. The configuration is in files, in
+directories, on the standard input ("-"), or in a cluster.
 
-References between objects are judged among all that is given: give the Services with the routes that lead to them. analyze judges files among what a cluster has, and gives advice too.
+References between objects are checked within the given configuration, so include the Services to
+which routes lead. The command analyze checks files together with the objects of a cluster, and also
+gives advice.
 ` + judgeFormats,
 		Example: `  pilot-discovery validate mesh
   pilot-discovery validate -f services.yaml -f routes.yaml -o sarif >findings.sarif
@@ -78,12 +83,17 @@ func Command(e *env.Env) *cobra.Command {
 	f := &Flags{advice: true}
 	c := &cobra.Command{
 		Use:   "analyze [PATH...]",
-		Short: "Print what is wrong, or hardly meant, with a cluster, or with files on top of what it has",
-		Long: `Print what is wrong, or hardly meant, with the configuration of a cluster. Files, directories and the standard input, which is "-", count over what the cluster has: so the findings are those that applying them would bring.
+		Short: "Report errors and likely mistakes in a cluster, or in files to be applied to it",
+		Long: `Report errors and likely mistakes in the configuration of a cluster. Objects in files, in
+directories and on the standard input ("-") replace those of the cluster, so the findings are the
+ones after applying them.
 
-The cluster is that of the kubeconfig, as with kubectl. It is only read. Of Secrets only those are read that objects name. What the user may not read is a finding.
+The cluster is selected as with kubectl, and only read. Only Secrets that objects name are read. A
+finding names the objects that you may not read.
 
-The annotation galley.istio.io/analyze-suppress of an object names codes that are not reported of it, with commas between, or * for all. What makes an object be left out is reported all the same.
+The annotation galley.istio.io/analyze-suppress of an object lists codes, separated by commas, that
+are not reported for it, or * for all. Findings because of which an object is ignored are reported
+nevertheless.
 ` + judgeFormats,
 		Example: `  pilot-discovery analyze
   pilot-discovery analyze -A -o table
@@ -105,33 +115,38 @@ func (f *Flags) register(c *cobra.Command, e *env.Env, useKube bool) {
 	for _, name := range []string{"failure-threshold", "output-threshold"} {
 		defer cli.CompleteFlag(c, name, "Info", "Warning", "Error")
 	}
-	flags.StringVar(&f.failure, "failure-threshold", "Error", "severity from which on a finding makes the command fail: Info, Warning or Error")
-	flags.StringVar(&f.show, "output-threshold", "Info", "severity from which on findings are printed: Info, Warning or Error")
-	flags.StringArrayVarP(&f.suppress, "suppress", "S", nil, "leave findings out: CODE=OBJECT, such as \"IST0102=Namespace default\", with * for any text; may be repeated")
-	flags.BoolVarP(&f.UseKube, "use-kube", "k", useKube, "read the cluster, too")
+	flags.StringVar(&f.failure, "failure-threshold", "Error",
+		"lowest severity of findings with which the command fails: Info, Warning or Error")
+	flags.StringVar(&f.show, "output-threshold", "Info", "lowest severity of printed findings: Info, Warning or Error")
+	flags.StringArrayVarP(&f.suppress, "suppress", "S", nil,
+		"leave findings out: CODE=OBJECT, such as \"IST0102=Namespace default\", with * for any text; may be repeated")
+	flags.BoolVarP(&f.UseKube, "use-kube", "k", useKube, "also read the cluster")
 	f.Cluster.Register(flags, e, "c", "; implies --use-kube")
-	flags.StringVarP(&f.Namespace, "namespace", "n", "", "namespace whose objects are reported, and of objects in files that do not say theirs; the kubeconfig's by default")
+	flags.StringVarP(&f.Namespace, "namespace", "n", "",
+		"namespace to report, and namespace of objects in files that name none; the kubeconfig's by default")
 	flags.BoolVarP(&f.all, "all-namespaces", "A", false, "report the objects of all namespaces; implies --use-kube")
-	flags.StringVar(&f.Revision, "revision", e.Text("REVISION", ""), "revision of the control plane: objects labelled istio.io/rev for another do not count")
-	flags.DurationVar(&f.Timeout, "timeout", 30*time.Second, "time that reading the cluster may take")
-	flags.BoolVarP(&f.list, "list-analyzers", "L", false, "print the analyzers, and do nothing else")
+	flags.StringVar(&f.Revision, "revision", e.Text("REVISION", ""),
+		"revision of the control plane: objects with the label istio.io/rev of another revision are ignored")
+	flags.DurationVar(&f.Timeout, "timeout", 30*time.Second, "time limit for reading the cluster")
+	flags.BoolVarP(&f.list, "list-analyzers", "L", false, "print the list of analyzers and exit")
 	flags.Int64Var(&f.pageSize, "page-size", 500, "objects that are asked for at once")
 	f.completeCluster(c)
 }
 
-// RegisterCluster registers the flags of other commands that read a cluster once.
+// RegisterCluster registers the flags of commands that read a cluster once.
 func (f *Flags) RegisterCluster(c *cobra.Command, e *env.Env) {
 	flags := c.Flags()
 	f.Env = e
 	f.Cluster.Register(flags, e, "c", "")
-	flags.StringVarP(&f.Namespace, "namespace", "n", "", "namespace of objects in files that do not say theirs; the kubeconfig's by default")
-	flags.StringVar(&f.Revision, "revision", e.Text("REVISION", ""), "revision of the control plane: objects labelled istio.io/rev for another do not count")
-	flags.DurationVar(&f.Timeout, "timeout", 30*time.Second, "time that reading the cluster may take")
+	flags.StringVarP(&f.Namespace, "namespace", "n", "", "namespace of objects in files that name none; the kubeconfig's by default")
+	flags.StringVar(&f.Revision, "revision", e.Text("REVISION", ""),
+		"revision of the control plane: objects with the label istio.io/rev of another revision are ignored")
+	flags.DurationVar(&f.Timeout, "timeout", 30*time.Second, "time limit for reading the cluster")
 	flags.Int64Var(&f.pageSize, "page-size", 500, "objects that are asked for at once")
 	f.completeCluster(c)
 }
 
-// completeCluster has shells complete the flags that name something of a cluster.
+// completeCluster adds completions to the flags that name something in a cluster.
 func (f *Flags) completeCluster(c *cobra.Command) {
 	f.Cluster.Complete(c)
 	cli.CompleteWith(c, "namespace", func(c *cobra.Command, _ []string) []string { return f.Cluster.Names(c, "namespaces") })
@@ -190,9 +205,10 @@ func (f *Flags) run(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	r := report.Report{Color: color, Objects: i.Objects, Version: version.Tag(), Findings: slices.DeleteFunc(i.Findings, func(d diag.Diagnostic) bool {
-		return o.Cluster != nil && !f.concerns(d) || slices.ContainsFunc(suppressed, func(s suppression) bool { return s.matches(d) })
-	})}
+	r := report.Report{Color: color, Objects: i.Objects, Version: version.Tag(),
+		Findings: slices.DeleteFunc(i.Findings, func(d diag.Diagnostic) bool {
+			return o.Cluster != nil && !f.concerns(d) || slices.ContainsFunc(suppressed, func(s suppression) bool { return s.matches(d) })
+		})}
 	if i.Refusal != nil {
 		r.Refusal = i.Refusal.Error()
 	}
@@ -208,7 +224,7 @@ func (f *Flags) run(c *cobra.Command, args []string) error {
 	return nil
 }
 
-// ReadCluster reads the cluster, if one is to be read, into the options.
+// ReadCluster reads the cluster into the options if the flags ask for one.
 func (f *Flags) ReadCluster(c *cobra.Command, o *ingest.Options, files bool) error {
 	named := f.Cluster.Named() || f.all
 	if !f.UseKube && (!named || c.Flags().Changed("use-kube")) {
@@ -239,13 +255,13 @@ func (f *Flags) ReadCluster(c *cobra.Command, o *ingest.Options, files bool) err
 	o.Cluster, err = crd.List(ctx, list)
 	err = f.TooLong(err)
 	if err != nil && files && !named {
-		err = fmt.Errorf("%w (--use-kube=false judges the files by themselves)", err)
+		err = fmt.Errorf("%w (--use-kube=false checks the files alone)", err)
 	}
 	return err
 }
 
-// concerns reports whether a finding is about what the command was asked for: a file, an object of the namespace or of
-// none.
+// concerns reports whether a finding is within the scope of the command: it is about a file, about an object in the
+// chosen namespace, or about an object without a namespace.
 func (f *Flags) concerns(d diag.Diagnostic) bool {
 	kind, name, _ := strings.Cut(d.Object, " ")
 	ns, short, namespaced := strings.Cut(name, "/")
@@ -255,7 +271,7 @@ func (f *Flags) concerns(d diag.Diagnostic) bool {
 	return f.inScope(d.File != "", kind, ns, short)
 }
 
-// inScope reports whether an object is one that the command was asked about. The namespace is empty where it has none.
+// inScope reports whether an object is within the scope of the command. namespace is empty for an object without one.
 func (f *Flags) inScope(file bool, kind, namespace, name string) bool {
 	if kind == "Namespace" {
 		namespace = name
@@ -263,7 +279,7 @@ func (f *Flags) inScope(file bool, kind, namespace, name string) bool {
 	return f.all || file || namespace == "" || namespace == f.Namespace
 }
 
-// TooLong returns the error, with the flag that says how long reading may take if it took longer.
+// TooLong adds the flag that sets the time limit to an error if reading exceeded that limit.
 func (f *Flags) TooLong(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("%w: it took longer than --timeout=%s", err, f.Timeout)
@@ -271,7 +287,7 @@ func (f *Flags) TooLong(err error) error {
 	return err
 }
 
-// suppression leaves findings out.
+// suppression selects findings to leave out.
 type suppression struct{ code, object string }
 
 func suppressions(list []string) ([]suppression, error) {
@@ -279,9 +295,10 @@ func suppressions(list []string) ([]suppression, error) {
 	for _, text := range list {
 		code, object, ok := strings.Cut(text, "=")
 		if _, err := filepath.Match(object, ""); !ok || code == "" || object == "" || err != nil {
-			return nil, fmt.Errorf("--suppress=%s: write CODE=OBJECT, for example \"IST0102=Namespace default\" or \"IST0101=VirtualService shop/*\"", cli.Quoted(text))
+			return nil, fmt.Errorf("--suppress=%s: write CODE=OBJECT, for example \"IST0102=Namespace default\" or "+
+				"\"IST0101=VirtualService shop/*\"", cli.Quoted(text))
 		}
-		// istioctl writes NAME.NAMESPACE. Names may have dots, and namespaces have none.
+		// istioctl's form is NAME.NAMESPACE. Names may contain dots, namespaces do not.
 		if kind, name, found := strings.Cut(object, " "); found && !strings.Contains(name, "/") {
 			if dot := strings.LastIndexByte(name, '.'); dot >= 0 {
 				object = kind + " " + name[dot+1:] + "/" + name[:dot]
@@ -293,12 +310,12 @@ func suppressions(list []string) ([]suppression, error) {
 }
 
 func (s suppression) matches(d diag.Diagnostic) bool {
-	object := strings.ReplaceAll(d.Object, "/", "\n") // a star stands for any text
+	object := strings.ReplaceAll(d.Object, "/", "\n") // a star matches any text
 	matched, err := filepath.Match(strings.ReplaceAll(s.object, "/", "\n"), object)
 	return err == nil && matched && (s.code == "*" || s.code == d.Code || s.code == analysis.Describe(d.Code).ID)
 }
 
-// listAnalyzers prints what analyze looks for.
+// listAnalyzers prints the list of all findings.
 func listAnalyzers(c *cobra.Command) error {
 	t := tabwriter.NewWriter(c.OutOrStdout(), 0, 8, 3, ' ', 0)
 	fmt.Fprintln(t, "NAME\tCODES\tONLY ANALYZE\tWHAT IT REPORTS")

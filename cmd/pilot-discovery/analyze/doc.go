@@ -1,2 +1,2 @@
-// Package analyze has the commands analyze and validate, which print what is wrong with configuration.
+// Package analyze has the commands analyze and validate, which print errors and likely mistakes in configuration.
 package analyze

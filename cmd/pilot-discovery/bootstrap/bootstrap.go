@@ -14,7 +14,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/agent/bootstrap"
 )
 
-// flags are who an Envoy is, and what it starts with.
+// flags are the identity of an Envoy and its initial settings.
 type flags struct {
 	o                                             bootstrap.Options
 	name, kind, interception, ip, domain, cluster string
@@ -29,10 +29,12 @@ func Command() *cobra.Command {
 		Short: "Print the configuration that connects an Envoy of your own to a control plane",
 		Long: `Print the configuration that connects an Envoy of your own to a control plane.
 
-The Envoy may be any build of it, with nothing beside it: envoy -c envoy.json --disable-hot-restart
+Any build of Envoy will do, without an agent: envoy -c envoy.json --disable-hot-restart
 
-A sidecar listens on 127.0.0.1 at the ports of services. Where iptables rules lead traffic to it, say --interception REDIRECT. Without --sds
-it has no certificates, and starts only where no service asks for mTLS: a PeerAuthentication of mode DISABLE in the root namespace says so.`,
+A sidecar listens on 127.0.0.1 at the ports of services. If iptables rules redirect traffic to it,
+add --interception REDIRECT. Without --sds
+it has no certificates, and starts only if no service requires mTLS: create a PeerAuthentication of
+mode DISABLE in the root namespace.`,
 		Example: `  pilot-discovery bootstrap --node client.default --ads 127.0.0.1:15010 >envoy.json
   pilot-discovery bootstrap --node ingress.istio-system --type router --labels istio=ingressgateway --ads 127.0.0.1:15010`,
 		Args: cobra.NoArgs,
@@ -58,18 +60,22 @@ it has no certificates, and starts only where no service asks for mTLS: a PeerAu
 		},
 	}
 	flags := c.Flags()
-	flags.StringVar(&f.name, "node", "", "who the Envoy is: NAME.NAMESPACE, the Pod's if it has one")
-	flags.StringVar(&f.o.ADS, "ads", "", "the control plane's plaintext ADS: HOST:PORT, or the path of a Unix socket")
-	flags.StringVar(&f.o.SDS, "sds", "", "the server of its certificates: the path of a Unix socket, or HOST:PORT; empty for no certificates")
-	flags.StringVar(&f.o.Admin, "admin", "127.0.0.1:15000", "HOST:PORT of Envoy's admin API; port 0 for any that is free")
-	flags.BoolVar(&f.o.StateOfTheWorld, "state-of-the-world", false, "ask for whole lists of resources each time, instead of what changed (delta)")
+	flags.StringVar(&f.name, "node", "", "name of the Envoy: NAME.NAMESPACE, the Pod's if it has one")
+	flags.StringVar(&f.o.ADS, "ads", "", "address of the control plane's plaintext ADS: HOST:PORT, or the path of a Unix socket")
+	flags.StringVar(&f.o.SDS, "sds", "", "address of the SDS server of its certificates: the path of a Unix socket, or HOST:PORT; "+
+		"empty for no certificates")
+	flags.StringVar(&f.o.Admin, "admin", "127.0.0.1:15000", "HOST:PORT of Envoy's admin API; port 0 for a free one")
+	flags.BoolVar(&f.o.StateOfTheWorld, "state-of-the-world", false,
+		"use state-of-the-world xDS, with all resources in each response, instead of delta xDS")
 	flags.StringVar(&f.kind, "type", string(node.Sidecar), "sidecar, or router for a gateway")
-	flags.StringVar(&f.interception, "interception", string(node.None), "how a sidecar gets its traffic: NONE, by clients who ask it; REDIRECT or TPROXY, by iptables")
-	flags.StringVar(&f.ip, "ip", "127.0.0.1", "its IP address, the Pod's if it has one")
+	flags.StringVar(&f.interception, "interception", string(node.None),
+		"how traffic reaches a sidecar: NONE, clients connect to it; REDIRECT or TPROXY, iptables redirects it")
+	flags.StringVar(&f.ip, "ip", "127.0.0.1", "IP address of the Envoy, the Pod's if it has one")
 	flags.StringVar(&f.domain, "domain", "cluster.local", "DNS domain of the cluster")
-	flags.StringVar(&f.cluster, "cluster", "Kubernetes", "id of the Kubernetes cluster that it belongs to")
-	flags.StringToStringVar(&f.labels, "labels", nil, "its labels, the Pod's if it has one: NAME=VALUE,...")
-	flags.StringArrayVar(&f.metadata, "metadata", nil, "more metadata of its node: KEY=VALUE, where VALUE is text, or JSON if it begins with { or [; may be given several times")
+	flags.StringVar(&f.cluster, "cluster", "Kubernetes", "ID of the Kubernetes cluster of the Envoy")
+	flags.StringToStringVar(&f.labels, "labels", nil, "labels of the Envoy, the Pod's if it has one: NAME=VALUE,...")
+	flags.StringArrayVar(&f.metadata, "metadata", nil,
+		"additional metadata of its node: KEY=VALUE, where VALUE is text, or JSON if it begins with { or [; may be repeated")
 	cli.CompleteFlag(c, "type", string(node.Sidecar), string(node.Router))
 	cli.CompleteFlag(c, "interception", string(node.None), string(node.Redirect), string(node.TPROXY))
 	_ = c.MarkFlagRequired("node")
@@ -78,7 +84,8 @@ it has no certificates, and starts only where no service asks for mTLS: a PeerAu
 }
 
 func (f *flags) proxy() (*node.Proxy, error) {
-	p := &node.Proxy{Type: node.Type(f.kind), Interception: node.Interception(f.interception), Cluster: f.cluster, Labels: f.labels, IPs: []string{f.ip}}
+	p := &node.Proxy{Type: node.Type(f.kind), Interception: node.Interception(f.interception), Cluster: f.cluster, Labels: f.labels,
+		IPs: []string{f.ip}}
 	var err error
 	if p.Name, p.Namespace, err = cli.SplitName(f.name); err != nil {
 		return nil, fmt.Errorf("--node=%s: %w", cli.Quoted(f.name), err)

@@ -16,7 +16,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/cmd/version"
 )
 
-// flags are those of check.
+// flags are the flags of check.
 type flags struct {
 	cluster                                    input.Cluster
 	address, admin, namespace, revision, proxy string
@@ -30,14 +30,23 @@ func Command(e *env.Env) *cobra.Command {
 	f := &flags{env: e}
 	c := &cobra.Command{
 		Use:   "check [--pre | --proxy POD.NAMESPACE]",
-		Short: "Check that the control plane is well, that one proxy is, or that a cluster is ready for it",
-		Long: `Check that the control plane is well: its readiness, certificates, configuration, proxies and memory, as a running server says, and its Deployment, leaders, roots and webhooks, as the cluster says.
+		Short: "Check the health of the control plane or of one proxy, or whether a cluster is ready for installation",
+		Long: `Check the health of the control plane: readiness, certificates, configuration, proxies and memory,
+as the running server reports them, and Deployment, leaders, roots and webhooks, as the cluster has
+them.
 
-The server is the one at --address; the cluster is that of the kubeconfig, as with kubectl, or that of the pod. What there is of the two is asked. In a cluster both are at hand in the pod of the server. Nothing is written.
+The server is the one at --address. The cluster is selected as with kubectl, or is the pod's own. If
+only one of the two is reachable, only that one is checked. In the pod of the server both are.
+Nothing is written.
 
-With --pre it checks whether a control plane may be installed in the cluster; without a cluster, whether its ports are free on this machine. With --proxy it checks one proxy: its connection, what it has acknowledged and rejected, the findings of the objects that are for it, and in a cluster its Pod; with --admin its certificates too.
+With --pre it checks whether a control plane can be installed in the cluster; without a cluster,
+whether its ports are free on this machine. With --proxy it checks one proxy: its connection, what
+it has acknowledged and rejected, findings about the objects that apply to it, and in a cluster its
+Pod; with --admin also its certificates.
 
-One line stands for each group in which all is well (-o wide has a line for each check). A line that is red names the command that mends it, or shows more. The exit code is 0 if nothing is wrong, 79 if something is, and 1 if the command could not do its work.`,
+A group without problems is one line (-o wide has a line for each check). The line of a problem
+names the command that fixes it or shows more. The exit code is 0 if there is no problem, 79 if
+there is one, and 1 if the command fails.`,
 		Example: `  pilot-discovery check
   pilot-discovery check --pre
   pilot-discovery check --proxy productpage-v1.bookinfo --short
@@ -51,11 +60,12 @@ One line stands for each group in which all is well (-o wide has a line for each
 	f.cluster.Register(flags, e, "", "")
 	flags.StringVarP(&f.namespace, "istioNamespace", "i", e.Text("POD_NAMESPACE", "istio-system"), "namespace of the control plane")
 	flags.StringVar(&f.revision, "revision", e.Text("REVISION", ""), "revision of the control plane")
-	flags.BoolVar(&f.pre, "pre", false, "check whether a control plane may be installed")
+	flags.BoolVar(&f.pre, "pre", false, "check whether a control plane can be installed")
 	flags.StringVar(&f.proxy, "proxy", "", "check one proxy: POD.NAMESPACE")
-	flags.StringVar(&f.admin, "admin", "", "with --proxy, HOST:PORT of its Envoy's admin API, such as 127.0.0.1:15000 after kubectl port-forward")
-	flags.BoolVar(&f.text.Short, "short", false, "print only what is not as it should be")
-	flags.DurationVar(&f.timeout, "timeout", 30*time.Second, "time that all checks may take")
+	flags.StringVar(&f.admin, "admin", "", "with --proxy, HOST:PORT of its Envoy's admin API, such as 127.0.0.1:15000 after kubectl "+
+		"port-forward")
+	flags.BoolVar(&f.text.Short, "short", false, "print only problems")
+	flags.DurationVar(&f.timeout, "timeout", 30*time.Second, "time limit for all checks")
 	cli.OutputFlag(c, &f.text.Format, check.Formats()...)
 	cli.WatchFlag(c, &f.watch)
 	cli.CompleteWith(c, "proxy", func(c *cobra.Command, _ []string) []string {
@@ -113,11 +123,11 @@ func (f *flags) once(c *cobra.Command, w io.Writer) error {
 	return nil
 }
 
-// reach returns the cluster, or nil if there is none and none was named.
+// reach returns the cluster, or nil if there is none and the flags name none.
 func (f *flags) reach() (*check.Cluster, error) {
 	client, err := f.cluster.Client()
 	if errors.Is(err, input.ErrNoKubeconfig) && !f.cluster.Named() {
-		return nil, nil //nolint:nilnil // there is none
+		return nil, nil //nolint:nilnil // nil means that there is no cluster
 	}
 	if err != nil {
 		return nil, err
@@ -133,7 +143,7 @@ func (f *flags) server() check.Server {
 	return check.Server{Get: cli.Getter(f.address), Address: f.address, Version: version.Tag(), Now: time.Now()}
 }
 
-// whole checks the server and the cluster, as far as they are there: one of them must be, and what was named too.
+// whole checks the server and the cluster if they exist. At least one must exist, and so must each that the flags name.
 func (f *flags) whole(ctx context.Context, c *cobra.Command, report *check.Report) error {
 	cluster, err := f.reach()
 	if err != nil {
@@ -144,7 +154,8 @@ func (f *flags) whole(ctx context.Context, c *cobra.Command, report *check.Repor
 		return noServer
 	}
 	if noServer != nil {
-		fmt.Fprintf(c.ErrOrStderr(), "no server answers at %s, so only the cluster is checked: kubectl exec -n %s deploy/istiod -- pilot-discovery check asks both\n", f.address, f.namespace)
+		fmt.Fprintf(c.ErrOrStderr(), "no server answers at %s, so only the cluster is checked: kubectl exec -n %s deploy/istiod "+
+			"-- pilot-discovery check asks both\n", f.address, f.namespace)
 	}
 	if cluster == nil {
 		return nil

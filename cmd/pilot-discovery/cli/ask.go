@@ -19,7 +19,7 @@ func AddressFlag(c *cobra.Command, address *string) {
 	c.Flags().StringVar(address, "address", "127.0.0.1:15014", "host and port of the server's --monitoringAddr")
 }
 
-// StatusError is an answer of a server that is no success.
+// StatusError is a response of a server with an HTTP status that reports a failure.
 type StatusError struct {
 	Code int
 	text string
@@ -27,13 +27,13 @@ type StatusError struct {
 
 func (e *StatusError) Error() string { return e.text }
 
-// Ask sends a request to a server on this host, and passes the answer to read.
+// Ask sends a request to a server on this host, and passes the body of the response to read.
 func Ask(ctx context.Context, method, address, path string, read func(io.Reader) error) error {
 	req, err := http.NewRequestWithContext(ctx, strings.ToUpper(method), "http://"+address+"/"+strings.TrimPrefix(path, "/"), http.NoBody)
 	if err != nil {
 		return err
 	}
-	// No proxy of the environment: the server is on this host.
+	// It ignores the environment's HTTP proxy, because the server is on this host.
 	client := &http.Client{Timeout: 60 * time.Second, Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
 	resp, err := client.Do(req)
@@ -48,14 +48,14 @@ func Ask(ctx context.Context, method, address, path string, read func(io.Reader)
 	return read(resp.Body)
 }
 
-// Getter asks an address on this host over HTTP.
+// Getter returns a function that requests a path from an address on this host over HTTP.
 func Getter(address string) func(ctx context.Context, path string) (int, []byte, error) {
 	return func(ctx context.Context, path string) (int, []byte, error) {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, http.NoBody)
 		if err != nil {
 			return 0, nil, err
 		}
-		// No proxy of the environment: the server is on this host.
+		// It ignores the environment's HTTP proxy, because the server is on this host.
 		client := &http.Client{Transport: &http.Transport{}}
 		defer client.CloseIdleConnections()
 		resp, err := client.Do(req)
@@ -68,11 +68,11 @@ func Getter(address string) func(ctx context.Context, path string) (int, []byte,
 	}
 }
 
-// CompletionTimeout is how long a shell may wait for names.
+// CompletionTimeout is the time limit for looking up names for a shell.
 const CompletionTimeout = 2 * time.Second
 
-// AskPage reads a page of a server for a completion, and reports whether there was one: without a server nothing is
-// completed.
+// AskPage reads a page of a server for a completion. It returns false if there is no server, in which case the shell
+// offers no names.
 func AskPage(c *cobra.Command, address, path string, into any) bool {
 	ctx := c.Context()
 	if ctx == nil {

@@ -1,10 +1,10 @@
 package cli
 
-// Exit is an error that has been printed already: only the exit code is left.
+// Exit is an error that was printed already and only sets the exit code.
 type Exit int
 
 func (Exit) Error() string { return "failed" }
 
-// Found is the exit code of a command that did its work and found something at or above the threshold. It is that
-// of istioctl analyze. All other failures are 1.
+// Found is the exit code of a command that succeeded and reports findings at or above the threshold. It is the exit
+// code of istioctl analyze. All other failures exit with 1.
 const Found = 79

@@ -22,7 +22,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/debug"
 )
 
-// format is the value of -o: one of a few names.
+// format is the value of -o, one of a list of names.
 type format struct {
 	value *string
 	names []string
@@ -49,11 +49,10 @@ func (f *format) Set(text string) error {
 	return fmt.Errorf("unknown output format %q%s (the formats are %s)", text, meant, strings.Join(f.names, ", "))
 }
 
-// ListFormats are the formats of commands that print lists, or answers to questions. table, the default, leaves out
-// what wide has.
+// ListFormats are the formats of commands that print lists or answers. The default, table, omits some columns of wide.
 func ListFormats() []string { return []string{"table", "wide", "json", "yaml", "name"} }
 
-// OutputFlag adds -o with the formats of a command, the default first. Other values are refused, and shells complete
+// OutputFlag adds -o with the formats of a command, the default first. It rejects other values, and shells complete
 // these.
 func OutputFlag(c *cobra.Command, value *string, names ...string) {
 	*value = names[0]
@@ -61,14 +60,14 @@ func OutputFlag(c *cobra.Command, value *string, names ...string) {
 	CompleteFlag(c, "output", names...)
 }
 
-// CompleteFlag has shells complete the values of a flag.
+// CompleteFlag adds completions to the values of a flag.
 func CompleteFlag(c *cobra.Command, name string, values ...string) {
 	if err := c.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		panic(err) // there is no such flag, or it has a completion
+		panic(err) // there is no such flag, or it already has a completion
 	}
 }
 
-// SuggestFlag returns the error of a flag that a command does not have, with the one that was probably meant.
+// SuggestFlag returns the error for an unknown flag, with the most similar flag of the command.
 func SuggestFlag(c *cobra.Command, err error) error {
 	name, found := strings.CutPrefix(err.Error(), "unknown flag: --")
 	if !found {
@@ -87,7 +86,7 @@ func SuggestFlag(c *cobra.Command, err error) error {
 	return fmt.Errorf("%w: see %s --help", err, c.CommandPath())
 }
 
-// Colors reports whether what a command prints may have colours.
+// Colors reports whether the output of a command may have colours.
 func Colors(c *cobra.Command, getenv func(string) string) (bool, error) {
 	mode := ""
 	if f := c.Flag("color"); f != nil {
@@ -96,10 +95,10 @@ func Colors(c *cobra.Command, getenv func(string) string) (bool, error) {
 	return terminal.Color(mode, c.OutOrStdout(), getenv)
 }
 
-// Painter colours what a command prints on a terminal.
+// Painter adds colours to the output of a command on a terminal.
 type Painter bool
 
-// Colours, as terminals know them.
+// Escape sequences of colours on a terminal.
 const (
 	Red   = "31"
 	Green = "32"
@@ -107,7 +106,7 @@ const (
 	Dim   = "90"
 )
 
-// Painted returns what colours the output of a command, or the error of --color.
+// Painted returns the Painter for the output of a command, or an error for an invalid --color.
 func Painted(c *cobra.Command, getenv func(string) string) (Painter, error) {
 	yes, err := Colors(c, getenv)
 	return Painter(yes), err
@@ -122,18 +121,19 @@ func (p Painter) Paint(color, text string) string {
 
 // WatchFlag adds -w to a command.
 func WatchFlag(c *cobra.Command, watch *bool) {
-	c.Flags().BoolVarP(watch, "watch", "w", false, "go on, and print anew what has changed, until Ctrl-C")
+	c.Flags().BoolVarP(watch, "watch", "w", false, "print again after each change, until Ctrl-C")
 }
 
-// watchInterval is how often what is watched is looked at.
+// watchInterval is the time between two updates of a watch.
 const watchInterval = 2 * time.Second
 
-// ErrOneInput is of --watch with -f -.
+// ErrOneInput is returned for --watch with -f -.
 var ErrOneInput = errors.New("--watch: the standard input is read once only: name a file or a directory by -f")
 
-// Watched prints what show writes, once, or with watch again and again: on a terminal in the place of what stood there,
-// elsewhere only when it is different. What takes long, as reading a large cluster does, is done a tenth of the time at
-// most. A signal ends it, by the command's context.
+// Watched prints the output of show once, or repeatedly if watch is set: on a terminal it replaces the previous output,
+// elsewhere it prints the output only if it changed. It waits at least nine times as long as the last call of show
+// took, so that reading a large cluster takes a tenth of the time at most. It ends with the command's context, which a
+// signal cancels.
 func Watched(c *cobra.Command, watch bool, show func(io.Writer) error) error {
 	ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -145,7 +145,7 @@ func Watched(c *cobra.Command, watch bool, show func(io.Writer) error) error {
 		begin := time.Now()
 		err := show(&out)
 		if watch && ctx.Err() != nil {
-			return nil // what it says is that it was interrupted
+			return nil // the error only says that the watch was interrupted
 		}
 		pause := max(watchInterval, 9*time.Since(begin))
 		if !watch || err != nil && out.Len() == 0 && last == nil {
@@ -197,7 +197,7 @@ func PrintSorted(w io.Writer, list []string) error {
 	return nil
 }
 
-// Tabular reports whether an output format is one for people.
+// Tabular reports whether an output format is meant for people.
 func Tabular(output string) bool { return output == "table" || output == "wide" }
 
 // TellIncomplete prints which replicas did not answer or have another version.

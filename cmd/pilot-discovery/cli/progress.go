@@ -10,17 +10,17 @@ import (
 	"golang.org/x/term"
 )
 
-// progress shows on a terminal what takes longer than a second. It writes nothing elsewhere.
+// progress shows an operation on a terminal if it takes longer than a second. It writes nothing elsewhere.
 type progress struct {
-	w    io.Writer // nil: no terminal
+	w    io.Writer // nil if there is no terminal
 	late *time.Timer
 
 	mu    sync.Mutex
 	line  string
-	shown bool // the line is on the terminal
+	shown bool // whether the line is on the terminal
 }
 
-// NewProgress starts with what is being done.
+// NewProgress starts a progress line. what names the operation.
 func NewProgress(w io.Writer, what string) *progress {
 	f, ok := w.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) {
@@ -40,7 +40,7 @@ func StartProgress(w io.Writer, what string, after time.Duration) *progress {
 	return p
 }
 
-// Show replaces the line by how much was read of something.
+// Show replaces the line by the number of objects that were read.
 func (p *progress) Show(what string, count int) {
 	if p.late == nil {
 		return
@@ -51,7 +51,7 @@ func (p *progress) Show(what string, count int) {
 	p.write()
 }
 
-// write puts the line in the place of the last one. The caller holds mu.
+// write replaces the line on the terminal. The caller holds mu.
 func (p *progress) write() {
 	if p.shown {
 		fmt.Fprint(p.w, "\r\x1b[K"+p.line)

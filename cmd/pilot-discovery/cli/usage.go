@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// What cobra says of arguments and flags that are not there, or too many.
+// Forms of cobra's errors about unknown, missing and surplus arguments and flags.
 var (
 	wrongArguments = regexp.MustCompile(`^(?:accepts .*|requires at least .*), (?:only )?received (\d+)$`)
 	missingFlags   = regexp.MustCompile(`^required flag\(s\) (.*) not set$`)
@@ -17,8 +17,8 @@ var (
 	together       = regexp.MustCompile(`^if any flags in the group \[.*\] are set none of the others can be; \[(.*)\] were all set$`)
 )
 
-// Usage returns the error of a command as it is printed. Of one about its arguments it says how the command is
-// written, with an example.
+// Usage returns the error of a command as it is printed. It adds the usage line and an example to errors about
+// arguments.
 func Usage(c *cobra.Command, err error) error {
 	text := err.Error()
 	var says string

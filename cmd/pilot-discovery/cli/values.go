@@ -16,11 +16,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/validate/content"
 )
 
-// Checks return what is wrong with a flag's value, and what to write instead. The parser has seen to it that it is
-// of the flag's type.
+// Checks validate the values of flags by the flag's name. Each returns an error with the reason and the remedy. The
+// flag parser has already checked the type of the value.
 type Checks map[string]func(value string) error
 
-// Run checks every flag of the set that has a check, given or not: defaults come from the environment.
+// Run checks every flag of the set that has a check, also if it is not given: defaults come from the environment.
 func (c Checks) Run(flags *pflag.FlagSet) error {
 	var errs []error
 	flags.VisitAll(func(f *pflag.Flag) {
@@ -33,7 +33,7 @@ func (c Checks) Run(flags *pflag.FlagSet) error {
 	return errors.Join(errs...)
 }
 
-// Quoted marks values that would not be seen.
+// Quoted quotes values that are invisible without quotes.
 func Quoted(value string) string {
 	if value == "" || strings.ContainsAny(value, " \t\n\"") {
 		return strconv.Quote(value)
@@ -57,20 +57,21 @@ func CheckNamespace(v string) error {
 
 func CheckRevision(v string) error {
 	if v != "" && content.IsDNS1123Label(v) != nil {
-		return errors.New("write a name of small letters, digits and dashes, for example canary, or nothing")
+		return errors.New("write a name of lower-case letters, digits and dashes, for example canary, or nothing")
 	}
 	return nil
 }
 
-// CheckClusterID refuses what looks like no cluster, or breaks the text that IDs are put into.
+// CheckClusterID rejects values that are no cluster ID, or that would break the texts into which IDs are inserted.
 func CheckClusterID(v string) error {
 	if v == "" || len(v) > 253 || strings.ContainsFunc(v, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '/' || r == '~' }) {
-		return errors.New("write the name of the cluster as proxies have it in CLUSTER_ID, without spaces, for example Kubernetes")
+		return errors.New("write the name of the cluster that proxies have in CLUSTER_ID, without spaces, for example Kubernetes")
 	}
 	return nil
 }
 
-// CheckAddress takes host:port, with an empty host for all of this machine's addresses, and nothing for not at all.
+// CheckAddress checks that a value is host:port, where an empty host means all addresses of this machine, or empty,
+// which disables the listener.
 func CheckAddress(v string) error {
 	if v == "" {
 		return nil
@@ -80,7 +81,7 @@ func CheckAddress(v string) error {
 		_, err = strconv.ParseUint(port, 10, 16)
 	}
 	if err != nil {
-		return errors.New("write host:port or :port, with a port from 0 (any that is free) to 65535, for example :15010")
+		return errors.New("write host:port or :port, with a port from 0 (a free one) to 65535, for example :15010")
 	}
 	return nil
 }
@@ -112,7 +113,7 @@ func NumberOf(least, most int64, what string) func(string) error {
 	}
 }
 
-// SplitName takes NAME.NAMESPACE apart. The name of a Pod may hold dots, that of a namespace may not.
+// SplitName splits NAME.NAMESPACE. The name of a Pod may contain dots, a namespace may not.
 func SplitName(text string) (name, namespace string, err error) {
 	i := strings.LastIndexByte(text, '.')
 	if i <= 0 || CheckNamespace(text[i+1:]) != nil || strings.ContainsAny(text, "~ \t\n") {
@@ -121,7 +122,7 @@ func SplitName(text string) (name, namespace string, err error) {
 	return text[:i], text[i+1:], nil
 }
 
-// Fields takes a list with commas apart.
+// Fields splits a list at commas.
 func Fields(list string) []string {
 	var out []string
 	for f := range strings.SplitSeq(list, ",") {
@@ -142,14 +143,14 @@ func Cidrs(key, text string) (list []netip.Prefix, err error) {
 	for _, cidr := range Fields(text) {
 		prefix, err := netip.ParsePrefix(cidr)
 		if err != nil {
-			return nil, fmt.Errorf("%s=%s: write CIDRs with commas between: %w", key, text, err)
+			return nil, fmt.Errorf("%s=%s: write CIDRs separated by commas: %w", key, text, err)
 		}
 		list = append(list, prefix.Masked())
 	}
 	return list, nil
 }
 
-// CheckNativeSidecars returns an error for a value that ENABLE_NATIVE_SIDECARS does not have.
+// CheckNativeSidecars returns an error for an invalid value of ENABLE_NATIVE_SIDECARS.
 func CheckNativeSidecars(value string) error {
 	if !slices.Contains([]string{"auto", "true", "false"}, value) {
 		return fmt.Errorf("ENABLE_NATIVE_SIDECARS=%s: write true, false or auto", Quoted(value))

@@ -10,7 +10,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/ingest"
 )
 
-// complete has shells complete what diff is asked about.
+// complete adds completions to the arguments and flags of diff.
 func (f *flags) complete(c *cobra.Command) {
 	c.ValidArgsFunction = func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
@@ -24,7 +24,7 @@ func (f *flags) complete(c *cobra.Command) {
 		}
 		return []string{"cluster", "git:HEAD"}, cobra.ShellCompDirectiveDefault
 	}); err != nil {
-		panic(err) // there is no such flag, or it has a completion
+		panic(err) // there is no such flag, or it already has a completion
 	}
 	cli.CompleteWith(c, "delete", func(c *cobra.Command, args []string) []string {
 		if len(args) == 0 && (f.against == "" || f.against == "cluster" || strings.HasPrefix(f.against, "git:")) {

@@ -25,42 +25,50 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/inspect"
 )
 
-// Exit codes of diff, which are those of kubectl diff.
+// Exit codes of diff, the same as kubectl diff's.
 const (
 	ExitDiffers = 1
-	Broken      = 2 // it could not do its work
+	Broken      = 2 // the command failed
 )
 
-// flags are those of diff. Names are those of kubectl.
+// flags are the flags of diff. They have the names of kubectl's flags.
 type flags struct {
 	analyze.Flags
 	against string
-	deleted []string // KIND/NAME.NAMESPACE
-	without []string // files of what is deleted
+	deleted []string // objects to delete, as KIND/NAME.NAMESPACE
+	without []string // files with the objects to delete
 	limit   int
 	dryRun  bool
 	watch   bool
-	texts   []*file.Texts // that were read for -f
+	texts   []*file.Texts // contents of the files of -f
 }
 
 func Command(e *env.Env) *cobra.Command {
 	f := &flags{}
 	c := &cobra.Command{
 		Use:   "diff [DIR] -f CHANGE.yaml",
-		Short: "Print what a change would do to every proxy, before it is applied",
-		Long: `Print what a change would do, before it is applied: which proxies are affected, which of their resources are added, changed and removed and in which fields, which objects are why, how many bytes would be pushed, and which findings are new or mended.
+		Short: "Print the effect of a change on every proxy, before it is applied",
+		Long: `Print the effect of a change before it is applied: which proxies are affected, which of their
+resources are added, changed and removed, in which fields, which objects are the cause, how many
+bytes would be pushed, and which findings are new or resolved.
 
-The files of -f count over a directory, over the cluster of the kubeconfig, or over what a directory had at a revision of Git. The cluster is only read.
+The files of -f are compared with a directory, with the cluster that kubectl would use, or with a
+directory at a revision of Git. The cluster is only read.
 
-The proxies are those of Pods that have one. Where no Pod has one, as in a directory of Pods before injection, each counts; Pods of gateways, which have one in files, too, do not change that.
+The proxies are those of Pods that have one. If no Pod has one, as in a directory of Pods before
+injection, each Pod is taken to have one. Pods of gateways, which have one in files too, do not
+change that.
 
-What files do not say stays as it is: the addresses of Services, the status of Pods, the age of objects.
+Fields that are not in the files stay unchanged: the addresses of Services, the status of Pods, the
+age of objects.
 
-With --server-side the API server judges the change, too, by a dry run, which writes nothing: by its schemas, its webhooks, and what you may write.
+With --server-side the API server also validates the change by a dry run, which writes nothing: by
+its schemas, its webhooks, and your permissions.
 
-With -o wide nothing is left out, and -o name prints the proxies that are affected.
+-o wide leaves nothing out, and -o name prints the affected proxies.
 
-The exit code is 0 if nothing differs, 1 if something does, and 2 if the command could not do its work, or the change is one that a server would not take.`,
+The exit code is 0 if there is no difference, 1 if there is one, and 2 if the command fails or a
+server would refuse the change.`,
 		Example: `  pilot-discovery diff -f route.yaml
   pilot-discovery diff mesh -f route.yaml -o json
   pilot-discovery diff mesh -f route.yaml --watch
@@ -72,14 +80,17 @@ The exit code is 0 if nothing differs, 1 if something does, and 2 if the command
 	}
 	flags := c.Flags()
 	f.RegisterMesh(flags, e, "istioNamespace", "i")
-	flags.StringArrayVarP(&f.Files, "filename", "f", nil, "file or directory with what is created or changed, or - for the standard input; may be repeated")
-	flags.StringArrayVar(&f.deleted, "delete", nil, "object that is deleted: KIND/NAME.NAMESPACE; may be repeated")
-	flags.StringArrayVar(&f.without, "delete-filename", nil, "file or directory with objects that are deleted; may be repeated")
-	flags.StringVar(&f.against, "against", "", "what there is now: a directory, cluster, or git:REVISION of the directory of -f; the cluster by default")
+	flags.StringArrayVarP(&f.Files, "filename", "f", nil,
+		"file or directory with the objects to create or change, or - for the standard input; may be repeated")
+	flags.StringArrayVar(&f.deleted, "delete", nil, "object to delete: KIND/NAME.NAMESPACE; may be repeated")
+	flags.StringArrayVar(&f.without, "delete-filename", nil, "file or directory with the objects to delete; may be repeated")
+	flags.StringVar(&f.against, "against", "", "current configuration: a directory, cluster, or git:REVISION of the directory of -f; "+
+		"the cluster by default")
 	cli.OutputFlag(c, &f.Output, cli.ListFormats()...)
-	flags.BoolVar(&f.dryRun, "server-side", false, "have the API server judge the change, too, by a dry run: its schemas, its webhooks and what you may write")
+	flags.BoolVar(&f.dryRun, "server-side", false, "also validate the change by a dry run on the API server: its schemas, its "+
+		"webhooks and your permissions")
 	cli.WatchFlag(c, &f.watch)
-	flags.IntVar(&f.limit, "limit", 20, "fields, proxies and resources of each list that -o table prints; 0: all")
+	flags.IntVar(&f.limit, "limit", 20, "maximum length of lists of fields, proxies and resources with -o table; 0 for all")
 	f.RegisterCluster(c, e)
 	f.complete(c)
 	return c
@@ -94,10 +105,10 @@ func (f *flags) run(c *cobra.Command, args []string) error {
 		return fmt.Errorf("--limit=%d: write how many, or 0 for all", f.limit)
 	}
 	if len(f.Files)+len(f.deleted)+len(f.without) == 0 {
-		return errors.New("no change: name files by -f, or what is deleted by --delete KIND/NAME.NAMESPACE or --delete-filename")
+		return errors.New("no change: name files by -f, or objects to delete by --delete KIND/NAME.NAMESPACE or --delete-filename")
 	}
 	if len(args) > 0 && f.against != "" {
-		return fmt.Errorf("%s and --against=%s: both say what there is now", args[0], f.against)
+		return fmt.Errorf("%s and --against=%s both name the current configuration: name one of them", args[0], f.against)
 	}
 	against := f.against
 	if len(args) > 0 {
@@ -109,7 +120,7 @@ func (f *flags) run(c *cobra.Command, args []string) error {
 	return cli.Watched(c, f.watch, func(w io.Writer) error { return f.once(c, against, w) })
 }
 
-// once prints once what the change does.
+// once prints the effect of the change once.
 func (f *flags) once(c *cobra.Command, against string, w io.Writer) error {
 	f.texts = nil
 	o := ingest.Options{Revision: f.Revision, Limits: limits.Default()}
@@ -125,9 +136,9 @@ func (f *flags) once(c *cobra.Command, against string, w io.Writer) error {
 		return f.TooLong(err)
 	}
 	if i.Snapshot == nil {
-		return fmt.Errorf("what there is now is not what a server takes: %w", i.Refusal)
+		return fmt.Errorf("a server would refuse the current configuration: %w", i.Refusal)
 	}
-	if !f.watch { // what is printed beside the output would be printed with each look
+	if !f.watch { // a note outside the output would be printed at each update
 		input.WarnUnreadable(c, i)
 	}
 	changes, found, err := f.changes(c, i, o, tree)
@@ -158,7 +169,8 @@ func (f *flags) once(c *cobra.Command, against string, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	show := map[string]func(io.Writer, *inspect.Changed, *gitTree) error{"table": f.text, "wide": f.wide, "json": f.document, "yaml": f.document, "name": f.names}[f.Output]
+	show := map[string]func(io.Writer, *inspect.Changed, *gitTree) error{"table": f.text, "wide": f.wide, "json": f.document,
+		"yaml": f.document, "name": f.names}[f.Output]
 	if err := show(w, done, tree); err != nil {
 		return err
 	}
@@ -168,7 +180,7 @@ func (f *flags) once(c *cobra.Command, against string, w io.Writer) error {
 	return cli.Exit(ExitDiffers)
 }
 
-// base says where what there is now is read from.
+// base sets the options by which the current configuration is read.
 func (f *flags) base(c *cobra.Command, o *ingest.Options, against string) (*gitTree, error) {
 	f.ConfigDir = ""
 	revision, isGit := strings.CutPrefix(against, "git:")
@@ -178,7 +190,7 @@ func (f *flags) base(c *cobra.Command, o *ingest.Options, against string) (*gitT
 		return nil, f.ReadCluster(c, o, false)
 	case isGit:
 		if len(f.Files) != 1 || f.Files[0] == "-" {
-			return nil, errors.New("--against=git:REVISION compares a directory, or a file of one, with what it was: name it by one -f")
+			return nil, errors.New("--against=git:REVISION compares a directory or file with an earlier revision: name it by one -f")
 		}
 		tree, err := readGit(c.Context(), revision, f.Files[0])
 		if err != nil {
@@ -190,14 +202,15 @@ func (f *flags) base(c *cobra.Command, o *ingest.Options, against string) (*gitT
 	if info, err := os.Stat(against); err != nil {
 		return nil, fmt.Errorf("--against=%s: write a directory, cluster or git:REVISION: %w", against, err)
 	} else if !info.IsDir() {
-		return nil, fmt.Errorf("--against=%s: it is no directory; a change is named by -f", against)
+		return nil, fmt.Errorf("--against=%s is not a directory: name changed files by -f", against)
 	}
 	f.ConfigDir = against
 	return nil, nil
 }
 
-// changes returns what is to be done, and what is wrong with what is written of it.
-func (f *flags) changes(c *cobra.Command, i *inspect.Inspection, o ingest.Options, tree *gitTree) (list []kinds.Change, found []diag.Diagnostic, err error) {
+// changes returns the changes to apply, and findings about the objects as they are written.
+func (f *flags) changes(c *cobra.Command, i *inspect.Inspection, o ingest.Options, tree *gitTree) (list []kinds.Change,
+	found []diag.Diagnostic, err error) {
 	read := func(paths []string) ([]*kinds.Object, error) {
 		texts, err := file.Read(paths, c.InOrStdin(), o.Limits)
 		if err != nil {
@@ -208,7 +221,7 @@ func (f *flags) changes(c *cobra.Command, i *inspect.Inspection, o ingest.Option
 		objects, wrong, err := inspect.Texts(c.Context(), o, texts)
 		found = append(found, wrong...)
 		if err == nil && len(objects)+len(wrong) == 0 && tree == nil {
-			err = fmt.Errorf("%s: there is no object of a kind that is known", strings.Join(paths, ", "))
+			err = fmt.Errorf("%s: the files contain no object of a known kind", strings.Join(paths, ", "))
 		}
 		return objects, err
 	}
@@ -243,7 +256,7 @@ func (f *flags) changes(c *cobra.Command, i *inspect.Inspection, o ingest.Option
 		}
 		for _, x := range objects {
 			if named[x.Key] {
-				return nil, nil, fmt.Errorf("%s: it is changed and deleted at once", x.Key)
+				return nil, nil, fmt.Errorf("%s: the object is both changed and deleted: name it once", x.Key)
 			}
 			if i.Object(x.Key) == nil {
 				return nil, nil, fmt.Errorf("--delete-filename: there is no %s%s", x.Key, diag.NearNames(x.Name+"."+x.Namespace, i.Names(x.Kind)))
@@ -257,18 +270,20 @@ func (f *flags) changes(c *cobra.Command, i *inspect.Inspection, o ingest.Option
 			return nil, nil, err
 		}
 		if named[k] {
-			return nil, nil, fmt.Errorf("--delete=%s: it is changed and deleted at once", text)
+			return nil, nil, fmt.Errorf("--delete=%s: the object is both changed and deleted: name it once", text)
 		}
 		remove(k)
 	}
 	return list, found, nil
 }
 
-// shortNames are those that kubectl knows kinds by.
+// shortNames returns kubectl's short names of kinds.
 func shortNames() map[string]string {
 	return map[string]string{
-		"vs": "VirtualService", "dr": "DestinationRule", "gw": "Gateway", "se": "ServiceEntry", "we": "WorkloadEntry", "wg": "WorkloadGroup", "pc": "ProxyConfig",
-		"ap": "AuthorizationPolicy", "pa": "PeerAuthentication", "ra": "RequestAuthentication", "telemetry": "Telemetry", "svc": "Service", "po": "Pod", "ns": "Namespace",
+		"vs": "VirtualService", "dr": "DestinationRule", "gw": "Gateway", "se": "ServiceEntry", "we": "WorkloadEntry",
+		"wg": "WorkloadGroup", "pc": "ProxyConfig",
+		"ap": "AuthorizationPolicy", "pa": "PeerAuthentication", "ra": "RequestAuthentication", "telemetry": "Telemetry",
+		"svc": "Service", "po": "Pod", "ns": "Namespace",
 		"no": "Node", "cm": "ConfigMap", "sa": "ServiceAccount", "ing": "Ingress",
 	}
 }
@@ -282,7 +297,8 @@ func keyOf(text string, i *inspect.Inspection) (k kinds.Key, err error) {
 	var known []string
 	for _, x := range kinds.All() {
 		known = append(known, x.Name)
-		if name, group, _ := strings.Cut(kind, "."); (group == "" || group == x.Group) && (strings.EqualFold(name, x.Name) || strings.EqualFold(name, x.Plural) || shortNames()[strings.ToLower(name)] == x.Name) {
+		if name, group, _ := strings.Cut(kind, "."); (group == "" || group == x.Group) &&
+			(strings.EqualFold(name, x.Name) || strings.EqualFold(name, x.Plural) || shortNames()[strings.ToLower(name)] == x.Name) {
 			k.Kind = cmp.Or(k.Kind, x)
 		}
 	}
@@ -303,21 +319,21 @@ func keyOf(text string, i *inspect.Inspection) (k kinds.Key, err error) {
 
 // gitTree is a directory as it was at a revision of Git.
 type gitTree struct {
-	dir      string // a temporary one with its files
+	dir      string // temporary directory with the files of that revision
 	revision string
-	of       string // the directory
-	only     string // the one file of it that is compared; empty: all
+	of       string // the original directory
+	only     string // the only file of it that is compared; empty for all
 }
 
 func (t *gitTree) remove() { _ = os.RemoveAll(t.dir) }
 
-// holds reports whether an object that was read at a position is compared.
+// holds reports whether an object at a position takes part in the comparison.
 func (t *gitTree) holds(position string) bool {
 	path, _, _ := strings.Cut(position, ":")
 	return t.only == "" || path == filepath.Join(t.dir, t.only)
 }
 
-// shown returns a text with the names of files as the user knows them.
+// shown returns a text with the original names of files instead of temporary ones.
 func (t *gitTree) shown(text string) string {
 	if t == nil {
 		return text
@@ -325,7 +341,7 @@ func (t *gitTree) shown(text string) string {
 	return strings.ReplaceAll(text, t.dir+string(filepath.Separator), "git:"+t.revision+":"+filepath.Clean(t.of)+string(filepath.Separator))
 }
 
-// readGit writes what a path was at a revision to a temporary directory.
+// readGit writes the files of a path at a revision to a temporary directory.
 func readGit(ctx context.Context, revision, path string) (*gitTree, error) {
 	if revision == "" || strings.HasPrefix(revision, "-") {
 		return nil, fmt.Errorf("--against=git:%s: write a revision, for example git:main", revision)

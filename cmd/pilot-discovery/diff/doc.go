@@ -1,2 +1,2 @@
-// Package diff has the command diff, which prints what a change of configuration changes in what proxies are sent.
+// Package diff has the command diff, which prints the effect of a change of configuration on what proxies are sent.
 package diff

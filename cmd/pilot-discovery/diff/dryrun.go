@@ -17,7 +17,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/input"
 )
 
-// judged has the API server judge a change by a dry run. What it refuses is printed.
+// judged lets the API server validate a change by a dry run, and prints the objects that it rejects.
 func (f *flags) judged(c *cobra.Command, changes []kinds.Change) error {
 	o, err := f.Cluster.Client()
 	if err != nil {
@@ -39,7 +39,7 @@ func (f *flags) judged(c *cobra.Command, changes []kinds.Change) error {
 	refuse := func(what string, err error) error {
 		var status apierrors.APIStatus
 		if !errors.As(err, &status) {
-			return f.TooLong(fmt.Errorf("--server-side: %s: %w", what, err)) // nobody has judged it
+			return f.TooLong(fmt.Errorf("--server-side: %s: %w", what, err)) // the API server gave no verdict
 		}
 		refused++
 		fmt.Fprintf(c.ErrOrStderr(), "error: %s: the API server refuses it: %v\n", what, err)
@@ -50,7 +50,7 @@ func (f *flags) judged(c *cobra.Command, changes []kinds.Change) error {
 			gv, err := schema.ParseGroupVersion(t.GetAPIVersion())
 			k := input.Kind(gv.Group, t.GetKind())
 			if err != nil || k == nil {
-				continue // no kind that is read here
+				continue // a kind that is not read
 			}
 			if !k.Cluster && t.GetNamespace() == "" {
 				t.SetNamespace(f.Namespace)
@@ -58,10 +58,11 @@ func (f *flags) judged(c *cobra.Command, changes []kinds.Change) error {
 			if !slices.ContainsFunc(changes, func(c kinds.Change) bool {
 				return c.Object != nil && c.Key == kinds.Key{Kind: k, Namespace: t.GetNamespace(), Name: t.GetName()}
 			}) {
-				continue // it is deleted
+				continue // the object is deleted
 			}
 			t.SetManagedFields(nil)
-			_, err = client.Resource(gv.WithResource(k.Plural)).Namespace(t.GetNamespace()).Apply(ctx, t.GetName(), t.Unstructured, metav1.ApplyOptions{FieldManager: "pilot-discovery-diff", Force: true, DryRun: []string{metav1.DryRunAll}})
+			_, err = client.Resource(gv.WithResource(k.Plural)).Namespace(t.GetNamespace()).Apply(ctx, t.GetName(), t.Unstructured,
+				metav1.ApplyOptions{FieldManager: "pilot-discovery-diff", Force: true, DryRun: []string{metav1.DryRunAll}})
 			if err != nil {
 				if err := refuse(t.Named(), err); err != nil {
 					return err
@@ -82,7 +83,7 @@ func (f *flags) judged(c *cobra.Command, changes []kinds.Change) error {
 		}
 	}
 	if refused > 0 {
-		return errors.New("the change is not one that the API server takes")
+		return errors.New("the API server rejects the change")
 	}
 	return nil
 }

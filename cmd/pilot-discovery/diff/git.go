@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// extract has git write the directory, as it was, to the temporary one. Of what is in it only files count.
+// extract lets git write the directory at the revision to the temporary directory. It keeps regular files only.
 func (t *gitTree) extract(ctx context.Context) error {
 	var said bytes.Buffer
 	git := exec.CommandContext(ctx, "git", "-C", t.of, "archive", "--format=tar", t.revision, "--", ".")

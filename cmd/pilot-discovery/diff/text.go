@@ -14,7 +14,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/inspect/diff"
 )
 
-// text writes what a change does for a person.
+// text writes the effect of a change for people.
 func (f *flags) text(w io.Writer, done *inspect.Changed, tree *gitTree) error {
 	var out bytes.Buffer
 	for _, o := range done.Objects {
@@ -25,12 +25,14 @@ func (f *flags) text(w io.Writer, done *inspect.Changed, tree *gitTree) error {
 		case o.New == nil:
 			what, at = "deleted", o.Old
 		}
-		fmt.Fprintf(&out, "%s is %s%s\n", o.Key, f.Color.Paint(map[string]string{"created": cli.Green, "deleted": cli.Red}[what], what), placed(at.Position))
+		fmt.Fprintf(&out, "%s is %s%s\n", o.Key, f.Color.Paint(map[string]string{"created": cli.Green, "deleted": cli.Red}[what], what),
+			placed(at.Position))
 	}
 	if len(done.Objects) == 0 {
 		fmt.Fprintln(&out, "No object differs from what there is.")
 	}
-	fmt.Fprintf(&out, "%d of %s affected; %s would be pushed, for %s.\n", done.Affected(), proxiesAre(done.Proxies, done.Affected()), size(done.Difference.Bytes()), report.Amount(len(done.Changes), "change"))
+	fmt.Fprintf(&out, "%d of %s affected; %s would be pushed, for %s.\n", done.Affected(), proxiesAre(done.Proxies, done.Affected()),
+		size(done.Difference.Bytes()), report.Amount(len(done.Changes), "change"))
 	f.list(&out, "New, so that they get everything: ", done.Come)
 	f.list(&out, "No more: ", done.Gone)
 	groups, err := f.alike(done.Groups)
@@ -71,16 +73,16 @@ func (f *flags) text(w io.Writer, done *inspect.Changed, tree *gitTree) error {
 	return err
 }
 
-// textGroup is what is written once for proxies whose changes read the same, though their resources may differ
-// elsewhere.
+// textGroup is a group of proxies whose changes read the same, though their resources may differ elsewhere. It is
+// written once.
 type textGroup struct {
 	proxies     []string
-	least, most int      // bytes to each
-	changes     []string // as they are written, without the last newline
-	more        int      // that are not written
+	least, most int      // range of bytes that each proxy is sent
+	changes     []string // text of each change, without the last newline
+	more        int      // number of changes that are not written
 }
 
-// alike puts groups together whose changes read the same.
+// alike merges groups whose changes read the same.
 func (f *flags) alike(list []*diff.Group) ([]*textGroup, error) {
 	var out []*textGroup
 	byText, texts := map[string]*textGroup{}, map[*diff.Change]string{}
@@ -125,7 +127,7 @@ func size(n int) string {
 	return cli.Bytes(int64(n))
 }
 
-// placed is a position after what it is the position of.
+// placed returns a position as it is written behind the object that has it.
 func placed(position string) string {
 	if position == "" {
 		return ""
@@ -133,7 +135,7 @@ func placed(position string) string {
 	return " (" + position + ")"
 }
 
-// list writes a list of proxies, as many as are wanted.
+// list writes a list of proxies, up to the limit.
 func (f *flags) list(out *bytes.Buffer, head string, list []string) {
 	if len(list) == 0 {
 		return
@@ -149,7 +151,7 @@ func (f *flags) list(out *bytes.Buffer, head string, list []string) {
 	fmt.Fprintln(out)
 }
 
-// change returns what is written of a change, without the last newline.
+// change returns the text of a change, without the last newline.
 func (f *flags) change(x *diff.Change) (string, error) {
 	var out strings.Builder
 	fmt.Fprintf(&out, "  %s %s\n", f.mark(x), strings.TrimSpace(x.Type+" "+x.Name))
@@ -179,7 +181,7 @@ func (f *flags) change(x *diff.Change) (string, error) {
 	return strings.TrimSuffix(out.String(), "\n"), nil
 }
 
-// short cuts long values where lists are cut.
+// short shortens long values if lists are shortened.
 func (f *flags) short(text string) string {
 	const most = 200
 	if f.limit == 0 || len(text) <= most {
@@ -194,14 +196,14 @@ func (f *flags) mark(x *diff.Change) string {
 	return f.Color.Paint(map[string]string{"+": cli.Green, "-": cli.Red, "~": cli.Amber}[m], m)
 }
 
-// wide writes it for a person, with nothing left out.
+// wide writes the effect of a change for people, with nothing left out.
 func (f *flags) wide(w io.Writer, done *inspect.Changed, tree *gitTree) error {
 	all := *f
 	all.limit = 0
 	return all.text(w, done, tree)
 }
 
-// proxiesAre returns how many proxies there are, with the verb for those that are affected.
+// proxiesAre returns the number of proxies, with the verb for the number of affected ones.
 func proxiesAre(of, affected int) string {
 	count := fmt.Sprintf("%d proxies", of)
 	if of == 1 {
@@ -213,7 +215,7 @@ func proxiesAre(of, affected int) string {
 	return count + " are"
 }
 
-// names writes the proxies that are affected, in their order.
+// names writes the names of the affected proxies, in order.
 func (f *flags) names(w io.Writer, done *inspect.Changed, _ *gitTree) error {
 	list := slices.Concat(done.Come, done.Gone)
 	for _, g := range done.Groups {
@@ -269,7 +271,8 @@ func (f *flags) document(w io.Writer, done *inspect.Changed, tree *gitTree) erro
 		Found    []diag.Diagnostic `json:"newFindings,omitempty"`
 		Mended   []diag.Diagnostic `json:"mendedFindings,omitempty"`
 	}{
-		Objects: []object{}, Changes: []change{}, Groups: []group{}, Proxies: done.Proxies, Affected: done.Affected(), Bytes: done.Difference.Bytes(), New: done.Come, Gone: done.Gone,
+		Objects: []object{}, Changes: []change{}, Groups: []group{}, Proxies: done.Proxies, Affected: done.Affected(),
+		Bytes: done.Difference.Bytes(), New: done.Come, Gone: done.Gone,
 		Found: done.New, Mended: done.Mended,
 	}
 	for _, o := range done.Objects {

@@ -21,15 +21,17 @@ func (f *flags) registerCertificates(flags *pflag.FlagSet, e *env.Env) {
 	c := &f.o.Certificates
 	flags.StringVar(&c.StateDir, "stateDir", "", "directory for a certificate authority of the server's own and the key of its tokens, "+
 		"where there is no Kubernetes; no other user but root may own or read it")
-	flags.StringVar(&f.minTLS, "tls-min-version", "1.2", "oldest version of TLS that is spoken: 1.2 or 1.3")
+	flags.StringVar(&f.minTLS, "tls-min-version", "1.2", "minimum TLS version: 1.2 or 1.3")
 	c.Off = !e.Permitted("ENABLE_CA_SERVER")
 	c.Cacerts = e.Text("USE_CACERTS_FOR_SELF_SIGNED_CA", "false") == "true"
 	c.Audiences = cli.Fields(e.Text("TOKEN_AUDIENCES", "istio-ca"))
 	c.RootsMap = e.Text("PILOT_CA_CERT_CONFIGMAP", "istio-ca-root-cert")
 	c.CRLMap = e.Text("PILOT_CRL_CONFIGMAP", "istio-ca-crl")
-	flags.StringVar(&c.Serving.Certificate, "tlsCertFile", "", "certificate of this server that others issue, as PEM; without it the certificate authority issues one")
+	flags.StringVar(&c.Serving.Certificate, "tlsCertFile", "",
+		"serving certificate from an external CA, as PEM; without it this server's certificate authority issues one")
 	flags.StringVar(&c.Serving.Key, "tlsKeyFile", "", "private key of --tlsCertFile")
-	flags.StringVar(&c.Serving.Roots, "caCertFile", "", "roots by which proxies verify --tlsCertFile; without it those of the certificate authority")
+	flags.StringVar(&c.Serving.Roots, "caCertFile", "",
+		"roots with which proxies verify --tlsCertFile; without it the roots of the certificate authority")
 	f.external = e.Text("EXTERNAL_CA", "")
 	c.Signing.Default, c.Signing.Domain = e.Text("K8S_SIGNER", ""), e.Text("CERT_SIGNER_DOMAIN", "")
 	f.provider = e.Text("PILOT_CERT_PROVIDER", istiodProvider)
@@ -61,13 +63,14 @@ func (f *flags) certificates(c *bootstrap.Certificates) error {
 	case c.Grace <= 0 || c.Grace >= 100:
 		return fmt.Errorf("CITADEL_SELF_SIGNED_ROOT_CERT_GRACE_PERIOD_PERCENTILE (%d) must be between 1 and 99", c.Grace)
 	case grace <= c.MaxTTL+2*c.Interval+time.Hour: // or the root would expire before its successor may sign
-		return fmt.Errorf("a root is replaced in the last %d %% of CITADEL_SELF_SIGNED_CA_CERT_TTL (%s): that is %s, and must be longer than MAX_WORKLOAD_CERT_TTL (%s) and "+
+		return fmt.Errorf("a root is replaced in the last %d %% of CITADEL_SELF_SIGNED_CA_CERT_TTL (%s): that is %s, and must be longer "+
+			"than MAX_WORKLOAD_CERT_TTL (%s) and "+
 			"twice CITADEL_SELF_SIGNED_ROOT_CERT_CHECK_INTERVAL (%s) together", c.Grace, c.RootTTL, grace, c.MaxTTL, c.Interval)
 	}
 	for _, text := range cli.Fields(f.nodeAccounts) {
 		namespace, name, ok := strings.Cut(text, "/")
 		if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
-			return fmt.Errorf("CA_TRUSTED_NODE_ACCOUNTS=%s: write namespace/name of service accounts, with commas between", f.nodeAccounts)
+			return fmt.Errorf("CA_TRUSTED_NODE_ACCOUNTS=%s: write namespace/name of service accounts, separated by commas", f.nodeAccounts)
 		}
 		c.NodeAccounts = append(c.NodeAccounts, citadel.NodeAccount{Namespace: namespace, Name: name})
 	}
@@ -78,26 +81,26 @@ func (f *flags) certificates(c *bootstrap.Certificates) error {
 
 // Values of PILOT_CERT_PROVIDER, which says where the server's own certificate comes from.
 const (
-	istiodProvider = "istiod"  // the certificate authority
+	istiodProvider = "istiod"  // the certificate authority of this server
 	customProvider = "custom"  // files
-	noProvider     = "none"    // nowhere: without files the secure port does not listen
-	signerProvider = "k8s.io/" // a signer of Kubernetes, whose name follows
+	noProvider     = "none"    // none: without files the secure port does not listen
+	signerProvider = "k8s.io/" // a Kubernetes signer, whose name follows
 )
 
-// kubernetesRA is the value of EXTERNAL_CA by which signers of Kubernetes sign workloads' certificates.
+// kubernetesRA is the value of EXTERNAL_CA for which Kubernetes signers sign workloads' certificates.
 const kubernetesRA = "ISTIOD_RA_KUBERNETES_API"
 
-// clusterRoots is the file with the roots of the cluster, which are those of its own signers.
+// clusterRoots is the file with the root certificates of the cluster's own signers.
 const clusterRoots = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"
 
-// servingFiles are where istiod's charts mount a certificate of the server's that others issue. Its roots are in one of
-// two places: https://istio.io/latest/news/releases/1.16.x/announcing-1.16/change-notes/.
+// servingFiles are the files where istiod's charts mount a serving certificate that an external CA issued. Its roots
+// are in one of two places: https://istio.io/latest/news/releases/1.16.x/announcing-1.16/change-notes/.
 func servingFiles() (files authority.Files, otherRoots string) {
 	const dir = "./var/run/secrets/istiod/"
 	return authority.Files{Certificate: dir + "tls/tls.crt", Key: dir + "tls/tls.key", Roots: dir + "ca/root-cert.pem"}, dir + "tls/ca.crt"
 }
 
-// provide completes where the server's own certificate comes from.
+// provide completes the options with the source of the server's own certificate.
 func (f *flags) provide(c *bootstrap.Certificates) error {
 	s := &c.Serving
 	if mounted, otherRoots := servingFiles(); *s == (authority.Files{}) && cli.Exists(mounted.Certificate) && cli.Exists(mounted.Key) {
@@ -106,8 +109,9 @@ func (f *flags) provide(c *bootstrap.Certificates) error {
 		case cli.Exists(s.Roots):
 		case cli.Exists(otherRoots):
 			s.Roots = otherRoots
-		case c.Off: // a start that fails is tried again, until they are mounted
-			return fmt.Errorf("%s is there, and its roots are neither in %s nor in %s: with ENABLE_CA_SERVER=false others write them", s.Certificate, s.Roots, otherRoots)
+		case c.Off: // the server retries at start until the files are mounted
+			return fmt.Errorf("%s exists, but its roots are neither in %s nor in %s: with ENABLE_CA_SERVER=false mount them there",
+				s.Certificate, s.Roots, otherRoots)
 		default:
 			s.Roots = ""
 		}
@@ -115,20 +119,22 @@ func (f *flags) provide(c *bootstrap.Certificates) error {
 	switch given := s.Certificate != ""; {
 	case given != (s.Key != "") || !given && s.Roots != "":
 		return errors.New("--tlsCertFile and --tlsKeyFile belong together, and --caCertFile to them")
-	case !given && f.provider == noProvider: // it only says where a certificate comes from that nobody gives
+	case !given && f.provider == noProvider: // an error that names the missing source
 		c.Off = true
 	case given, f.provider == istiodProvider, f.provider == "":
 	case strings.HasPrefix(f.provider, signerProvider) && f.provider != signerProvider:
 		c.Signing.Server = strings.TrimPrefix(f.provider, signerProvider)
 	case f.provider == customProvider:
-		return errors.New("PILOT_CERT_PROVIDER=custom needs --tlsCertFile and --tlsKeyFile, or the Secret istiod-tls mounted at /var/run/secrets/istiod/tls")
+		return errors.New("PILOT_CERT_PROVIDER=custom needs --tlsCertFile and --tlsKeyFile, or the Secret istiod-tls mounted at " +
+			"/var/run/secrets/istiod/tls")
 	default:
 		return fmt.Errorf("PILOT_CERT_PROVIDER=%s is not supported: write istiod, custom, none, or k8s.io/ and the name of a signer", f.provider)
 	}
 	switch {
 	case f.external == "":
 	case f.external == kubernetesRA && c.Off:
-		return fmt.Errorf("EXTERNAL_CA=%s has this server certify workloads, and ENABLE_CA_SERVER=false has it not: remove one of them", f.external)
+		return fmt.Errorf("EXTERNAL_CA=%s lets this server certify workloads, but ENABLE_CA_SERVER=false forbids it: remove one of them",
+			f.external)
 	case f.external == kubernetesRA:
 		c.Signing.Workloads = true
 	default:

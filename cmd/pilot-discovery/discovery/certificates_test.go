@@ -12,7 +12,8 @@ import (
 // TestWhereTheServersCertificateComesFrom: files that are mounted count before PILOT_CERT_PROVIDER, and their roots are
 // in either of two places.
 func TestWhereTheServersCertificateComesFrom(t *testing.T) {
-	const cert, key, first, second = "./var/run/secrets/istiod/tls/tls.crt", "./var/run/secrets/istiod/tls/tls.key", "./var/run/secrets/istiod/ca/root-cert.pem", "./var/run/secrets/istiod/tls/ca.crt"
+	const cert, key, first, second = "./var/run/secrets/istiod/tls/tls.crt", "./var/run/secrets/istiod/tls/tls.key",
+		"./var/run/secrets/istiod/ca/root-cert.pem", "./var/run/secrets/istiod/tls/ca.crt"
 	for _, c := range []struct {
 		provider string
 		files    []string

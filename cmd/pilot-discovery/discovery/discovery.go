@@ -29,8 +29,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/bootstrap"
 )
 
-// flags are those of Istio's command, by the same names. Some are for parts that this server does not have;
-// they are taken, so that charts and scripts need no change, and say so in their usage.
+// flags have the names of the flags of istiod's command. Some configure parts that this server does not have. They are
+// accepted, so that charts and scripts need no change, and their help text says so.
 type flags struct {
 	input.World
 	kube         kubeFlags
@@ -42,11 +42,11 @@ type flags struct {
 	ctrlzAddress string
 	ctrlzPort    uint16
 	apiClients   string
-	gateways     string // TRUSTED_GATEWAY_CIDR
-	nodeAccounts string // CA_TRUSTED_NODE_ACCOUNTS
+	gateways     string // value of TRUSTED_GATEWAY_CIDR
+	nodeAccounts string // value of CA_TRUSTED_NODE_ACCOUNTS
 	minTLS       string
-	external     string // EXTERNAL_CA
-	provider     string // PILOT_CERT_PROVIDER
+	external     string // value of EXTERNAL_CA
+	provider     string // value of PILOT_CERT_PROVIDER
 	logJSON      bool
 	unused       []string
 }
@@ -63,9 +63,10 @@ func Command(e *env.Env, args []string) *cobra.Command {
 		FParseErrWhitelist: cobra.FParseErrWhitelist{UnknownFlags: true},
 	}
 	f.register(c.Flags(), e)
-	c.Long = `Serve configuration to proxies, from an API server, from a directory of YAML, or from both; issue certificates, validate objects and inject proxies.
+	c.Long = `Serve configuration to proxies, from an API server, from a directory of YAML, or from both; issue
+certificates, validate objects and inject proxies.
 
-These variables of the environment give defaults of flags, or turn off what is on:
+These environment variables set defaults of flags, or disable features:
 ` + env.Describe(e.Read) + `
 GOGC, GOMEMLIMIT and GOMAXPROCS are Go's own.`
 	c.RunE = func(c *cobra.Command, rest []string) error {
@@ -82,7 +83,7 @@ GOGC, GOMEMLIMIT and GOMAXPROCS are Go's own.`
 		}
 		levels.SetCallers(f.logCallers)
 		logger, log := logs.New(logs.Options{Writer: c.ErrOrStderr(), JSON: f.logJSON, Levels: levels})
-		klog.SetSlogLogger(logger.With("scope", "kube")) // client-go has but this one logger
+		klog.SetSlogLogger(logger.With("scope", "kube")) // client-go has one global logger
 		if err := f.warn(logger, c.Flags(), args, rest); err != nil {
 			return err
 		}
@@ -96,7 +97,7 @@ GOGC, GOMEMLIMIT and GOMAXPROCS are Go's own.`
 			return err
 		}
 		f.Options(&f.o.Options)
-		f.o.DebounceAfter = max(f.o.DebounceAfter, 1) // 0 is none, and not the default
+		f.o.DebounceAfter = max(f.o.DebounceAfter, 1) // 0 means no wait, and not the default
 		if err := f.kube.options(&f.o.Options); err != nil {
 			return err
 		}
@@ -117,12 +118,12 @@ GOGC, GOMEMLIMIT and GOMAXPROCS are Go's own.`
 		for _, text := range cli.Fields(f.apiClients) {
 			prefix, err := netip.ParsePrefix(text)
 			if err != nil {
-				return fmt.Errorf("--apiClients=%s: write CIDRs with commas between, for example 10.0.0.0/8,::1/128, or nothing: %w", f.apiClients, err)
+				return fmt.Errorf("--apiClients=%s: write CIDRs separated by commas, for example 10.0.0.0/8,::1/128, or nothing: %w", f.apiClients, err)
 			}
 			f.o.APIClients = append(f.o.APIClients, prefix)
 		}
 		if limit := limitMemory(os.DirFS("/"), e.Getenv); limit > 0 {
-			logger.Info("memory is limited to nine tenths of what the cgroup allows", "bytes", limit)
+			logger.Info("set memory limit to nine tenths of the cgroup's", "bytes", limit)
 		}
 		f.o.Logger, f.o.Panics, f.o.Version, f.o.Process = logger, log.Panics, version.Tag(), process()
 		f.o.ControlZ = bootstrap.ControlZ{Scopes: scopes{levels}, Args: append([]string{c.Root().Name()}, args...), Environ: e.Environ}
@@ -131,9 +132,9 @@ GOGC, GOMEMLIMIT and GOMAXPROCS are Go's own.`
 			f.o.ControlZ.Required = c.Flags().Changed("ctrlz_port") || c.Flags().Changed("ctrlz_address")
 		}
 		f.o.Ready = func() {
-			time.AfterFunc(time.Second, func() { // then the first proxies have what they need, too
+			time.AfterFunc(time.Second, func() { // so that the first proxies, too, find everything that they need
 				if err := pages.Release(); err != nil {
-					logger.Info("the pages that only the start used stay mapped", "err", err)
+					logger.Info("failed to release memory pages of the start", "err", err)
 				}
 			})
 		}
@@ -147,7 +148,7 @@ GOGC, GOMEMLIMIT and GOMAXPROCS are Go's own.`
 				ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Context()), flushTime)
 				defer cancel()
 				if err := flush(ctx); err != nil {
-					logger.Info("the last traces were not sent", "err", err)
+					logger.Info("failed to send the last traces", "err", err)
 				}
 			}()
 		}
@@ -159,15 +160,15 @@ GOGC, GOMEMLIMIT and GOMAXPROCS are Go's own.`
 		defer stop()
 		ctx, cancel := context.WithCancel(context.WithoutCancel(signaled))
 		defer cancel()
-		// The default handling is back before the server learns of the first signal: the second ends the process at
-		// once.
+		// The default signal handling is restored before the server is stopped, so that the second signal ends the
+		// process at once.
 		defer context.AfterFunc(signaled, func() { stop(); cancel() })()
 		return server.Run(ctx)
 	}
 	return c
 }
 
-// process names this process among all that may write to the same API server.
+// process returns a name that identifies this process among all writers to the same API server.
 func process() string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -176,7 +177,8 @@ func process() string {
 	return fmt.Sprintf("%s-%d", host, os.Getpid())
 }
 
-// warn logs what was given and has no effect. A flag that is almost one of ours is an error: it was meant to have one.
+// warn logs the given flags and variables that have no effect. It returns an error for an unknown flag whose name is
+// similar to a known one.
 func (f *flags) warn(logger *slog.Logger, flags *pflag.FlagSet, args, rest []string) error {
 	var known []string
 	flags.VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
@@ -207,7 +209,9 @@ func (f *flags) register(flags *pflag.FlagSet, e *env.Env) {
 	f.o.Injection.Off = !e.Enabled("INJECT_ENABLED")
 	f.o.Injection.NativeSidecars = e.Text("ENABLE_NATIVE_SIDECARS", "auto")
 	f.o.Injection.CompliancePolicy = e.Text("COMPLIANCE_POLICY", "")
-	flags.StringVar(&f.o.Injection.Dir, "injectDir", "./var/lib/istio/inject", "directory with the injection templates in the files config and values; without them the ConfigMap istio-sidecar-injector of the root namespace")
+	flags.StringVar(&f.o.Injection.Dir, "injectDir", "./var/lib/istio/inject",
+		"directory with the injection templates in the files config and values; without them the ConfigMap istio-sidecar-injector of "+
+			"the root namespace")
 
 	flags.StringVar(&o.GRPC, "grpcAddr", ":15010", "plaintext ADS; empty serves it on --httpAddr")
 	flags.StringVar(&o.SecureGRPC, "secureGRPCAddr", ":15012", "ADS and certificates over TLS; listens if there is a certificate authority")
@@ -216,15 +220,19 @@ func (f *flags) register(flags *pflag.FlagSet, e *env.Env) {
 	flags.StringVar(&o.Monitoring, "monitoringAddr", ":15014", "metrics, version and debug")
 	flags.StringVar(&o.AddressFile, "addressFile", "", "file to write the bound addresses to, as JSON, once the server is ready")
 
-	flags.StringVar(&f.apiClients, "apiClients", "127.0.0.0/8,::1/128", "addresses, as CIDRs, of those who may read the objects of configuration over xDS (MCP); empty for nobody")
+	flags.StringVar(&f.apiClients, "apiClients", "127.0.0.0/8,::1/128",
+		"CIDRs of the clients that may read configuration objects over xDS (MCP); empty for none")
 
-	flags.StringToStringVar(&o.ClusterAliases, "clusterAliases", nil, "names that proxies have for clusters, with the IDs of those: alias=id, with commas between")
+	flags.StringToStringVar(&o.ClusterAliases, "clusterAliases", nil,
+		"aliases that proxies may use for cluster IDs: alias=id, separated by commas")
 
-	flags.BoolVar(&o.Relay, "relayConfig", false, "serve over MCP also what came over MCP, for chains of control planes; not for those that read each other")
+	flags.BoolVar(&o.Relay, "relayConfig", false, "also serve over MCP what was received over MCP, for chains of control planes; not "+
+		"for control planes that read each other")
 
 	flags.StringVar(&o.PodName, "podName", e.Text("POD_NAME", ""), "name of this server's pod")
 
-	flags.BoolVar(&o.RegisterAnyone, "registerUnauthenticated", false, "register workloads of other hosts that did not prove who they are: whoever reaches the port may become any of them")
+	flags.BoolVar(&o.RegisterAnyone, "registerUnauthenticated", false,
+		"let workloads on other hosts register without authentication: any client that reaches the port can impersonate any of them")
 	o.TraceSampling = e.Percent("PILOT_TRACE_SAMPLING")
 	o.NoRegistration = !e.Permitted("PILOT_ENABLE_WORKLOAD_ENTRY_AUTOREGISTRATION")
 	o.NoHealth = !e.Enabled("PILOT_ENABLE_WORKLOAD_ENTRY_HEALTHCHECKS")
@@ -241,31 +249,42 @@ func (f *flags) register(flags *pflag.FlagSet, e *env.Env) {
 	o.Advice = e.Asked("PILOT_ENABLE_ANALYSIS")
 	o.StatusRate = e.Number("PILOT_STATUS_QPS", 20)
 
-	flags.DurationVar(&o.KeepaliveInterval, "keepaliveInterval", 30*time.Second, "time without activity after which a client is pinged")
-	flags.DurationVar(&o.KeepaliveTimeout, "keepaliveTimeout", 10*time.Second, "time that the answer to a ping may take")
-	flags.DurationVar(&o.MaxConnectionAge, "keepaliveMaxServerConnectionAge", 0, "age at which connections are closed, spread by a tenth; 0 for never")
-	flags.DurationVar(&o.Drain, "drainDuration", 0, "when the server stops: time between failing its readiness probe and refusing connections; the chart sets 5s")
-	flags.DurationVar(&o.Shutdown, "shutdownDuration", 10*time.Second, "when the server stops: time that streams then have to end")
-	flags.DurationVar(&o.DebounceAfter, "debounceAfter", e.Duration("PILOT_DEBOUNCE_AFTER", 100*time.Millisecond), "least time between two pushes for one namespace")
-	flags.DurationVar(&o.DebounceMax, "debounceMax", e.Duration("PILOT_DEBOUNCE_MAX", 10*time.Second), "longest time that a change waits for its push")
-	flags.IntVar(&o.Limits.RecvMessage, "maxRecvMessageSize", e.Number("ISTIO_GPRC_MAXRECVMSGSIZE", o.Limits.RecvMessage), "size limit of a message from a client, in bytes")
+	flags.DurationVar(&o.KeepaliveInterval, "keepaliveInterval", 30*time.Second, "idle time after which a client is pinged")
+	flags.DurationVar(&o.KeepaliveTimeout, "keepaliveTimeout", 10*time.Second, "time limit for the answer to a ping")
+	flags.DurationVar(&o.MaxConnectionAge, "keepaliveMaxServerConnectionAge", 0,
+		"age at which connections are closed, give or take a tenth; 0 for never")
+	flags.DurationVar(&o.Drain, "drainDuration", 0,
+		"when the server stops: time between failing its readiness probe and refusing connections; the chart sets 5s")
+	flags.DurationVar(&o.Shutdown, "shutdownDuration", 10*time.Second, "when the server stops: time limit for streams to end after that")
+	flags.DurationVar(&o.DebounceAfter, "debounceAfter", e.Duration("PILOT_DEBOUNCE_AFTER", 100*time.Millisecond),
+		"minimum time between two pushes for one namespace")
+	flags.DurationVar(&o.DebounceMax, "debounceMax", e.Duration("PILOT_DEBOUNCE_MAX", 10*time.Second),
+		"maximum time that a change waits for its push")
+	flags.IntVar(&o.Limits.RecvMessage, "maxRecvMessageSize", e.Number("ISTIO_GPRC_MAXRECVMSGSIZE", o.Limits.RecvMessage),
+		"size limit of a message from a client, in bytes")
 	flags.IntVar(&o.Limits.Streams, "maxStreams", e.Number("PILOT_MAX_STREAMS", o.Limits.Streams),
 		"streams of proxies that are served at a time, more wait; the proxies of one service account get a tenth of them")
-	flags.BoolVar(&o.NoWatch, "noWatch", false, "look through --configDir every second only, without file events")
-	flags.BoolVar(&o.NoMemo, "noMemo", !e.Enabled("PILOT_ENABLE_XDS_CACHE"), "encode every resource anew, sharing nothing")
+	flags.BoolVar(&o.NoWatch, "noWatch", false, "poll --configDir every second instead of watching file events")
+	flags.BoolVar(&o.NoMemo, "noMemo", !e.Enabled("PILOT_ENABLE_XDS_CACHE"), "encode every resource again instead of sharing it")
 	flags.BoolVar(&o.Profile, "profile", true, "serve /debug/pprof to loopback peers")
 
-	flags.StringVar(&f.logLevels, "log_output_level", "default:info", "level, or scope:level with commas between: none, fatal, error, warn, info, debug")
+	flags.StringVar(&f.logLevels, "log_output_level", "default:info",
+		"log level, or scope:level, separated by commas: none, fatal, error, warn, info, debug")
 	flags.BoolVar(&f.logJSON, "log_as_json", false, "log JSON")
-	flags.StringVar(&f.logStacks, "log_stacktrace_level", "default:none", "from which level on lines have a stack trace: level, or scope:level with commas between")
-	flags.StringVar(&f.logCallers, "log_caller", "", "scopes, with commas between, whose lines name where they come from; all for every scope")
-	flags.Uint16Var(&f.ctrlzPort, "ctrlz_port", 9876, "port of ControlZ, by which istioctl admin log reads and sets log levels; 0 takes a free one")
-	flags.StringVar(&f.ctrlzAddress, "ctrlz_address", "localhost", "address of ControlZ; empty for no ControlZ. Peers on other hosts have to prove that they may read debug pages")
+	flags.StringVar(&f.logStacks, "log_stacktrace_level", "default:none",
+		"lowest level of lines with a stack trace: level, or scope:level, separated by commas")
+	flags.StringVar(&f.logCallers, "log_caller", "", "scopes whose lines name their source location, separated by commas; all for every scope")
+	flags.Uint16Var(&f.ctrlzPort, "ctrlz_port", 9876,
+		"port of ControlZ, with which istioctl admin log reads and sets log levels; 0 for a free one")
+	flags.StringVar(&f.ctrlzAddress, "ctrlz_address", "localhost",
+		"address of ControlZ; empty to disable it. Clients on other hosts must be authorized to read debug pages")
 	o.AdminPages = e.Asked("UNSAFE_ENABLE_ADMIN_ENDPOINTS")
 	o.NoDebugHTTP = !e.Permitted("ENABLE_DEBUG_ON_HTTP")
 	o.DebugNamespaces = cli.Fields(e.Text("DEBUG_ENDPOINT_AUTH_ALLOWED_NAMESPACES", ""))
 	if !e.Enabled("ENABLE_DEBUG_ENDPOINT_AUTH") {
-		e.Warnings = append(e.Warnings, "ENABLE_DEBUG_ENDPOINT_AUTH=false has no effect: debug pages are never served to just anybody; DEBUG_ENDPOINT_AUTH_ALLOWED_NAMESPACES lets more namespaces in")
+		e.Warnings = append(e.Warnings, "ENABLE_DEBUG_ENDPOINT_AUTH=false has no effect: clients on other hosts always need "+
+			"authorization to read debug pages. "+
+			"DEBUG_ENDPOINT_AUTH_ALLOWED_NAMESPACES allows more namespaces")
 	}
 
 	text := func(name, value string) {
@@ -299,7 +318,7 @@ func UnknownFlags(flags *pflag.FlagSet, args []string) []string {
 		}
 		switch {
 		case flag != nil && flag.NoOptDefVal == "" && !hasValue:
-			i++ // its value
+			i++ // skip the flag's value
 		case flag == nil && !slices.Contains(unknown, name):
 			unknown = append(unknown, name)
 		}

@@ -16,10 +16,13 @@ func TestFlags(t *testing.T) {
 	c := Command(&e, nil)
 	for name, want := range map[string]string{
 		"grpcAddr": ":15010", "secureGRPCAddr": ":15012", "httpAddr": ":8080", "httpsAddr": ":15017", "monitoringAddr": ":15014", "configDir": "",
-		"registries": "Kubernetes", "domain": "cluster.local", "meshConfig": "./etc/istio/config/mesh", "networksConfig": "./etc/istio/config/meshNetworks",
-		"clusterID": "Kubernetes", "namespace": "istio-system", "log_output_level": "default:info", "log_as_json": "false", "shutdownDuration": "10s", "drainDuration": "0s",
+		"registries": "Kubernetes", "domain": "cluster.local", "meshConfig": "./etc/istio/config/mesh",
+		"networksConfig": "./etc/istio/config/meshNetworks",
+		"clusterID":      "Kubernetes", "namespace": "istio-system", "log_output_level": "default:info", "log_as_json": "false",
+		"shutdownDuration": "10s", "drainDuration": "0s",
 		"keepaliveInterval": "30s", "keepaliveTimeout": "10s", "keepaliveMaxServerConnectionAge": "0s", "profile": "true", "kubeconfig": "",
-		"clusterRegistriesNamespace": "istio-system", "clusterAliases": "[]", "caCertFile": "", "tlsCertFile": "", "tlsKeyFile": "", "tls-min-version": "1.2",
+		"clusterRegistriesNamespace": "istio-system", "clusterAliases": "[]", "caCertFile": "", "tlsCertFile": "", "tlsKeyFile": "",
+		"tls-min-version":  "1.2",
 		"kubernetesApiQPS": "80", "kubernetesApiBurst": "160", "ctrlz_port": "9876", "debounceAfter": "100ms", "debounceMax": "10s",
 	} {
 		f := c.Flags().Lookup(name)
@@ -40,7 +43,8 @@ func TestEnvironmentGivesDefaults(t *testing.T) {
 	})
 	c := Command(&e, nil)
 	for name, want := range map[string]string{
-		"namespace": "mesh", "clusterID": "c1", "podName": "istiod-0", "revision": "canary", "debounceAfter": "250ms", "debounceMax": "10s", "noMemo": "true",
+		"namespace": "mesh", "clusterID": "c1", "podName": "istiod-0", "revision": "canary", "debounceAfter": "250ms",
+		"debounceMax": "10s", "noMemo": "true",
 	} {
 		if got := c.Flags().Lookup(name).DefValue; got != want {
 			t.Errorf("--%s: %s, want %s", name, got, want)
@@ -94,7 +98,8 @@ func TestUnknownFlags(t *testing.T) {
 	flags.String("httpAddr", "", "")
 	flags.Bool("profile", false, "")
 	flags.StringP("namespace", "n", "", "")
-	got := UnknownFlags(flags, []string{"discovery", "--httpAddr", "--looks-like-a-flag", "--profile", "-n", "-x", "--htpAddr=:1", "-nfoo", "-z", "--other", "--other", "--", "--after"})
+	got := UnknownFlags(flags, []string{"discovery", "--httpAddr", "--looks-like-a-flag", "--profile", "-n", "-x", "--htpAddr=:1",
+		"-nfoo", "-z", "--other", "--other", "--", "--after"})
 	if want := []string{"htpAddr", "z", "other"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}

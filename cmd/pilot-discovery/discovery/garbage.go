@@ -8,27 +8,27 @@ import (
 	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/env"
 )
 
-// How much garbage there may be.
+// Limits of the garbage collector.
 const (
-	// A heap up to this size is left alone: while a server starts it grows through every size, and to collect at each
-	// would cost a fifth of the start.
+	// gcFloor is a heap size in bytes below which the collector does not run. While a server starts, its heap grows
+	// through every size, and collecting at each would take a fifth of the start.
 	gcFloor = 36 << 20
-	// What a larger heap may have, in percent of what lives: that is large here, and what is made of it small, so that
-	// more room would bring little.
+	// gcPercent is GOGC for a larger heap. The live heap is large here and little garbage is made, so a higher value
+	// would gain little.
 	gcPercent = 40
 )
 
-// paceCollector sets the pace of the garbage collector, unless the environment does.
+// paceCollector tunes the garbage collector, unless the environment does.
 func paceCollector(e *env.Env) {
 	if !setsPace(e) {
-		pace(4 << 20) // the least that the runtime takes for the size of a heap
+		pace(4 << 20) // the runtime's minimum heap size
 	}
 }
 
 func setsPace(e *env.Env) bool { return e.Getenv("GOGC") != "" || e.Getenv("GOMEMLIMIT") != "" }
 
-// pace sets how far a heap with that many live bytes may grow. It looks again after the next collection, until the heap
-// is larger than the floor.
+// pace sets GOGC for a number of live bytes. It runs again after the next collection, until the heap is larger than
+// gcFloor.
 func pace(live uint64) {
 	percent, large := room(live)
 	if !large {
@@ -37,7 +37,7 @@ func pace(live uint64) {
 	debug.SetGCPercent(percent)
 }
 
-// room is how much garbage there may be, in percent of what lives.
+// room returns GOGC for a number of live bytes, and whether the heap is larger than gcFloor.
 func room(live uint64) (percent int, large bool) {
 	if live*(100+gcPercent)/100 > gcFloor {
 		return gcPercent, true
@@ -45,7 +45,7 @@ func room(live uint64) (percent int, large bool) {
 	return int(gcFloor*100/max(live, 1<<20)) - 100, false
 }
 
-// liveHeap is what the last collection left, in bytes.
+// liveHeap returns the size of the heap after the last collection, in bytes.
 func liveHeap() uint64 {
 	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	metrics.Read(sample)

@@ -11,7 +11,8 @@ func TestRoomForGarbage(t *testing.T) {
 	for _, c := range []struct {
 		live, percent int
 		large         bool
-	}{{0, 100*gcFloor>>20 - 100, false}, {gcFloor / 3, 200, false}, {gcFloor / 2, 100, false}, {gcFloor, gcPercent, true}, {10 * gcFloor, gcPercent, true}} {
+	}{{0, 100*gcFloor>>20 - 100, false}, {gcFloor / 3, 200, false}, {gcFloor / 2, 100, false}, {gcFloor, gcPercent, true},
+		{10 * gcFloor, gcPercent, true}} {
 		if percent, large := room(uint64(c.live)); percent != c.percent || large != c.large {
 			t.Errorf("with %d bytes live: %d %%, large %v; want %d %%, %v", c.live, percent, large, c.percent, c.large)
 		}

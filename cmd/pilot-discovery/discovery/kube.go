@@ -17,11 +17,11 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/ingest"
 )
 
-// kubeFlags are which API server to read, and how.
+// kubeFlags configure the connection to an API server.
 type kubeFlags struct {
 	registries string
 	kubeconfig string
-	atHome     string // the kubeconfig that kubectl would take, for a server without another source
+	atHome     string // kubectl's default kubeconfig, for a server without another source
 	client     crd.ClientOptions
 	qps        float64
 	timeout    time.Duration
@@ -30,15 +30,20 @@ type kubeFlags struct {
 }
 
 func (f *kubeFlags) register(flags *pflag.FlagSet, e *env.Env) {
-	flags.StringVar(&f.registries, "registries", "Kubernetes", "where services come from: Kubernetes, or empty for none but those of the configuration")
-	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig of the API server to read; in a pod its own cluster is the default, and without another source the kubeconfig that kubectl uses")
-	flags.Float64Var(&f.qps, "kubernetesApiQPS", crd.DefaultQPS, "requests a second to the API server at most")
-	flags.IntVar(&f.client.Burst, "kubernetesApiBurst", crd.DefaultBurst, "requests to the API server at once at most")
-	flags.StringVar(&f.revision, "revision", e.Text("REVISION", ""), "revision of this control plane: objects labelled istio.io/rev for another do not count")
-	flags.StringVar(&f.sharedMesh, "sharedMeshConfig", e.Text("SHARED_MESH_CONFIG", ""), "ConfigMap of the root namespace whose mesh configuration lies under this server's own")
-	flags.DurationVar(&f.timeout, "remoteClusterTimeout", e.Duration("PILOT_REMOTE_CLUSTER_TIMEOUT", 30*time.Second), "how long readiness waits for remote clusters")
+	flags.StringVar(&f.registries, "registries", "Kubernetes", "source of services: Kubernetes, or empty for only those in the configuration")
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "",
+		"kubeconfig of the API server to read. The default is the pod's own cluster, or without another source kubectl's kubeconfig")
+	flags.Float64Var(&f.qps, "kubernetesApiQPS", crd.DefaultQPS, "maximum requests a second to the API server")
+	flags.IntVar(&f.client.Burst, "kubernetesApiBurst", crd.DefaultBurst, "maximum burst of requests to the API server")
+	flags.StringVar(&f.revision, "revision", e.Text("REVISION", ""),
+		"revision of this control plane: objects with the label istio.io/rev of another revision are ignored")
+	flags.StringVar(&f.sharedMesh, "sharedMeshConfig", e.Text("SHARED_MESH_CONFIG", ""),
+		"ConfigMap in the root namespace with a mesh configuration that this server's own overrides")
+	flags.DurationVar(&f.timeout, "remoteClusterTimeout", e.Duration("PILOT_REMOTE_CLUSTER_TIMEOUT", 30*time.Second),
+		"time limit for remote clusters until the server is ready")
 	insecure := e.Text("PILOT_INSECURE_MULTICLUSTER_KUBECONFIG_OPTIONS", "")
-	flags.StringSliceVar(&f.client.Insecure, "insecureKubeconfigOptions", cli.Fields(insecure), "what kubeconfigs of remote clusters may use although it is not safe, such as exec")
+	flags.StringSliceVar(&f.client.Insecure, "insecureKubeconfigOptions", cli.Fields(insecure),
+		"unsafe kubeconfig features, such as exec, to allow for remote clusters")
 
 	f.client.Host, f.client.Port = e.Text("KUBERNETES_SERVICE_HOST", ""), e.Text("KUBERNETES_SERVICE_PORT", "")
 	f.atHome = input.KubeconfigAtHome(e)
@@ -61,8 +66,8 @@ func (f *kubeFlags) options(o *ingest.Options) error {
 	return err
 }
 
-// connect returns the API server to read, or nil. Where there are other sources, a directory or what the mesh
-// configuration names, they are the whole world unless a cluster is named too, or the server runs in one.
+// connect returns the configuration of the API server to read, or nil. If there are other sources, a directory or
+// sources of the mesh configuration, an API server is read only if the flags name a cluster or the server runs in one.
 func (f *kubeFlags) connect(others, noServices bool) (*rest.Config, error) {
 	inPod := f.client.Host != "" && f.client.Port != ""
 	if others && (noServices || f.kubeconfig == "" && !inPod) {
@@ -72,7 +77,7 @@ func (f *kubeFlags) connect(others, noServices bool) (*rest.Config, error) {
 	own.Kubeconfig = f.kubeconfig
 	if own.Kubeconfig == "" && !inPod {
 		if !slices.ContainsFunc(filepath.SplitList(f.atHome), cli.Exists) {
-			return nil, nil // no source at all: New returns that error
+			return nil, nil // no source at all: bootstrap.New returns that error
 		}
 		own.Kubeconfig = f.atHome
 	}

@@ -9,12 +9,12 @@ import (
 	"strings"
 )
 
-// limitMemory has the garbage collector keep the process within nine tenths of what its cgroup allows: the rest is for
-// what Go does not count, stacks of the kernel and pages that are on their way back. It returns the limit; 0: there is
-// none, or GOMEMLIMIT has set one.
+// limitMemory sets the Go memory limit to nine tenths of the limit of the process's cgroup. The rest is for memory that
+// Go does not account for, such as kernel stacks, and for pages that are being returned. It returns the limit in bytes,
+// or 0 if there is none or GOMEMLIMIT has set one.
 func limitMemory(root fs.FS, getenv func(string) string) int64 {
 	if getenv("GOMEMLIMIT") != "" {
-		return 0 // the runtime has read it
+		return 0 // the runtime has applied it
 	}
 	allowed := cgroupMemory(root)
 	if allowed == math.MaxInt64 {
@@ -25,8 +25,8 @@ func limitMemory(root fs.FS, getenv func(string) string) int64 {
 	return limit
 }
 
-// cgroupMemory is the least memory that the cgroup of this process or one above it allows, in bytes; MaxInt64: as much
-// as there is. root is the root of the file system. See cgroups(7), and the kernel's documentation of cgroup v2
+// cgroupMemory returns the lowest memory limit of the cgroup of this process and its parents, in bytes, or MaxInt64 if
+// there is none. root is the root of the file system. See cgroups(7), and the kernel's documentation of cgroup v2
 // (memory.max) and v1 (memory.limit_in_bytes).
 func cgroupMemory(root fs.FS) int64 {
 	least := int64(math.MaxInt64)
@@ -47,11 +47,12 @@ func cgroupMemory(root fs.FS) int64 {
 		default:
 			continue
 		}
-		// In a container the path may be that of the host, where nothing is mounted here; then the mount's own root is
-		// the container's.
+		// In a container the path may be a path of the host that is not mounted here. Then the root of the mount is the
+		// container's own cgroup.
 		for at := path.Clean("/" + part[2]); ; at = path.Dir(at) {
 			if text, err := fs.ReadFile(root, path.Join(dir, at, file)); err == nil {
-				if n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil && n > 0 && n < 1<<60 { // v1 writes "none" as a number near 1<<63
+				// v1 writes "no limit" as a number near 1<<63
+				if n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil && n > 0 && n < 1<<60 {
 					least = min(least, n)
 				}
 			}

@@ -17,7 +17,8 @@ func TestMemoryLimit(t *testing.T) {
 		want  int64
 	}{
 		{"no cgroups", nil, "", 0},
-		{"a container with a namespace of cgroup v2", map[string]string{"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "1000000000\n"}, "", 900000000},
+		{"a container with a namespace of cgroup v2", map[string]string{"proc/self/cgroup": "0::/\n",
+			"sys/fs/cgroup/memory.max": "1000000000\n"}, "", 900000000},
 		{"no limit", map[string]string{"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "max\n"}, "", 0},
 		{"the least of those above", map[string]string{
 			"proc/self/cgroup":             "0::/a/b\n",
@@ -30,7 +31,8 @@ func TestMemoryLimit(t *testing.T) {
 		{"cgroup v1 without a limit", map[string]string{
 			"proc/self/cgroup": "3:hugetlb,memory:/\n", "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
 		}, "", 0},
-		{"another controller's", map[string]string{"proc/self/cgroup": "3:memoryless:/\nnonsense\n", "sys/fs/cgroup/memory/memory.limit_in_bytes": "1000\n"}, "", 0},
+		{"another controller's", map[string]string{"proc/self/cgroup": "3:memoryless:/\nnonsense\n",
+			"sys/fs/cgroup/memory/memory.limit_in_bytes": "1000\n"}, "", 0},
 		{"a number that is none", map[string]string{"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "1G\n"}, "", 0},
 		{"GOMEMLIMIT wins", map[string]string{"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "1000000000\n"}, "2GiB", 0},
 	} {

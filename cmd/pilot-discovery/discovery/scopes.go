@@ -5,7 +5,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/ctrlz"
 )
 
-// scopes are those of the log, as ControlZ shows and sets them.
+// scopes are the log scopes, as ControlZ shows and sets them.
 type scopes struct{ levels *logs.Levels }
 
 func (s scopes) List() []ctrlz.Scope {

@@ -9,19 +9,19 @@ import (
 	"time"
 )
 
-// Env holds the environment's defaults of flags. A value that cannot be read is left out, with a warning, or keeps a
-// server from starting if its variable restricts.
+// Env reads the defaults of flags from environment variables. It ignores an invalid value with a warning. If the
+// variable restricts something, the invalid value keeps the server from starting.
 type Env struct {
 	values   map[string]string // by the name of the variable
 	Environ  []string          // in the form of os.Environ
 	names    []string          // of all variables that are set
 	Read     []string          // those that have an effect
 	Warnings []string
-	Refused  []string // values that cannot be read of variables that restrict, with what may be written
+	Refused  []string // invalid values of variables that restrict something, with the valid values
 }
 
-// restricted returns what read returns for a variable. A value that cannot be read keeps a server from starting, since
-// the default may open more than the value means. allowed says what may be written.
+// restricted returns the result of read for a variable. An invalid value keeps a server from starting, because the
+// default may permit more than the value means. allowed describes the valid values.
 func restricted[T any](e *Env, key, allowed string, read func() T) T {
 	before := len(e.Warnings)
 	value := read()
@@ -32,13 +32,13 @@ func restricted[T any](e *Env, key, allowed string, read func() T) T {
 	return value
 }
 
-// Permitted reports whether something that opens is on, which it is by default. A value that cannot be read keeps a
-// server from starting.
+// Permitted returns the value of a variable that permits something by default. An invalid value keeps a server from
+// starting.
 func (e *Env) Permitted(key string) bool {
 	return restricted(e, key, "true or false", func() bool { return e.Enabled(key) })
 }
 
-// Bound returns how long something may last. A value that cannot be read keeps a server from starting.
+// Bound returns a time limit. An invalid value keeps a server from starting.
 func (e *Env) Bound(key string, otherwise time.Duration) time.Duration {
 	return restricted(e, key, "a duration such as 12h", func() time.Duration { return e.Duration(key, otherwise) })
 }
@@ -51,7 +51,7 @@ func (e *Env) Refusal() error {
 	return errors.New(strings.Join(e.Refused, "; "))
 }
 
-// New takes the environment in the form of os.Environ.
+// New returns an Env for an environment in the form of os.Environ.
 func New(environ []string) Env {
 	e := Env{Environ: environ, values: map[string]string{}}
 	for _, s := range environ {
@@ -92,23 +92,22 @@ func (e *Env) Duration(key string, otherwise time.Duration) time.Duration {
 	})
 }
 
-// Enabled reports whether something is on, which it is by default.
+// Enabled returns the value of a variable that is true by default.
 func (e *Env) Enabled(key string) bool {
 	return parsed(e, key, true, strconv.ParseBool)
 }
 
-// Asked reports whether something is on, which it is not by default.
+// Asked returns the value of a variable that is false by default.
 func (e *Env) Asked(key string) bool {
 	return parsed(e, key, false, strconv.ParseBool)
 }
 
-// Cleared reports whether a variable is set, to nothing. Its name alone says what it is for; whatever else it is set to
-// has no effect.
+// Cleared reports whether a variable is set to the empty string. Other values have no effect.
 func (e *Env) Cleared(key string) bool {
 	return e.Text(key, "") == "" && slices.Contains(e.names, key)
 }
 
-// Percent is 0 unless it is set.
+// Percent returns a percentage, 0 by default.
 func (e *Env) Percent(key string) float64 {
 	return parsed(e, key, 0, func(text string) (float64, error) {
 		v, err := strconv.ParseFloat(text, 64)

@@ -29,8 +29,7 @@ var istiodVariables = sync.OnceValue(func() map[string]string {
 	return all
 })
 
-// sameSetting reports whether two texts of a variable mean the same to istiod. Empty is the default, as istiod
-// reads it.
+// sameSetting reports whether two texts of a variable mean the same to istiod. To istiod an empty text is the default.
 func sameSetting(text, otherwise string) bool {
 	if text == "" || text == otherwise {
 		return true

@@ -19,10 +19,12 @@ func Command() *cobra.Command {
 	var output string
 	c := &cobra.Command{
 		Use:   "explain [CODE...]",
-		Short: "Say what a code of findings means, with an example and what mends it",
-		Long: `Say what a code of findings means, with an example and what mends it. Codes are what stands in brackets at the end of a finding; a finding as a whole may be given, too. Without a code, all are listed.
+		Short: "Explain a finding code, with an example and the remedy",
+		Long: `Explain a finding code, with an example and the remedy. The code is in brackets at the end of a
+finding. The whole line of a finding may be given instead. Without a code, all codes are listed.
 
-Findings are what validate, analyze and check print, what /debug/findings of a server shows, and what statuses of objects have.`,
+Findings are printed by validate, analyze and check, shown at /debug/findings of a server, and
+written into the statuses of objects.`,
 		Example: `  pilot-discovery explain
   pilot-discovery explain IST0101
   pilot-discovery explain "error: VirtualService shop/web: spec.hosts: no such host [IST0101]"

@@ -28,7 +28,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/config/crd"
 )
 
-// flags are where the templates come from.
+// flags say where the templates come from.
 type flags struct {
 	files                                          []string
 	output, dir, config, values, mesh              string
@@ -41,10 +41,12 @@ func Command(e *env.Env) *cobra.Command {
 	f := &flags{env: e}
 	c := &cobra.Command{
 		Use:   "inject -f FILE",
-		Short: "Print what injection makes of a manifest",
-		Long: `Print a manifest with the proxies that the webhook would add to its Pods. What has no Pods stays as it is.
+		Short: "Add proxies to the Pods of a manifest, as injection does",
+		Long: `Print a manifest with the proxies that the webhook would add to its Pods. Objects without Pods stay
+unchanged.
 
-The templates are in the files config and values of --injectDir, or in the ConfigMap istio-sidecar-injector of the cluster that --kubeconfig leads to.`,
+The templates are in the files config and values of --injectDir, or in the ConfigMap
+istio-sidecar-injector of the cluster of --kubeconfig.`,
 		Example: `  pilot-discovery inject -f app.yaml | kubectl apply -f -
   kubectl get deployment app -o yaml | pilot-discovery inject --kubeconfig ~/.kube/config -f -`,
 		Args: cobra.NoArgs,
@@ -54,14 +56,17 @@ The templates are in the files config and values of --injectDir, or in the Confi
 	flags.StringArrayVarP(&f.files, "filename", "f", nil, "file, or - for the standard input; may be repeated")
 	flags.StringVarP(&f.output, "output", "o", "", "file to write; empty is the standard output")
 	flags.StringVar(&f.dir, "injectDir", "./var/lib/istio/inject", "directory with the files config and values")
-	flags.StringVar(&f.config, "injectConfigFile", "", "file with the templates, in the place of the one in --injectDir")
-	flags.StringVar(&f.values, "valuesFile", "", "file with the values of the chart, likewise")
-	flags.StringVar(&f.mesh, "meshConfigFile", "", "file with the mesh configuration; empty is the ConfigMap istio of the cluster, or the defaults")
-	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster whose ConfigMaps count, where no files are given")
-	flags.StringVarP(&f.rootNamespace, "istioNamespace", "i", e.Text("POD_NAMESPACE", "istio-system"), "root namespace, which has the ConfigMaps")
+	flags.StringVar(&f.config, "injectConfigFile", "", "file with the templates, instead of the one in --injectDir")
+	flags.StringVar(&f.values, "valuesFile", "", "file with the values of the chart, instead of the one in --injectDir")
+	flags.StringVar(&f.mesh, "meshConfigFile", "", "file with the mesh configuration; empty is the ConfigMap istio of the cluster, "+
+		"or the defaults")
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster whose ConfigMaps are used if no files are given")
+	flags.StringVarP(&f.rootNamespace, "istioNamespace", "i", e.Text("POD_NAMESPACE", "istio-system"),
+		"root namespace, which has the ConfigMaps")
 	flags.StringVarP(&f.namespace, "namespace", "n", "default", "namespace of objects that name none")
 	flags.StringVarP(&f.revision, "revision", "r", e.Text("REVISION", ""), "revision of the control plane")
-	flags.StringVar(&f.native, "nativeSidecars", e.Text("ENABLE_NATIVE_SIDECARS", "auto"), "whether proxies are init containers that go on running: true, false, or auto, which is true")
+	flags.StringVar(&f.native, "nativeSidecars", e.Text("ENABLE_NATIVE_SIDECARS", "auto"),
+		"whether proxies are native sidecars (init containers that keep running): true, false, or auto, which means true")
 	_ = c.MarkFlagRequired("filename")
 	return c
 }
@@ -93,7 +98,7 @@ func (f *flags) run(c *cobra.Command, _ []string) error {
 		all = append(all, out...)
 	}
 	if f.output != "" {
-		return os.WriteFile(f.output, all, 0o644) //nolint:gosec // a manifest is no secret
+		return os.WriteFile(f.output, all, 0o644) //nolint:gosec // a manifest contains no secret
 	}
 	_, err = c.OutOrStdout().Write(all)
 	return err
@@ -106,7 +111,7 @@ func readManifest(c *cobra.Command, name string) ([]byte, error) {
 	return os.ReadFile(name)
 }
 
-// injector makes the Injector of the texts that count, and prints what is wrong with them.
+// injector returns the Injector for the templates and prints findings about them.
 func (f *flags) injector(c *cobra.Command) (*injector.Injector, error) {
 	if err := cli.CheckNativeSidecars(f.native); err != nil {
 		return nil, err
@@ -133,12 +138,14 @@ func (f *flags) injector(c *cobra.Command) (*injector.Injector, error) {
 	return i, nil
 }
 
-// texts returns the templates and the mesh configuration, from files or from the cluster, and what has the templates.
+// texts returns the templates and the mesh configuration, from files or from the cluster, and the name of the object
+// that has the templates.
 func (f *flags) texts(ctx context.Context) (t injector.Texts, meshText, object string, err error) {
 	config, values := cmp.Or(f.config, filepath.Join(f.dir, injector.ConfigKey)), cmp.Or(f.values, filepath.Join(f.dir, injector.ValuesKey))
 	if _, err := os.Stat(config); errors.Is(err, fs.ErrNotExist) && f.config == "" {
 		if f.kubeconfig == "" {
-			return t, "", "", fmt.Errorf("there are no templates: %s does not exist; name files by --injectDir, or a cluster by --kubeconfig", config)
+			return t, "", "", fmt.Errorf("there are no templates: %s does not exist; name files by --injectDir, or a cluster by "+
+				"--kubeconfig", config)
 		}
 		return f.fromCluster(ctx)
 	}

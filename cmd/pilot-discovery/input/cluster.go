@@ -19,12 +19,12 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/config/crd"
 )
 
-// Cluster are which cluster a command reads, and as whom. They are kubectl's, by the same names.
+// Cluster selects the cluster that a command reads, and the user. Its flags have the names of kubectl's.
 type Cluster struct {
 	kubeconfig string
 	over       clientcmd.ConfigOverrides
-	atHome     string // the kubeconfig that kubectl would take
-	host, port string // of the cluster that this runs in
+	atHome     string // kubectl's default kubeconfig
+	host, port string // API server of the cluster in which the command runs
 }
 
 func (f *Cluster) Register(flags *pflag.FlagSet, e *env.Env, short, implies string) {
@@ -37,23 +37,30 @@ func (f *Cluster) Register(flags *pflag.FlagSet, e *env.Env, short, implies stri
 	clientcmd.BindOverrideFlags(&f.over, flags, clientcmd.ConfigOverrideFlags{
 		CurrentContext: info("context", "context of the kubeconfig"+implies),
 		ContextOverrideFlags: clientcmd.ContextOverrideFlags{
-			ClusterName: info("cluster", "cluster of the kubeconfig, in the place of the context's"+implies), AuthInfoName: info("user", "user of the kubeconfig, in the place of the context's"+implies),
+			ClusterName:  info("cluster", "cluster of the kubeconfig, in the place of the context's"+implies),
+			AuthInfoName: info("user", "user of the kubeconfig, in the place of the context's"+implies),
 		},
 		ClusterOverrideFlags: clientcmd.ClusterOverrideFlags{
-			APIServer: server, CertificateAuthority: info("certificate-authority", "file with the certificates that the API server's is verified by"),
-			InsecureSkipTLSVerify: info("insecure-skip-tls-verify", "do not verify the certificate of the API server"), TLSServerName: info("tls-server-name", "name in the certificate of the API server, where it is not its address"),
+			APIServer: server, CertificateAuthority: info("certificate-authority",
+				"file with the certificates that the API server's is verified by"),
+			InsecureSkipTLSVerify: info("insecure-skip-tls-verify", "do not verify the certificate of the API server"),
+			TLSServerName:         info("tls-server-name", "name in the certificate of the API server, where it is not its address"),
 		},
 		AuthOverrideFlags: clientcmd.AuthOverrideFlags{
-			Token: info("token", "bearer token for the API server"), ClientCertificate: info("client-certificate", "file with the certificate of the user"), ClientKey: info("client-key", "file with the key of the user"),
-			Impersonate: info("as", "user to act as, as with kubectl"), ImpersonateUID: info("as-uid", "UID to act as, with --as"), ImpersonateGroups: info("as-group", "group to act as, with --as; may be repeated"),
+			Token:             info("token", "bearer token for the API server"),
+			ClientCertificate: info("client-certificate", "file with the certificate of the user"),
+			ClientKey:         info("client-key", "file with the key of the user"),
+			Impersonate:       info("as", "user to act as, as with kubectl"), ImpersonateUID: info("as-uid", "UID to act as, with --as"),
+			ImpersonateGroups: info("as-group", "group to act as, with --as; may be repeated"),
 		},
-		Timeout: clientcmd.FlagInfo{LongName: "request-timeout", Default: "0", Description: "time that one request to the API server may take; 0: as long as it takes"},
+		Timeout: clientcmd.FlagInfo{LongName: "request-timeout", Default: "0",
+			Description: "time that one request to the API server may take; 0: as long as it takes"},
 	})
 	f.atHome = KubeconfigAtHome(e)
 	f.host, f.port = e.Text("KUBERNETES_SERVICE_HOST", ""), e.Text("KUBERNETES_SERVICE_PORT", "")
 }
 
-// Complete has shells complete the flags of a command that were registered.
+// Complete adds completions to the registered flags of a command.
 func (f *Cluster) Complete(c *cobra.Command) {
 	for _, name := range []string{"context", "cluster", "user"} {
 		cli.CompleteWith(c, name, func(*cobra.Command, []string) []string {
@@ -73,17 +80,17 @@ func (f *Cluster) Complete(c *cobra.Command) {
 	}
 }
 
-// chosen reports whether the user has named something of a kubeconfig, or an API server.
+// chosen reports whether the flags name an API server or a part of a kubeconfig.
 func (f *Cluster) chosen() bool {
 	return f.over.CurrentContext != "" || f.over.Context.Cluster != "" || f.over.Context.AuthInfo != "" || f.over.ClusterInfo.Server != ""
 }
 
-// Named reports whether the user has named a cluster.
+// Named reports whether the flags name a cluster.
 func (f *Cluster) Named() bool {
 	return f.kubeconfig != "" || f.chosen() || f.over.AuthInfo.Impersonate != "" || f.over.AuthInfo.Token != ""
 }
 
-// KubeconfigAtHome returns the kubeconfig that kubectl would take.
+// KubeconfigAtHome returns kubectl's default kubeconfig.
 func KubeconfigAtHome(e *env.Env) string {
 	if path := e.Text("KUBECONFIG", ""); path != "" {
 		return path
@@ -94,12 +101,12 @@ func KubeconfigAtHome(e *env.Env) string {
 	return ""
 }
 
-// ErrNoKubeconfig is returned where there is no cluster to read.
+// ErrNoKubeconfig is returned if there is no cluster to read.
 var ErrNoKubeconfig = errors.New("no kubeconfig: name one by --kubeconfig")
 
-// Client returns how to reach the cluster. It takes the kubeconfig that is named, else the cluster in which this runs,
-// else the kubeconfig that kubectl would take. Without any of them it returns errNoKubeconfig, unless the address of an
-// API server is named.
+// Client returns the options for a client of the cluster. It uses the kubeconfig that the flags name, else the cluster
+// in which the command runs, else kubectl's default kubeconfig. If there is none of these and the flags name no address
+// of an API server, it returns ErrNoKubeconfig.
 func (f *Cluster) Client() (crd.ClientOptions, error) {
 	o := crd.ClientOptions{Kubeconfig: f.kubeconfig, Overrides: &f.over, Host: f.host, Port: f.port, Version: version.Tag()}
 	inPod := f.host != "" && f.port != ""
@@ -127,7 +134,7 @@ func (f *Cluster) Config(o crd.ClientOptions) (*rest.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.Kubeconfig == "" { // in a pod, where nothing has read the flags yet
+	if o.Kubeconfig == "" { // in a pod, before the flags were parsed
 		if as.Impersonate != "" {
 			c.Impersonate = rest.ImpersonationConfig{UserName: as.Impersonate, UID: as.ImpersonateUID, Groups: as.ImpersonateGroups}
 		}
@@ -138,7 +145,7 @@ func (f *Cluster) Config(o crd.ClientOptions) (*rest.Config, error) {
 	return c, nil
 }
 
-// Connection returns how to reach the cluster that the flags name.
+// Connection returns the connection to the cluster that the flags name.
 func (f *Cluster) Connection() (*rest.Config, error) {
 	o, err := f.Client()
 	if err != nil {

@@ -1,3 +1,3 @@
-// Package input has the flags that say what a command reads: a directory, a cluster, a mesh configuration. It reads
-// them once.
+// Package input has the flags that select what a command reads: a directory, a cluster, a mesh configuration. It reads
+// each once.
 package input

@@ -11,8 +11,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/cli"
 )
 
-// Names returns the names of what a cluster has of a resource, of Pods and Services as NAME.NAMESPACE, for completions:
-// without a cluster there are none.
+// Names returns the names of the objects of a resource in a cluster for completions, with the form NAME.NAMESPACE for
+// Pods and Services. It is empty without a cluster.
 func (f *Cluster) Names(c *cobra.Command, resource string) []string {
 	config, err := f.Connection()
 	if err != nil {

@@ -9,10 +9,10 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/config/file"
 )
 
-// Thing is an object around a control plane that is no configuration: a Deployment, a webhook configuration.
+// Thing is an object beside the mesh configuration, such as a Deployment or a webhook configuration.
 type Thing struct{ *unstructured.Unstructured }
 
-// Field returns a field that is a string.
+// Field returns the string at a path, or "".
 func (t Thing) Field(path ...string) string {
 	s, _, _ := unstructured.NestedString(t.Object, path...)
 	return s
@@ -29,7 +29,7 @@ func (t Thing) List(path ...string) []map[string]any {
 	return out
 }
 
-// Named is kind, namespace and name.
+// Named returns the kind, namespace and name of the object.
 func (t Thing) Named() string {
 	if t.GetNamespace() == "" {
 		return t.GetKind() + " " + t.GetName()
@@ -37,7 +37,8 @@ func (t Thing) Named() string {
 	return t.GetKind() + " " + t.GetNamespace() + "/" + t.GetName()
 }
 
-// Things returns the objects of files. What cannot be read is a finding of those who read configuration.
+// Things returns the objects of files. It skips texts that cannot be parsed, which are findings of the sources of
+// configuration.
 func Things(texts *file.Texts) (list []Thing) {
 	for _, name := range texts.Names() {
 		data, _ := texts.Of(name)

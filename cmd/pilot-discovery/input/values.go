@@ -9,7 +9,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/cli"
 )
 
-// MeshChecks are those of the flags that commands share which work on a directory.
+// MeshChecks returns the checks of the flags that commands share for reading a directory.
 func MeshChecks() cli.Checks {
 	return cli.Checks{
 		"domain":         cli.CheckDomain,
@@ -18,7 +18,7 @@ func MeshChecks() cli.Checks {
 	}
 }
 
-// CheckMeshFiles sees to it that the files are there which flags name; those that they have by default need not be.
+// CheckMeshFiles checks that the files that flags name exist. Files that are defaults may be missing.
 func CheckMeshFiles(flags *pflag.FlagSet) error {
 	for _, name := range []string{"meshConfig", "networksConfig"} {
 		if path := flags.Lookup(name).Value.String(); flags.Changed(name) && path != "" {

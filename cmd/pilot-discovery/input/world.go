@@ -21,7 +21,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/inspect"
 )
 
-// World are where the mesh is described; the commands that work on a directory share them.
+// World selects the configuration that a command reads. The commands that read a directory share its flags.
 type World struct {
 	ConfigDir, domain, meshConfig, networks, clusterID, Namespace string
 
@@ -33,27 +33,29 @@ func (f *World) Register(flags *pflag.FlagSet, e *env.Env) {
 	f.RegisterMesh(flags, e, "namespace", "n")
 }
 
-// RegisterMesh registers the flags; the root namespace is called by name and short.
+// RegisterMesh registers the flags. name and short are the names of the flag for the root namespace.
 func (f *World) RegisterMesh(flags *pflag.FlagSet, e *env.Env, name, short string) {
 	f.http3 = e.Asked(http3.Variable)
 	flags.StringVar(&f.domain, "domain", "cluster.local", "DNS domain of the cluster")
-	flags.StringVar(&f.meshConfig, "meshConfig", "./etc/istio/config/mesh", "file with the mesh configuration; where there is none, the ConfigMap istio of the root namespace")
+	flags.StringVar(&f.meshConfig, "meshConfig", "./etc/istio/config/mesh",
+		"file with the mesh configuration; if it does not exist, the ConfigMap istio in the root namespace")
 	flags.StringVar(&f.networks, "networksConfig", "./etc/istio/config/meshNetworks", "file with the mesh networks")
-	flags.StringVar(&f.clusterID, "clusterID", e.Text("CLUSTER_ID", "Kubernetes"), "id of the cluster that this server runs in")
+	flags.StringVar(&f.clusterID, "clusterID", e.Text("CLUSTER_ID", "Kubernetes"), "ID of the cluster in which this server runs")
 	flags.StringVarP(&f.Namespace, name, short, e.Text("POD_NAMESPACE", "istio-system"), "root namespace")
 }
 
 func (f *World) Options(o *ingest.Options) {
-	o.ConfigDir, o.Domain, o.MeshConfig, o.MeshNetworks, o.ClusterID, o.Namespace = f.ConfigDir, f.domain, f.meshConfig, f.networks, f.clusterID, f.Namespace
+	o.ConfigDir, o.Domain, o.MeshConfig, o.MeshNetworks, o.ClusterID, o.Namespace = f.ConfigDir, f.domain, f.meshConfig, f.networks,
+		f.clusterID, f.Namespace
 	o.HTTP3 = f.http3
 }
 
-// Read reads configuration once, from the directory of the flags or from the texts of the options. What it logs
-// besides its findings is not shown.
+// Read reads configuration once, from the directory of the flags or from the texts of the options. It discards log
+// messages other than findings.
 func Read(c *cobra.Command, f World, o ingest.Options) (*inspect.Inspection, error) {
 	checks := MeshChecks()
 	if c.Flags().Lookup("istioNamespace") == nil {
-		checks["namespace"] = cli.CheckNamespace // the root namespace
+		checks["namespace"] = cli.CheckNamespace // namespace is the root namespace
 	}
 	if err := checks.Run(c.Flags()); err != nil {
 		return nil, err
@@ -68,12 +70,13 @@ func Read(c *cobra.Command, f World, o ingest.Options) (*inspect.Inspection, err
 	return inspect.Read(c.Context(), o, catalog.Features())
 }
 
-// Unreadable are the findings that say what this user may not read of a cluster.
+// Unreadable returns the findings about objects of a cluster that this user may not read.
 func Unreadable(i *inspect.Inspection) []diag.Diagnostic {
 	return slices.DeleteFunc(slices.Clone(i.Findings), func(d diag.Diagnostic) bool { return d.Code != "IST0141" })
 }
 
-// WarnUnreadable says what this user may not read: an answer without it may be wrong.
+// WarnUnreadable prints a warning for each kind of object that this user may not read, because the answer may be wrong
+// without these.
 func WarnUnreadable(c *cobra.Command, i *inspect.Inspection) {
 	for _, d := range Unreadable(i) {
 		fmt.Fprintln(c.ErrOrStderr(), d)

@@ -30,7 +30,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/cli"
 )
 
-// mostProxies is more than one process can play: each takes a connection, and some hundred kB.
+// mostProxies limits the number of proxies that one process simulates. Each takes a connection and a few hundred kB.
 const mostProxies = 100_000
 
 // flags are those of the load command.
@@ -51,17 +51,25 @@ func Command() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "load",
 		Short: "Connect simulated proxies to a control plane, and print what they are sent and how long it takes",
-		Long: `Connects simulated Envoys to a control plane, this one or any other that serves ADS, for planning its capacity. Each subscribes and acknowledges as an
-Envoy 1.40 with Istio's extensions does, and decodes next to nothing, so that one core plays thousands.
+		Long: `Connect simulated Envoys to a control plane, this one or any other that serves ADS, for capacity
+planning. Each subscribes and acknowledges as an
+Envoy 1.40 with Istio's extensions does, and decodes very little, so that one core simulates
+thousands.
 
-Once all have everything they stay for --duration; what the control plane sends meanwhile is counted too, so change something. In --namespace, --labels,
---pod and --service-account, {i} stands for the number of the proxy. A proxy gets what any pod of its namespace and labels would get; it need not exist, but a
-server of a cluster waits a second for the pod of a proxy that it does not know: give --pod one that exists to leave that out of the first answers.
+Once all have everything they stay for --duration. Pushes during this time are counted too, so
+change something. In --namespace, --labels,
+--pod and --service-account, {i} is replaced by the number of the proxy. A proxy gets what any pod
+of its namespace and labels would get. The pod need not exist, but a
+server in a cluster waits a second for an unknown pod: name an existing one by --pod to exclude this
+delay from the first responses.
 
-Of each type "answers" is how many requests were answered and how long that took, and "pushed" how many responses came unasked to more than one proxy; "spread" is how
-much later than the first each of these proxies got it. What a proxy that connects again gets first of a type is in neither: it may be an answer or not.
+For each type, "answers" is the number of answered requests and their latency, and "pushed" is the
+number of unrequested responses to more than one proxy. "spread" is how
+much later than the first one each of these proxies got it. The first response of a type after a
+reconnect is in neither, because it may be an answer or a push.
 
-It fails if not all proxies have everything within --timeout, or are connected at the end. Ctrl-C ends it early, with what there is: it fails then only if no proxy has everything.`,
+The command fails if not all proxies have everything within --timeout, or are connected at the end.
+Ctrl-C ends it early and prints the results so far: then it fails only if no proxy has everything.`,
 		Example: `  pilot-discovery load --proxies 500 --duration 5m --namespace shop,billing --labels app=load
   pilot-discovery load --address istiod.istio-system.svc:15012 --tls --ca root-cert.pem --token-file /var/run/secrets/tokens/istio-token`,
 		Args: cobra.NoArgs,
@@ -76,20 +84,20 @@ It fails if not all proxies have everything within --timeout, or are connected a
 	to.StringVar(&f.protocol, "protocol", "delta", "delta, or sotw for state of the world")
 	to.IntVar(&f.proxies, "proxies", 100, "number of proxies, at most 100000")
 	to.Float64Var(&f.rate, "rate", 0, "proxies that connect in a second; all at once with 0")
-	to.DurationVar(&f.duration, "duration", 30*time.Second, "how long proxies stay once all have everything")
-	to.DurationVar(&f.timeout, "timeout", 5*time.Minute, "how long to wait until all have everything")
-	to.StringSliceVar(&f.namespaces, "namespace", []string{"default"}, "namespaces of the proxies, in turn, with commas between")
+	to.DurationVar(&f.duration, "duration", 30*time.Second, "time for which proxies stay connected once all have everything")
+	to.DurationVar(&f.timeout, "timeout", 5*time.Minute, "time limit until all have everything")
+	to.StringSliceVar(&f.namespaces, "namespace", []string{"default"}, "namespaces of the proxies, in turn, separated by commas")
 	to.StringToStringVar(&f.labels, "labels", map[string]string{"app": "load"}, "labels of the proxies' pods")
 	to.StringVar(&f.pod, "pod", "load-{i}", "name of a proxy's pod")
 	to.StringVar(&f.serviceAccount, "service-account", "default", "service account of the proxies")
-	to.StringVar(&f.ip, "ip", "198.18.0.1", "address of the first proxy; each has the one after")
+	to.StringVar(&f.ip, "ip", "198.18.0.1", "address of the first proxy; each further one has the next address")
 	to.BoolVar(&f.gateway, "gateway", false, "the proxies are gateways, not sidecars")
 	to.BoolVar(&f.tls, "tls", false, "connect with TLS, as to port 15012")
-	to.StringVar(&f.ca, "ca", "", "file of certificates that the server's is to be signed by; those of the system without it")
-	to.StringVar(&f.certificate, "cert", "", "file of the certificate that proxies present, with --key")
+	to.StringVar(&f.ca, "ca", "", "file of CA certificates that verify the server's certificate; the system's by default")
+	to.StringVar(&f.certificate, "cert", "", "file of the certificate that proxies present; needs --key")
 	to.StringVar(&f.key, "key", "", "file of the private key of --cert")
-	to.StringVar(&f.serverName, "server-name", "", "name that the server's certificate is for, if it is not that of --address")
-	to.StringVar(&f.tokenFile, "token-file", "", "file of the token that proxies present, read anew for each stream")
+	to.StringVar(&f.serverName, "server-name", "", "name in the server's certificate, if it differs from --address")
+	to.StringVar(&f.tokenFile, "token-file", "", "file of the token that proxies present, read again for each stream")
 	cli.OutputFlag(c, &f.output, "table", "json")
 	cli.CompleteFlag(c, "protocol", "delta", "sotw")
 	return c
@@ -130,7 +138,7 @@ func (f *flags) run(ctx context.Context, stdout, stderr io.Writer) error {
 				time.Since(begin).Round(time.Second), len(fleet.SyncTimes()), f.proxies, fleet.Live(), cli.Bytes(n.Bytes()), n.Refused, because(fleet))
 		}
 	}
-	if wall == 0 { // ended before
+	if wall == 0 { // the load ended before
 		wall = time.Since(begin)
 	}
 	r, why := f.report(fleet, wall, time.Since(begin)), reason(fleet)
@@ -147,7 +155,7 @@ func (f *flags) run(ctx context.Context, stdout, stderr io.Writer) error {
 		return printErr
 	}
 	switch {
-	case ctx.Err() != nil && r.Full > 0: // whoever ends it early wants what there is
+	case ctx.Err() != nil && r.Full > 0: // interrupted after some proxies had everything: report what there is
 		return nil
 	case ctx.Err() != nil:
 		return fmt.Errorf("ended before any proxy had everything: %w", why)
@@ -159,7 +167,7 @@ func (f *flags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	return nil
 }
 
-// because returns why the last stream ended, if one did.
+// because returns why the last stream ended, or "".
 func because(fleet *load.Fleet) string {
 	if err := fleet.Failure(); err != nil {
 		return ", the last: " + err.Error()
@@ -167,14 +175,15 @@ func because(fleet *load.Fleet) string {
 	return ""
 }
 
-// reason returns why proxies do not have everything, as far as can be known here.
+// reason returns why some proxies do not have everything, as far as it is known here.
 func reason(fleet *load.Fleet) error {
 	err := fleet.Failure()
 	switch {
 	case err == nil && fleet.Live() == 0:
-		return errors.New("no stream could be opened, and none was refused: the server takes connections and says nothing, or nobody is there")
+		return errors.New("no stream could be opened, and none was refused: the server accepts connections without answering, or is not " +
+			"reachable")
 	case err == nil:
-		return fmt.Errorf("%d streams are open, and the server does not send all that was asked for", fleet.Live())
+		return fmt.Errorf("%d streams are open, but the server has not sent all requested resources", fleet.Live())
 	case load.NotGRPC(err):
 		return fmt.Errorf("the last stream ended: %w: is this the gRPC port, and the one with --tls or without?", err)
 	default:
@@ -225,7 +234,8 @@ func (f *flags) options() (o load.Options, err error) {
 			}
 			pod := fill(f.pod)
 			return load.Identity{
-				Gateway: f.gateway, Pod: pod, Namespace: fill(f.namespaces[i%len(f.namespaces)]), IP: addresses[i], Workload: pod, ServiceAccount: fill(f.serviceAccount), Labels: labels,
+				Gateway: f.gateway, Pod: pod, Namespace: fill(f.namespaces[i%len(f.namespaces)]), IP: addresses[i], Workload: pod,
+				ServiceAccount: fill(f.serviceAccount), Labels: labels,
 			}
 		},
 	}
@@ -243,7 +253,7 @@ func hostAndPort(address string) bool {
 func (f *flags) secure(o *load.Options) error {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: f.serverName}
 	if c.ServerName == "" {
-		c.ServerName, _, _ = net.SplitHostPort(f.address) // it has both
+		c.ServerName, _, _ = net.SplitHostPort(f.address) // the address has a port
 	}
 	if f.ca != "" {
 		text, err := os.ReadFile(f.ca)
@@ -285,13 +295,13 @@ func (t token) GetRequestMetadata(context.Context, ...string) (map[string]string
 
 func (token) RequireTransportSecurity() bool { return true }
 
-// LoadReport is what a load gave. Times are in milliseconds.
+// LoadReport is the result of a load. Times are in milliseconds.
 type LoadReport struct {
 	Proxies  int          `json:"proxies"`
-	Full     int          `json:"proxiesWithEverything"` // at any time
-	Live     int          `json:"proxiesConnected"`      // at the end
+	Full     int          `json:"proxiesWithEverything"` // number of proxies that had everything at some time
+	Live     int          `json:"proxiesConnected"`      // number of proxies connected at the end
 	Protocol string       `json:"protocol"`
-	WallMS   float64      `json:"wallMs"` // until all had everything, or until that was given up
+	WallMS   float64      `json:"wallMs"` // time until all proxies had everything, or until the load ended without that
 	P50MS    float64      `json:"connectP50Ms"`
 	P99MS    float64      `json:"connectP99Ms"`
 	TotalMS  float64      `json:"totalMs"`
@@ -317,7 +327,8 @@ type loadTimes struct {
 
 func (f *flags) report(fleet *load.Fleet, wall, total time.Duration) LoadReport {
 	n, times := fleet.Counters(), fleet.SyncTimes()
-	r := LoadReport{Proxies: f.proxies, Full: len(times), Live: fleet.Live(), Protocol: f.protocol, WallMS: milliseconds(wall), TotalMS: milliseconds(total), Bytes: n.Bytes(), Refused: n.Refused}
+	r := LoadReport{Proxies: f.proxies, Full: len(times), Live: fleet.Live(), Protocol: f.protocol, WallMS: milliseconds(wall),
+		TotalMS: milliseconds(total), Bytes: n.Bytes(), Refused: n.Refused}
 	if len(times) > 0 {
 		r.P50MS, r.P99MS = milliseconds(times[len(times)/2]), milliseconds(times[len(times)*99/100])
 	}
@@ -337,15 +348,18 @@ func (r LoadReport) print(to io.Writer) error {
 	if r.Full == r.Proxies {
 		times = fmt.Sprintf(": all after %.0f ms, p50 %.0f ms, p99 %.0f ms", r.WallMS, r.P50MS, r.P99MS)
 	}
-	if _, err := fmt.Fprintf(to, "%d of %d proxies have everything (%s)%s; %d are connected at the end. %s received in %.0f s, %s a proxy. %d streams refused or ended.\n\n",
-		r.Full, r.Proxies, r.Protocol, times, r.Live, cli.Bytes(r.Bytes), r.TotalMS/1000, cli.Bytes(r.Bytes/int64(r.Proxies)), r.Refused); err != nil {
+	if _, err := fmt.Fprintf(to, "%d of %d proxies have everything (%s)%s; %d are connected at the end. %s received in %.0f s, %s a "+
+		"proxy. %d streams refused or ended.\n\n",
+		r.Full, r.Proxies, r.Protocol, times, r.Live, cli.Bytes(r.Bytes), r.TotalMS/1000, cli.Bytes(r.Bytes/int64(r.Proxies)),
+		r.Refused); err != nil {
 		return err
 	}
 	table := tabwriter.NewWriter(to, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(table, "type\tresponses\tresources\treceived\tanswers\tp50 ms\tp99 ms\tpushed\tspread p50 ms\tp99 ms\t")
 	for _, t := range r.Types {
 		fmt.Fprintf(table, "%s\t%d\t%d\t%s\t%d\t%.1f\t%.1f\t%d\t%.1f\t%.1f\t\n",
-			t.Type, t.Responses, t.Resources, cli.Bytes(t.Bytes), t.Answer.Count, t.Answer.P50MS, t.Answer.P99MS, t.Spread.Count, t.Spread.P50MS, t.Spread.P99MS)
+			t.Type, t.Responses, t.Resources, cli.Bytes(t.Bytes), t.Answer.Count, t.Answer.P50MS, t.Answer.P99MS, t.Spread.Count,
+			t.Spread.P50MS, t.Spread.P99MS)
 	}
 	return table.Flush()
 }

@@ -30,7 +30,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/injector"
 )
 
-// discoveryOf returns the container that runs a control plane in a Deployment.
+// discoveryOf returns the container of a Deployment that runs a control plane.
 func discoveryOf(t input.Thing) (container map[string]any, ok bool) {
 	if t.GetKind() != "Deployment" {
 		return nil, false
@@ -45,7 +45,7 @@ func discoveryOf(t input.Thing) (container map[string]any, ok bool) {
 
 func revisionOf(t input.Thing) string { return cmp.Or(t.GetLabels()[names.LabelRevision], "default") }
 
-// revisionsOf returns the revisions of istiod that run, in order.
+// revisionsOf returns the revisions of running istiods, sorted.
 func revisionsOf(around []input.Thing) (list []string) {
 	for _, t := range around {
 		if _, ok := discoveryOf(t); ok && !version.Own(t.GetLabels()) {
@@ -56,7 +56,8 @@ func revisionsOf(around []input.Thing) (list []string) {
 	return slices.Compact(list)
 }
 
-// readThings reads what is around the control plane of a cluster. What this user may not read is left out, and said.
+// readThings reads the objects of a cluster that belong to the control plane. It reports objects that this user may not
+// read and leaves them out.
 func (f *flags) readThings(ctx context.Context) ([]input.Thing, error) {
 	config, err := f.Cluster.Connection()
 	if err != nil {
@@ -76,8 +77,10 @@ func (f *flags) readThings(ctx context.Context) ([]input.Thing, error) {
 		{schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, f.World.Namespace, "ConfigMap"},
 		{schema.GroupVersionResource{Version: "v1", Resource: "services"}, f.World.Namespace, "Service"},
 		{schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, "", "Namespace"},
-		{schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingwebhookconfigurations"}, "", "MutatingWebhookConfiguration"},
-		{schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}, "", "CustomResourceDefinition"},
+		{schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingwebhookconfigurations"}, "",
+			"MutatingWebhookConfiguration"},
+		{schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}, "",
+			"CustomResourceDefinition"},
 	} {
 		all, err := client.Resource(x.GroupVersionResource).Namespace(x.namespace).List(ctx, metav1.ListOptions{})
 		if apierrors.IsForbidden(err) {
@@ -100,14 +103,15 @@ func (f *flags) readThings(ctx context.Context) ([]input.Thing, error) {
 	return append(list, secrets...), err
 }
 
-// remoteSecrets returns those that name remote clusters, without what is in them.
+// remoteSecrets returns the Secrets that name remote clusters, without their content.
 func (f *flags) remoteSecrets(ctx context.Context, config *rest.Config) (list []input.Thing, err error) {
 	client, err := metadata.NewForConfig(config)
 	if err != nil {
 		return nil, err
 	}
 	u := &unstructured.Unstructured{Object: map[string]any{}}
-	all, err := client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}).Namespace(f.World.Namespace).List(ctx, metav1.ListOptions{LabelSelector: "istio/multiCluster=true"})
+	all, err := client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}).Namespace(f.World.Namespace).List(ctx,
+		metav1.ListOptions{LabelSelector: "istio/multiCluster=true"})
 	if apierrors.IsForbidden(err) {
 		u.SetKind("Forbidden")
 		u.SetName("secrets")
@@ -127,13 +131,14 @@ func (f *flags) remoteSecrets(ctx context.Context, config *rest.Config) (list []
 	return list, nil
 }
 
-// thing says what a move means for an object around the control plane.
+// thing adds points about an object beside the mesh configuration.
 func (f *flags) thing(v *verdict, t input.Thing, istiods []string) {
 	labels := t.GetLabels()
 	switch t.GetKind() {
 	case "Forbidden":
-		// Of Secrets nothing but the names of remote clusters is asked for, which are read as istiod reads them.
-		v.add("not looked at", point{InTheWay: t.GetName() != "secrets", Text: "this user may not list " + t.GetName(), Fix: "grant the verb list on them"})
+		// The user needs to list only the names of remote clusters' Secrets, which are read as istiod reads them.
+		v.add("not looked at", point{InTheWay: t.GetName() != "secrets", Text: "this user may not list " + t.GetName(),
+			Fix: "grant the verb list on them"})
 	case "Deployment":
 		if c, ok := discoveryOf(t); ok {
 			f.istiod(v, t, c)
@@ -144,19 +149,23 @@ func (f *flags) thing(v *verdict, t input.Thing, istiods []string) {
 		}
 	case "DaemonSet":
 		if t.GetName() == "ztunnel" || labels["app"] == "ztunnel" {
-			v.add("ambient mesh", point{InTheWay: true, Text: t.Named() + " is part of an ambient mesh, which is not served", Fix: "give these workloads sidecars first", Where: t.Named()})
+			v.add("ambient mesh", point{InTheWay: true, Text: t.Named() + " is part of an ambient mesh, which is not served",
+				Fix: "give these workloads sidecars first", Where: t.Named()})
 		}
 	case "Namespace":
 		if labels[names.LabelDataplane] == "ambient" {
-			v.add("ambient mesh", point{InTheWay: true, Text: t.Named() + " takes part in an ambient mesh, which is not served", Fix: "label it istio-injection=enabled in its place", Where: t.Named()})
+			v.add("ambient mesh", point{InTheWay: true, Text: t.Named() + " takes part in an ambient mesh, which is not served",
+				Fix: "label it istio-injection=enabled instead", Where: t.Named()})
 		}
 		if r := cmp.Or(labels[names.LabelRevision], map[bool]string{true: "default"}[labels["istio-injection"] == "enabled"]); r != "" {
 			v.add("revisions", point{Text: t.Named() + " is injected by revision " + r})
 		}
 	case "Gateway":
-		if strings.HasPrefix(t.GetAPIVersion(), "gateway.networking.k8s.io/") && strings.Contains(t.Field("spec", "gatewayClassName"), "waypoint") {
+		if strings.HasPrefix(t.GetAPIVersion(), "gateway.networking.k8s.io/") &&
+			strings.Contains(t.Field("spec", "gatewayClassName"), "waypoint") {
 			v.Same--
-			v.add("ambient mesh", point{InTheWay: true, Text: t.Named() + " is a waypoint of an ambient mesh, which is not served", Where: t.Named()})
+			v.add("ambient mesh", point{InTheWay: true, Text: t.Named() + " is a waypoint of an ambient mesh, which is not served",
+				Where: t.Named()})
 		}
 	case "Pod":
 		if _, ambient := t.GetAnnotations()[names.AnnotationAmbient]; ambient || labels[names.LabelDataplane] == "ambient" {
@@ -169,7 +178,7 @@ func (f *flags) thing(v *verdict, t input.Thing, istiods []string) {
 			if tag := labels[names.LabelTag]; tag != "" {
 				text = t.Named() + " points tag " + tag + " to revision " + revision
 			}
-			v.add("webhooks", point{Text: text, Fix: "it stays as it is until the tag or the revision is moved"})
+			v.add("webhooks", point{Text: text, Fix: "it stays unchanged until the tag or the revision is moved"})
 		}
 	case "Secret":
 		if labels["istio/multiCluster"] == "true" {
@@ -182,7 +191,7 @@ func (f *flags) thing(v *verdict, t input.Thing, istiods []string) {
 	}
 }
 
-// kind says of a kind of Istio's, or of the Gateway API's, that it is not read.
+// kind adds a point about a kind of Istio or of the Gateway API that is not read.
 func (f *flags) kind(v *verdict, t input.Thing) {
 	group, name := t.Field("spec", "group"), t.Field("spec", "names", "kind")
 	if ofIstio(group) && input.Kind(group, name) == nil {
@@ -190,12 +199,12 @@ func (f *flags) kind(v *verdict, t input.Thing) {
 	}
 }
 
-// ofIstio reports whether a control plane of Istio's reads kinds of a group.
+// ofIstio reports whether a control plane of Istio reads kinds of a group.
 func ofIstio(group string) bool {
 	return strings.HasSuffix(group, "istio.io") && group != "install.istio.io" || group == "gateway.networking.k8s.io"
 }
 
-// istiod says what of its environment and its arguments has no effect here.
+// istiod adds points about environment variables and arguments of istiod that have no effect here.
 func (f *flags) istiod(v *verdict, t input.Thing, c map[string]any) {
 	image, _ := c["image"].(string)
 	if version.Own(t.GetLabels()) {
@@ -204,7 +213,8 @@ func (f *flags) istiod(v *verdict, t input.Thing, c map[string]any) {
 	}
 	p := point{Text: fmt.Sprintf("%s is the control plane of revision %s, %s", t.Named(), revisionOf(t), image)}
 	if of := minorOf(image); of != "" && of != minorOf(version.APILevel) {
-		p.Fix = fmt.Sprintf("it is of Istio %s, and the verdict is about %s: read what changed between them, or upgrade it first", of, minorOf(version.APILevel))
+		p.Fix = fmt.Sprintf("it is of Istio %s, but the verdict is about %s: read the change notes between them, or upgrade it first", of,
+			minorOf(version.APILevel))
 	}
 	v.add("control planes", p)
 	args, _, _ := unstructured.NestedStringSlice(c, "args")
@@ -226,32 +236,35 @@ func (f *flags) istiod(v *verdict, t input.Thing, c map[string]any) {
 	e := env.New(environ)
 	command := discovery.Command(&e, args)
 	for _, name := range e.Foreign() {
-		v.add("environment of istiod", point{InTheWay: true, Text: fmt.Sprintf("%s=%s has no effect here", name, e.Getenv(name)), Fix: "leave it out, or see that nothing depends on it", Where: t.Named()})
+		v.add("environment of istiod", point{InTheWay: true, Text: fmt.Sprintf("%s=%s has no effect here", name, e.Getenv(name)),
+			Fix: "remove it, or check that nothing depends on it", Where: t.Named()})
 	}
 	for _, w := range append(e.Warnings, e.Refused...) {
 		v.add("environment of istiod", point{InTheWay: true, Text: w, Where: t.Named()})
 	}
 	for _, name := range discovery.UnknownFlags(command.Flags(), args) {
-		v.add("arguments of istiod", point{InTheWay: true, Text: "--" + name + " has no effect here", Fix: "leave it out, or see that nothing depends on it", Where: t.Named()})
+		v.add("arguments of istiod", point{InTheWay: true, Text: "--" + name + " has no effect here",
+			Fix: "remove it, or check that nothing depends on it", Where: t.Named()})
 	}
 }
 
-// minorVersion finds the first two numbers of a version, such as that of an image's tag.
+// minorVersion matches the first two numbers of a version, also in the tag of an image.
 var minorVersion = regexp.MustCompile(`(?:^|:)(\d+\.\d+)(?:\.|-|$)`)
 
-// minorOf returns the first two numbers of the version of an image, or of a version; empty where there are none.
+// minorOf returns the first two numbers of the version of an image, or of a version. It returns "" if there are none.
 func minorOf(image string) string {
-	image = image[strings.LastIndexByte(image, '/')+1:] // the registry's port is no version
+	image = image[strings.LastIndexByte(image, '/')+1:] // skip the registry's port
 	if m := minorVersion.FindStringSubmatch(image); m != nil {
 		return m[1]
 	}
 	return ""
 }
 
-// chartTemplates are the templates of injection that Istio's chart makes.
-var chartTemplates = []string{"sidecar", "gateway", "grpc-simple", "grpc-agent", "waypoint", "kube-gateway", "agentgateway", "agentgateway-waypoint"}
+// chartTemplates are the injection templates in Istio's chart.
+var chartTemplates = []string{"sidecar", "gateway", "grpc-simple", "grpc-agent", "waypoint", "kube-gateway", "agentgateway",
+	"agentgateway-waypoint"}
 
-// templates says which templates of injection a user has added to those of Istio's chart.
+// templates adds a point for each injection template that is not in Istio's chart.
 func (f *flags) templates(v *verdict, t input.Thing) {
 	var config struct{ Templates map[string]string }
 	if err := sigsyaml.Unmarshal([]byte(t.Field("data", injector.ConfigKey)), &config); err != nil {
@@ -260,12 +273,13 @@ func (f *flags) templates(v *verdict, t input.Thing) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(config.Templates)) {
 		if !slices.Contains(chartTemplates, name) {
-			v.add("templates of injection", point{InTheWay: true, Text: fmt.Sprintf("template %s of %s is not the chart's", name, t.Named()), Fix: "give it to this one's chart by sidecarInjectorWebhook.templates." + name, Where: t.Named()})
+			v.add("templates of injection", point{InTheWay: true, Text: fmt.Sprintf("template %s of %s is not the chart's", name, t.Named()),
+				Fix: "add it to this control plane's chart by sidecarInjectorWebhook.templates." + name, Where: t.Named()})
 		}
 	}
 }
 
-// service says which ports of istiod's Service are not served.
+// service adds a point for each port of istiod's Service that is not served.
 func (f *flags) service(v *verdict, t input.Thing) {
 	if t.GetLabels()["app"] != "istiod" {
 		return
@@ -293,7 +307,7 @@ func (v *verdict) write(w io.Writer, output string, color cli.Painter) error {
 	return v.text(w, output == "wide", color)
 }
 
-// names writes what stands in the way, each object once.
+// names writes the objects with points that are in the way, each once.
 func (v *verdict) names(w io.Writer) error {
 	var list []string
 	for _, s := range v.Sections {
@@ -306,16 +320,18 @@ func (v *verdict) names(w io.Writer) error {
 	return cli.PrintSorted(w, list)
 }
 
-// fewPoints is how many points of a section that do not stand in the way are written, but for all of them with wide.
+// fewPoints limits how many points of a section are written that are not in the way. The format wide writes all of
+// them.
 const fewPoints = 10
 
-// text writes the verdict for a person.
+// text writes the verdict for people.
 func (v *verdict) text(w io.Writer, wide bool, color cli.Painter) error {
 	var out bytes.Buffer
 	if v.Same == v.Objects {
-		fmt.Fprintf(&out, "All of %s do what they do under istiod.\n", report.Amount(v.Objects, "object"))
+		fmt.Fprintf(&out, "All of %s have the same effect as under istiod.\n", report.Amount(v.Objects, "object"))
 	} else {
-		fmt.Fprintf(&out, "%d of %s do what they do under istiod; %d do not.\n", v.Same, report.Amount(v.Objects, "object"), v.Objects-v.Same)
+		fmt.Fprintf(&out, "%d of %s have the same effect as under istiod; %d do not.\n", v.Same, report.Amount(v.Objects, "object"),
+			v.Objects-v.Same)
 	}
 	for _, s := range v.Sections {
 		fmt.Fprintf(&out, "\n%s\n", strings.ToUpper(s.Name[:1])+s.Name[1:])
@@ -345,9 +361,11 @@ func (v *verdict) text(w io.Writer, wide bool, color cli.Painter) error {
 		}
 	}
 	if v.InTheWay == 0 {
-		fmt.Fprintf(&out, "\n%s docs/migrate.md has the way there and back.\n", color.Paint(cli.Green, "Nothing stands in the way."))
+		fmt.Fprintf(&out, "\n%s docs/migrate.md describes the migration and the way back.\n",
+			color.Paint(cli.Green, "Nothing stands in the way."))
 	} else {
-		fmt.Fprintf(&out, "\n%s in the way (!). docs/migrate.md has the way there and back.\n", color.Paint(cli.Red, stands(v.InTheWay)))
+		fmt.Fprintf(&out, "\n%s in the way (!). docs/migrate.md describes the migration and the way back.\n",
+			color.Paint(cli.Red, stands(v.InTheWay)))
 	}
 	_, err := w.Write(out.Bytes())
 	return err

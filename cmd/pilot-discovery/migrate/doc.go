@@ -1,2 +1,2 @@
-// Package migrate has the command migrate, which says what differs when istiod-lite takes the place of istiod.
+// Package migrate has the command migrate, which says what differs when istiod-lite replaces istiod.
 package migrate

@@ -36,16 +36,21 @@ func Command(e *env.Env) *cobra.Command {
 	f := &flags{e: e}
 	c := &cobra.Command{
 		Use:   "migrate",
-		Short: "Print what a move from istiod to this control plane would change, and what stands in its way",
-		Long: `Print the verdict before a move from istiod: which objects do here what they do under istiod, which do not and why; what of the mesh configuration and of istiod's own environment and arguments has no effect here; and what there is of webhooks, ports, proxies, remote clusters and an ambient mesh.
+		Short: "Print what a move from istiod to this control plane would change, and what prevents it",
+		Long: `Print a verdict before a move from istiod: which objects have the same effect here as under istiod,
+which do not and why; which parts of the mesh configuration and of istiod's own environment and
+arguments have no effect here; and which webhooks, ports, proxies, remote clusters and parts of an
+ambient mesh exist.
 
-It reads the cluster of the kubeconfig, and changes nothing; or files with what a cluster has.
+It reads the cluster that kubectl would use, or files with the objects of a cluster. It changes
+nothing.
 
--o table leaves out lines of long lists that do not stand in the way, and -o wide none. -o name prints the objects that stand in the way.
+-o table shortens long lists of points that do not prevent the move, and -o wide prints them whole.
+-o name prints the objects that prevent it.
 
-docs/migrate.md has the way there and back.
+docs/migrate.md describes the migration and the way back.
 
-The exit code is 0 if nothing stands in the way, 79 if something does, and 1 if the command could not do its work.`,
+The exit code is 0 if nothing prevents the move, 79 if something does, and 1 if the command fails.`,
 		Example: `  pilot-discovery migrate
   kubectl get deploy,ds,svc,pod,ns,mutatingwebhookconfiguration,istio-io,cm -A -o yaml | pilot-discovery migrate -f -`,
 		Args: cobra.NoArgs,
@@ -53,7 +58,8 @@ The exit code is 0 if nothing stands in the way, 79 if something does, and 1 if 
 	}
 	flags := c.Flags()
 	f.RegisterMesh(flags, e, "istioNamespace", "i")
-	flags.StringArrayVarP(&f.Files, "filename", "f", nil, "file or directory with what a cluster has, or - for the standard input, in the place of the cluster; may be repeated")
+	flags.StringArrayVarP(&f.Files, "filename", "f", nil,
+		"file or directory with the objects of a cluster, or - for the standard input, instead of the cluster; may be repeated")
 	cli.OutputFlag(c, &f.Output, cli.ListFormats()...)
 	cli.WatchFlag(c, &f.watch)
 	f.RegisterCluster(c, e)
@@ -94,7 +100,7 @@ func (f *flags) once(c *cobra.Command, color cli.Painter, w io.Writer) (err erro
 	}
 	istiods := revisionsOf(around)
 	if len(istiods) == 1 && f.Revision == "" {
-		o.Revision = istiods[0] // its configuration is what has an effect now
+		o.Revision = istiods[0] // the revision whose configuration is in force now
 	}
 	i, err := input.Read(c, f.World, o)
 	if err != nil {
@@ -110,21 +116,21 @@ func (f *flags) once(c *cobra.Command, color cli.Painter, w io.Writer) (err erro
 	return nil
 }
 
-// verdict is what a move would change.
+// verdict is the effect of a move from istiod.
 type verdict struct {
-	Objects  int       `json:"objects"`      // of Istio's kinds and the Gateway API's
-	Same     int       `json:"objectsAlike"` // that do what they do under istiod
-	InTheWay int       `json:"inTheWay"`     // how many points stand in the way
+	Objects  int       `json:"objects"`      // number of objects of Istio's kinds and the Gateway API's
+	Same     int       `json:"objectsAlike"` // number of objects with the same effect as under istiod
+	InTheWay int       `json:"inTheWay"`     // number of points that are in the way
 	Sections []section `json:"sections"`
 }
 
-// section is what there is to say of one thing.
+// section holds the points about one subject.
 type section struct {
 	Name   string  `json:"name"`
 	Points []point `json:"points"`
 }
 
-// point is one thing that is so.
+// point is one statement about an object.
 type point struct {
 	InTheWay bool   `json:"inTheWay,omitempty"`
 	Text     string `json:"text"`
@@ -150,15 +156,16 @@ func (v *verdict) add(name string, points ...point) {
 	v.Sections[at].Points = append(v.Sections[at].Points, points...)
 }
 
-// judge says what a move from control planes of those revisions would change.
+// judge returns the effect of a move from istiods of a list of revisions.
 func (f *flags) judge(i *inspect.Inspection, around []input.Thing, istiods []string) *verdict {
 	v := &verdict{}
-	for _, d := range input.Unreadable(i) { // nothing can be said of objects that were not read
+	for _, d := range input.Unreadable(i) { // objects that were not read cannot be judged
 		v.add("not looked at", point{InTheWay: true, Text: d.Message, Fix: d.Fix})
 	}
 	f.objects(v, i, istiods)
 	if len(istiods) > 1 {
-		v.add("control planes", point{Text: "there are several of istiod's: " + strings.Join(istiods, ", "), Fix: "the verdict is that of --revision; ask once for each"})
+		v.add("control planes", point{Text: "several revisions of istiod run: " + strings.Join(istiods, ", "),
+			Fix: "the verdict is for --revision: run the command once for each"})
 	}
 	if i.Refusal != nil {
 		v.add("objects", point{InTheWay: true, Text: "the server would not start: " + i.Refusal.Error()})
@@ -177,17 +184,19 @@ func (f *flags) judge(i *inspect.Inspection, around []input.Thing, istiods []str
 	return v
 }
 
-// differs reports whether a finding is about something that istiod would do and this control plane does not.
+// differs reports whether a finding is about a field that has an effect under istiod and none here.
 func differs(d diag.Diagnostic) bool {
-	return slices.Contains([]string{"NotImplemented", "NotServed", "UnsupportedField", "Unusable", "Limit", "Refused", "PatchUnknown"}, d.Code) || d.Code == "IST0118" && d.Severity == diag.Error
+	return slices.Contains([]string{"NotImplemented", "NotServed", "UnsupportedField", "Unusable", "Limit", "Refused", "PatchUnknown"},
+		d.Code) || d.Code == "IST0118" && d.Severity == diag.Error
 }
 
-// configured reports whether a kind is one that a mesh is configured by.
+// configured reports whether a kind configures a mesh.
 func configured(k *kinds.Kind) bool {
 	return strings.HasSuffix(k.Group, "istio.io") || k.Group == "gateway.networking.k8s.io"
 }
 
-// objects counts those that do here what they do under istiods of those revisions, and says why others do not.
+// objects counts the objects that have the same effect under istiods of a list of revisions, and adds points about the
+// others.
 func (f *flags) objects(v *verdict, i *inspect.Inspection, istiods []string) {
 	all, other := map[string]bool{}, map[string]bool{}
 	for _, o := range i.All() {
@@ -198,21 +207,23 @@ func (f *flags) objects(v *verdict, i *inspect.Inspection, istiods []string) {
 		all[name] = true
 		if rev := o.Labels[names.LabelRevision]; o.Kind.Istio && slices.Contains(istiods, rev) && rev != cmp.Or(f.Revision, "default") {
 			other[name] = true
-			v.add("objects", point{InTheWay: true, Object: name, Text: fmt.Sprintf("%s: the label %s=%s hides it from control planes of other revisions", name, names.LabelRevision, rev), Fix: "take the label away, or install this one with that revision once istiod is gone"})
+			v.add("objects", point{InTheWay: true, Object: name,
+				Text: fmt.Sprintf("%s: the label %s=%s hides it from control planes of other revisions", name, names.LabelRevision, rev),
+				Fix:  "remove the label, or install this control plane with that revision once istiod is removed"})
 		}
 	}
 	for _, d := range i.Findings {
 		p := point{InTheWay: differs(d), Text: findingText(d), Fix: d.Fix, Where: position(d), Object: d.Object}
 		switch ofMesh := d.Object == "MeshConfig" || d.Object == "MeshNetworks"; {
 		case ofMesh && d.Code == "Unusable":
-			p.InTheWay = false // istiod does not take it either, and other findings say why
+			p.InTheWay = false // istiod does not use the object either, and other findings say why
 			v.add("wrong already", p)
 		case p.InTheWay && (ofMesh || d.Object == ""):
 			v.add("mesh configuration", p)
 		case p.InTheWay:
 			other[d.Object] = all[d.Object]
 			v.add("objects", p)
-		case d.Severity == diag.Error && (ofMesh || all[d.Object]): // istiod does not mend it either
+		case d.Severity == diag.Error && (ofMesh || all[d.Object]): // istiod does not repair the object either
 			v.add("wrong already", p)
 		case d.Severity == diag.Error && d.File != "":
 			p.InTheWay = true
@@ -227,7 +238,7 @@ func (f *flags) objects(v *verdict, i *inspect.Inspection, istiods []string) {
 	}
 }
 
-// findingText returns what a finding is about and what it says.
+// findingText returns the subject and the message of a finding.
 func findingText(d diag.Diagnostic) string {
 	text := d.Message
 	for _, about := range []string{d.Field, d.Object} {
@@ -248,7 +259,7 @@ func position(d diag.Diagnostic) string {
 	return fmt.Sprintf("%s:%d:%d", d.File, d.Line, d.Column)
 }
 
-// proxies says which images the proxies have.
+// proxies adds points about the images of the proxies.
 func (f *flags) proxies(v *verdict, i *inspect.Inspection) {
 	images := map[string]int{}
 	for _, o := range i.All() {
@@ -267,14 +278,14 @@ func (f *flags) proxies(v *verdict, i *inspect.Inspection) {
 	}
 }
 
-// kindOfImage says what is known of a proxy by its image.
+// kindOfImage describes a proxy by its image.
 func kindOfImage(image string) string {
 	name := image[strings.LastIndexByte(image, '/')+1:]
 	switch base, _, _ := strings.Cut(name, ":"); {
 	case strings.HasPrefix(base, "proxyv2"):
-		return "Istio's proxy, served as it is; it stays until its Pod is created anew"
+		return "Istio's proxy, which is supported; it stays until its Pod is replaced"
 	case strings.HasPrefix(base, "envoy"):
-		return "a stock Envoy, without Istio's filters: its metrics and its metadata of peers are those of Envoy"
+		return "a stock Envoy without Istio's filters: its metrics and its metadata of peers are Envoy's own"
 	}
-	return "an image that is not known: what it can do is taken from the extensions that it names"
+	return "an unknown image: its capabilities are the extensions that it reports"
 }

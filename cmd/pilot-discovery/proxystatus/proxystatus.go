@@ -25,8 +25,11 @@ func Command() *cobra.Command {
 	var address string
 	c := &cobra.Command{
 		Use:   "proxy-status [NAME.NAMESPACE]",
-		Short: "Show which proxies are connected to the control plane, and whether they have taken what they were sent",
-		Long: `Show which proxies are connected to the control plane, and whether they have taken what they were sent. The server that runs here asks the other replicas of its Service. Each replica that does not answer, or that has another version, is named with the reason: below the table, or on standard error with other formats.
+		Short: "Show which proxies are connected to the control plane, and whether they are in sync",
+		Long: `Show which proxies are connected to the control plane, and whether they have accepted their
+configuration. The server at --address asks the other replicas of its Service. Replicas that do not
+answer, or have another version, are named with the reason: below the table, or on standard error
+with other formats.
 
   SYNCED    the proxy has acknowledged the last response
   STALE     it has not acknowledged it yet
@@ -34,7 +37,7 @@ func Command() *cobra.Command {
   NOT SENT  it has asked, and there is nothing for it
   -         it has not asked
 
-In parentheses stands how long ago the last response was sent.`,
+The time since the last response is in parentheses.`,
 		Example: `  pilot-discovery proxy-status
   pilot-discovery proxy-status productpage-v1.bookinfo
   pilot-discovery proxy-status -o wide --watch
@@ -109,7 +112,7 @@ func notConnected(all []debug.ProxyStatus, name string) error {
 	return fmt.Errorf("no proxy %s is connected here%s", name, diag.NearNames(name, connected))
 }
 
-// shown are the types that have a column, in the order in which istioctl shows them.
+// shown are the types that have a column, in istioctl's order.
 func shown() []string { return []string{"cds", "lds", "eds", "rds"} }
 
 func printProxies(w io.Writer, all []debug.ProxyStatus, wide bool, now time.Time) {
@@ -145,7 +148,7 @@ func printProxies(w io.Writer, all []debug.ProxyStatus, wide bool, now time.Time
 		}
 		fmt.Fprintln(table)
 	}
-	_ = table.Flush() // to a buffer
+	_ = table.Flush() // cannot fail on a buffer
 	for _, p := range all {
 		printTrouble(w, p, now)
 	}
@@ -164,7 +167,7 @@ func stateOf(p debug.ProxyStatus, name string, now time.Time) string {
 	return "-"
 }
 
-// printTrouble prints what the proxy rejected and what it waits for.
+// printTrouble prints the resources that the proxy rejected or waits for.
 func printTrouble(w io.Writer, p debug.ProxyStatus, now time.Time) {
 	for _, t := range types(p) {
 		if t.LastError != "" {
@@ -180,7 +183,7 @@ func printTrouble(w io.Writer, p debug.ProxyStatus, now time.Time) {
 	}
 }
 
-// types are what the proxy subscribes to, by name.
+// types returns the types to which the proxy subscribes, sorted by name.
 func types(p debug.ProxyStatus) []debug.TypeStatus {
 	return slices.SortedFunc(maps.Values(p.Resources), func(a, b debug.TypeStatus) int { return cmp.Compare(a.Type, b.Type) })
 }
@@ -209,7 +212,7 @@ func printProxy(w io.Writer, all []debug.ProxyStatus, name string, now time.Time
 			}
 			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", strings.ToUpper(t.Type), t.State, at(t.SentTime), at(t.AckedTime), t.Subscribed)
 		}
-		_ = table.Flush() // to a buffer
+		_ = table.Flush() // cannot fail on a buffer
 		printTrouble(w, p, now)
 	}
 	if !found {
@@ -218,5 +221,5 @@ func printProxy(w io.Writer, all []debug.ProxyStatus, name string, now time.Time
 	return nil
 }
 
-// age is the time since then, in whole seconds.
+// age returns the time since then in whole seconds.
 func age(now, then time.Time) string { return max(0, now.Sub(then)).Truncate(time.Second).String() }

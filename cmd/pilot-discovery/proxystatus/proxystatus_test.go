@@ -18,7 +18,8 @@ func TestTroubleIsShown(t *testing.T) {
 		ProxyID: "web-0.a", ProxyType: "sidecar", ClusterID: "Kubernetes", Connected: *before(time.Hour), Waits: "for spring",
 		Resources: map[string]debug.TypeStatus{
 			"C": {Type: "cds", State: debug.Synced, Subscribed: "all", SentTime: before(61 * time.Second)},
-			"L": {Type: "lds", State: debug.Failed, Subscribed: "all", SentTime: before(2 * time.Second), LastError: "INTERNAL: no such filter\n", ErrorTime: before(time.Second)},
+			"L": {Type: "lds", State: debug.Failed, Subscribed: "all", SentTime: before(2 * time.Second),
+				LastError: "INTERNAL: no such filter\n", ErrorTime: before(time.Second)},
 			"E": {Type: "eds", State: debug.NotSent, Subscribed: "3"},
 		},
 	}}

@@ -1,2 +1,2 @@
-// Package pushes has the command pushes, which lists what a server has sent lately, why, and how long it took.
+// Package pushes has the command pushes, which lists the recent pushes of a server with their causes and durations.
 package pushes

@@ -28,16 +28,20 @@ func Command(e *env.Env) *cobra.Command {
 	var limit int
 	c := &cobra.Command{
 		Use:   "pushes",
-		Short: "Show the last pushes of the control plane: what caused each, and what became of it",
-		Long: `Show the last pushes of the control plane: what caused each, and what became of it. The server that runs here asks the other replicas of its Service: each pushes to its own proxies, and numbers its pushes by itself. Each replica that does not answer, or that has another version, is named with the reason: below the table, or on standard error with other formats.
+		Short: "Show the last pushes of the control plane, with their causes and results",
+		Long: `Show the last pushes of the control plane, with their causes and results. The server at --address
+asks the other replicas of its Service, because each replica pushes to its own proxies and numbers
+its own pushes. Replicas that do not answer, or have another version, are named with the reason:
+below the table, or on standard error with other formats.
 
-  PROXIES   how many have acknowledged it, of those that were sent something
-  DURATION  from the first change coming in to the last acknowledgement, or to the last that has happened so far
-  NACKS     how many proxies rejected a part; below the table stand their errors and the objects behind them, also of what proxies asked for when they connected
+  PROXIES   number of proxies that acknowledged the push, of those that were sent something
+  DURATION  time from the first change to the last acknowledgement, or to the last event so far
+  NACKS     number of proxies that rejected a part. Their errors and the causing objects are below the table, also for resources that proxies requested when they connected
 
--o wide has the time of each stage, and every cause. -o name prints the IDs. With --watch, json and yaml have one document for each push.
+-o wide has the duration of each stage, and every cause. -o name prints the IDs. With --watch, json
+and yaml have one document for each push.
 
-A push that changes nothing for the proxies that are connected has none.`,
+PROXIES is 0/0 for a push that changes nothing for the connected proxies.`,
 		Example: `  pilot-discovery pushes
   pilot-discovery pushes --watch
   pilot-discovery pushes -o json | jq '.pushes[] | select(.rejected > 0)'`,
@@ -47,7 +51,9 @@ A push that changes nothing for the proxies that are connected has none.`,
 				return fmt.Errorf("--limit %d: it is 0 for all, or a number of pushes", limit)
 			}
 			askOne := func(ctx context.Context, query string) (page pushes.Page, err error) {
-				err = cli.Ask(ctx, http.MethodGet, address, "/debug/pushes?"+query, func(body io.Reader) error { return json.NewDecoder(body).Decode(&page) })
+				err = cli.Ask(ctx, http.MethodGet, address, "/debug/pushes?"+query, func(body io.Reader) error {
+					return json.NewDecoder(body).Decode(&page)
+				})
 				return page, err
 			}
 			askAll := func(ctx context.Context, limit int) (allPushes, error) {
@@ -74,20 +80,20 @@ A push that changes nothing for the proxies that are connected has none.`,
 			return w.watch(c.Context(), nextOfAll(askAll), page)
 		},
 	}
-	c.Flags().BoolVarP(&watch, "watch", "w", false, "go on with the pushes to come, until it is interrupted")
+	c.Flags().BoolVarP(&watch, "watch", "w", false, "also print later pushes, until Ctrl-C")
 	cli.OutputFlag(c, &output, cli.ListFormats()...)
-	c.Flags().IntVar(&limit, "limit", 20, "how many of the last pushes; 0: all that the server keeps")
+	c.Flags().IntVar(&limit, "limit", 20, "number of pushes; 0 for all that the server keeps")
 	cli.AddressFlag(c, &address)
 	return c
 }
 
-// writer writes pushes in one of the forms.
+// writer writes pushes in an output format.
 type writer struct {
 	out     io.Writer
-	said    io.Writer // takes what does not belong to the form
+	said    io.Writer // output for notes outside the format
 	output  string
 	headed  bool
-	several bool // the table has a column for replicas
+	several bool // whether the table has a column for replicas
 	color   cli.Painter
 }
 
@@ -117,7 +123,7 @@ func (w *writer) page(p allPushes) error {
 	return err
 }
 
-// lines reports whether the form is one for people.
+// lines reports whether the format is meant for people.
 func (w *writer) lines() bool { return cli.Tabular(w.output) }
 
 func (w *writer) document(v any) error {
@@ -135,7 +141,7 @@ func (w *writer) document(v any) error {
 	return err
 }
 
-// unsettled reports whether proxies have not answered a push yet, or may be sent something only now.
+// unsettled reports whether proxies have not answered a push yet, or may still be sent it.
 func unsettled(p pushes.Push) bool { return p.Pending > 0 || p.Proxies == 0 }
 
 func (w *writer) each(list []pushes.Push) error {
@@ -175,7 +181,8 @@ func (w *writer) rows(list []pushes.Push) error {
 		if w.several {
 			fmt.Fprintf(table, "%s\t", p.Replica)
 		}
-		fmt.Fprintf(table, "%s\t%d\t%d/%d\t%s\t%s\t", p.Time.Local().Format("15:04:05.000"), p.ID, p.Acked, p.Proxies, byteCount(p.Bytes), duration(p.Stages.Total))
+		fmt.Fprintf(table, "%s\t%d\t%d/%d\t%s\t%s\t", p.Time.Local().Format("15:04:05.000"), p.ID, p.Acked, p.Proxies, byteCount(p.Bytes),
+			duration(p.Stages.Total))
 		few := 2
 		if w.output == "wide" {
 			few = len(p.Causes)
@@ -190,7 +197,7 @@ func (w *writer) rows(list []pushes.Push) error {
 		}
 		fmt.Fprintf(table, "%d\t%s\n", p.Rejected, cause(p, few))
 	}
-	_ = table.Flush() // to a buffer
+	_ = table.Flush() // cannot fail on a buffer
 	for _, p := range list {
 		for _, r := range p.Rejections {
 			printRejection(&out, r, w.color)
@@ -200,7 +207,7 @@ func (w *writer) rows(list []pushes.Push) error {
 	return err
 }
 
-// cause is what caused a push: a few objects of it, and how many more there are.
+// cause returns the causes of a push: the first few objects, and the number of further ones.
 func cause(p pushes.Push, few int) string {
 	parts := lists.Map(p.Causes[:min(few, len(p.Causes))], place)
 	if more := len(p.Causes) + p.More - len(parts); more > 0 {
@@ -212,7 +219,7 @@ func cause(p pushes.Push, few int) string {
 	return strings.Join(parts, ", ")
 }
 
-// place is an object with where it was read.
+// place returns an object with its position.
 func place(o pushes.Object) string {
 	switch {
 	case o.Gone:

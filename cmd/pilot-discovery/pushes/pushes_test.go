@@ -25,7 +25,8 @@ func TestRejectedWithoutPush(t *testing.T) {
 		Proxy: "web-1.shop", Type: "cds", Message: "no such thing", Resources: []string{"outbound|80||cart"},
 		Sources: []pushes.Object{{Kind: "EnvoyFilter", Namespace: "shop", Name: "odd", Position: "mesh/odd.yaml:3"}},
 	}}}}
-	const want = "asked for: web-1.shop rejected CDS: no such thing\n  in outbound|80||cart\n  made of EnvoyFilter shop/odd (mesh/odd.yaml:3)\n"
+	const want = "asked for: web-1.shop rejected CDS: no such thing\n  in outbound|80||cart\n  made of EnvoyFilter shop/odd " +
+		"(mesh/odd.yaml:3)\n"
 	for _, list := range [][]pushes.Push{nil, {{ID: 7}}} {
 		page.Pushes = list
 		for output, shown := range map[string]bool{"table": true, "wide": true, "name": false} {
@@ -81,7 +82,8 @@ func TestPushesOfReplicas(t *testing.T) {
 		}
 		text = text[at:]
 	}
-	if len(all.Pushes) != 3 || all.Pushes[0].ID != 2 || all.Pushes[2].Replica != "istiod-0" || len(all.Replicas) != 3 || all.newest["istiod-1"] != 3 {
+	if len(all.Pushes) != 3 || all.Pushes[0].ID != 2 || all.Pushes[2].Replica != "istiod-0" || len(all.Replicas) != 3 ||
+		all.newest["istiod-1"] != 3 {
 		t.Errorf("%+v", all)
 	}
 	single, err := mergePushes([]debug.Replica{one}, 0)
@@ -144,7 +146,8 @@ func TestWatchOfPushes(t *testing.T) {
 			}
 			return page([]pushes.Push{push(6, 0), push(7, 1), push(8, 0)}, 8), nil
 		}
-		if err := w.watch(t.Context(), nextOfAll(ask), page([]pushes.Push{push(6, 0)}, 6)); !errors.Is(err, io.EOF) || out.String() != "6\n7\n8\n" {
+		if err := w.watch(t.Context(), nextOfAll(ask), page([]pushes.Push{push(6, 0)}, 6)); !errors.Is(err, io.EOF) ||
+			out.String() != "6\n7\n8\n" {
 			t.Errorf("%v: %q: a push that is never acknowledged is written in the end, once", err, out.String())
 		}
 	})

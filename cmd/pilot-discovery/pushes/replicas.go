@@ -11,16 +11,16 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/pushes"
 )
 
-// allPushes is the pages of all replicas as one.
+// allPushes is the pages of all replicas in one.
 type allPushes struct {
-	pushes.Page                // of the server that was asked, with the pushes of all replicas, oldest first
-	Replicas    []replicaState `json:"replicas,omitempty"` // missing if there is one
+	pushes.Page                // page of the server at --address, with the pushes of all replicas, oldest first
+	Replicas    []replicaState `json:"replicas,omitempty"` // missing if there is only one
 
 	answers []debug.Replica
-	newest  map[string]uint64 // the ID of the newest push, by replica
+	newest  map[string]uint64 // ID of the newest push by replica
 }
 
-// replicaState is how one replica stands.
+// replicaState is the state of one replica.
 type replicaState struct {
 	Name       string       `json:"name"`
 	Version    string       `json:"version,omitempty"`
@@ -28,7 +28,7 @@ type replicaState struct {
 	Unprompted *pushes.Push `json:"unprompted,omitempty"` // as in pushes.Page; missing with an Error
 }
 
-// mergePushes makes one page of what replicas answer, with at most limit pushes; 0: all.
+// mergePushes merges the answers of replicas into one page, with at most limit pushes, or all if limit is 0.
 func mergePushes(list []debug.Replica, limit int) (all allPushes, err error) {
 	unprompted := map[string]*pushes.Push{}
 	all.newest = map[string]uint64{}
@@ -62,7 +62,7 @@ func mergePushes(list []debug.Replica, limit int) (all allPushes, err error) {
 	return all, nil
 }
 
-// unprompted returns the rejections of what proxies asked for by themselves, of all replicas.
+// unprompted returns the rejections of resources that proxies requested themselves, of all replicas.
 func (p *allPushes) unprompted() []pushes.Rejection {
 	list := p.Unprompted.Rejections
 	for _, r := range p.Replicas[min(1, len(p.Replicas)):] {
@@ -73,19 +73,19 @@ func (p *allPushes) unprompted() []pushes.Rejection {
 	return list
 }
 
-// Times and bounds of a watch.
+// Intervals and limits of a watch.
 const (
-	patience   = 2 * time.Second // how long it waits for the acknowledgements of a push before it writes what there is
+	patience   = 2 * time.Second // time limit for the acknowledgements of a push before it is written
 	pollOne    = 100 * time.Millisecond
 	pollAll    = time.Second
-	watchLimit = 100 // pushes of all replicas that one look shows
+	watchLimit = 100 // number of pushes of all replicas in one request
 )
 
-// nextPage returns the pages of a watch one after the other. done has the ID of the last push that was written, by
-// replica. held reports whether pushes of the page before wait for acknowledgements.
+// nextPage returns the pages of a watch one after the other. done has the ID of the last written push by replica. held
+// reports whether pushes of the previous page wait for acknowledgements.
 type nextPage func(ctx context.Context, done map[string]uint64, held bool) (allPushes, error)
 
-// nextOfOne returns the pages of the only replica, which answers once it has a push to come.
+// nextOfOne returns the pages of the only replica, which answers when it has a new push.
 func nextOfOne(ask func(ctx context.Context, query string) (pushes.Page, error)) nextPage {
 	return func(ctx context.Context, done map[string]uint64, held bool) (allPushes, error) {
 		query := "watch&"
@@ -96,14 +96,14 @@ func nextOfOne(ask func(ctx context.Context, query string) (pushes.Page, error))
 			}
 		}
 		page, err := ask(ctx, fmt.Sprintf("%ssince=%d", query, done[""]))
-		if err == nil && page.Newest < done[""] { // it was started again, and counts from the beginning
+		if err == nil && page.Newest < done[""] { // the server was restarted, and its IDs begin again
 			page, err = ask(ctx, "since=0")
 		}
 		return allPushes{Page: page, newest: map[string]uint64{"": page.Newest}}, err
 	}
 }
 
-// nextOfAll returns the pages of all replicas, one in a while.
+// nextOfAll polls the pages of all replicas.
 func nextOfAll(ask func(ctx context.Context, limit int) (allPushes, error)) nextPage {
 	return func(ctx context.Context, _ map[string]uint64, _ bool) (allPushes, error) {
 		if err := pauseFor(ctx, pollAll); err != nil {
@@ -122,7 +122,7 @@ func pauseFor(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// watch writes the pushes of a page, and then each one that comes, once it is acknowledged or some time has passed.
+// watch writes the pushes of a page, and then each later one, once it is acknowledged or patience has passed.
 func (w *writer) watch(ctx context.Context, next nextPage, page allPushes) error {
 	w.several = len(page.Replicas) > 0
 	told := debug.Incomplete(page.answers)
@@ -131,7 +131,7 @@ func (w *writer) watch(ctx context.Context, next nextPage, page allPushes) error
 		return err
 	}
 	done, seen := page.newest, map[string]time.Time{}
-	held := map[string]bool{} // replicas with a push that waits for acknowledgements: later ones wait behind it
+	held := map[string]bool{} // replicas with a push that waits for acknowledgements, before which later ones are not written
 	for {
 		var err error
 		if page, err = next(ctx, done, len(held) > 0); err != nil {
@@ -142,7 +142,7 @@ func (w *writer) watch(ctx context.Context, next nextPage, page allPushes) error
 			cli.TellIncomplete(w.said, page.answers)
 		}
 		for name, id := range page.newest {
-			if id < done[name] { // it was started again, and counts from the beginning
+			if id < done[name] { // the server was restarted, and its IDs begin again
 				done[name] = 0
 			}
 		}

@@ -18,10 +18,13 @@ func Command() *cobra.Command {
 	var address string
 	c := &cobra.Command{
 		Use:   "request METHOD PATH",
-		Short: "Ask the server that runs here for one of its debug pages, its metrics or its version",
-		Long: `Ask the server that runs here for one of its debug pages, its metrics or its version, and print what it answers. /debug/list names the debug pages; those of one proxy want ?proxyID=POD.NAMESPACE.
+		Short: "Print a debug page, the metrics or the version of a running server",
+		Long: `Print a debug page, the metrics or the version of the server at --address. /debug/list lists the
+debug pages. Pages about one proxy need ?proxyID=POD.NAMESPACE.
 
-Debug pages are answered to callers on the server's own host; from elsewhere they want the token of a service account. In a cluster: kubectl exec -n istio-system deploy/istiod -- pilot-discovery request GET /debug/syncz`,
+Debug pages are served to callers on the server's own host. From other hosts they require the token
+of a service account. In a cluster: kubectl exec -n istio-system deploy/istiod -- pilot-discovery
+request GET /debug/syncz`,
 		Example: `  pilot-discovery request GET /debug/list
   pilot-discovery request GET /debug/findings
   pilot-discovery request GET "/debug/config_dump?proxyID=productpage-v1.bookinfo"

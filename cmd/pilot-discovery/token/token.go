@@ -19,13 +19,14 @@ func Command() *cobra.Command {
 		Short: "Print a token of a service account, for a control plane without Kubernetes",
 		Long: `Print a token of a service account, for a control plane without Kubernetes.
 
-With it a proxy gets its certificate from the control plane that has the same --stateDir. Whoever can read that directory can make tokens, and
-nobody else. In Kubernetes tokens come from the API server: kubectl create token.`,
+With it a proxy gets its certificate from the control plane that has the same --stateDir. Read
+access to that directory is sufficient and
+necessary to make tokens. In Kubernetes the API server makes tokens: kubectl create token.`,
 		Example: `  pilot-discovery token default reviews --stateDir ./state >istio-token`,
 		Args:    cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
 			if dir == "" {
-				return fmt.Errorf("which control plane is it for? name its --stateDir")
+				return fmt.Errorf("no --stateDir: name the state directory of the control plane")
 			}
 			key, err := tokens.LoadKey(dir)
 			if errors.Is(err, fs.ErrNotExist) {
@@ -42,7 +43,7 @@ nobody else. In Kubernetes tokens come from the API server: kubectl create token
 			return err
 		},
 	}
-	c.Flags().StringVar(&dir, "stateDir", "", "the control plane's directory")
-	c.Flags().DurationVar(&ttl, "ttl", time.Hour, "how long the token is valid, a day at most")
+	c.Flags().StringVar(&dir, "stateDir", "", "state directory of the control plane")
+	c.Flags().DurationVar(&ttl, "ttl", time.Hour, "validity of the token, at most 24h")
 	return c
 }

@@ -24,7 +24,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
-// printSummary writes where requests go: what a person wants to know first.
+// printSummary writes where requests go, as a summary for people.
 func printSummary(w io.Writer, all map[string][]*envoy.Resource) error {
 	var out bytes.Buffer
 	table := tabwriter.NewWriter(&out, 0, 8, 3, ' ', 0)
@@ -53,7 +53,7 @@ func printSummary(w io.Writer, all map[string][]*envoy.Resource) error {
 	if err != nil {
 		return err
 	}
-	_ = table.Flush() // to a buffer
+	_ = table.Flush() // cannot fail on a buffer
 	fmt.Fprintf(table, "\nLISTENER\tADDRESS\tLEADS TO\n")
 	for _, l := range listeners {
 		leads, err := leadsTo(l)
@@ -82,13 +82,14 @@ func printSummary(w io.Writer, all map[string][]*envoy.Resource) error {
 	}
 	_ = table.Flush()
 	if c, l := wantCertificates(all[envoy.ClusterType]), wantCertificates(all[envoy.ListenerType]); c+l > 0 {
-		fmt.Fprintf(&out, "\n%s and %s want certificates: without a cluster %s in its bootstrap the proxy never starts.\n", report.Amount(c, "cluster"), report.Amount(l, "listener"), names.SDSCluster)
+		fmt.Fprintf(&out, "\n%s and %s want certificates: without a cluster %s in its bootstrap the proxy never starts.\n",
+			report.Amount(c, "cluster"), report.Amount(l, "listener"), names.SDSCluster)
 	}
 	_, err = w.Write(out.Bytes())
 	return err
 }
 
-// wantCertificates returns how many of the resources want certificates.
+// wantCertificates returns how many resources need certificates.
 func wantCertificates(list []*envoy.Resource) int {
 	n := 0
 	for _, r := range list {
@@ -146,7 +147,7 @@ func addressText(a *corev3.Address) string {
 	return "-"
 }
 
-// leadsTo names the routes and clusters that the chains of a listener lead to, each once.
+// leadsTo returns the names of the routes and clusters that the chains of a listener refer to, each once.
 func leadsTo(l *listenerv3.Listener) ([]string, error) {
 	var list []string
 	chains := l.GetFilterChains()

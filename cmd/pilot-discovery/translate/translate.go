@@ -20,7 +20,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 	"sigs.k8s.io/yaml"
 
-	// The types that protojson has to know to print what is inside an Any.
+	// protojson needs the Go types of these messages to print the content of an Any.
 	_ "github.com/cncf/xds/go/udpa/type/v1"
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/cmd/report"
@@ -37,9 +37,11 @@ func Command(e *env.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "translate DIR --proxy POD.NAMESPACE",
 		Short: "Print what a proxy would be sent",
-		Long: `Print what a proxy would be sent: the proxy of a Pod that the directory has, or one that says of itself what a file has.
+		Long: `Print what a proxy would be sent: the proxy of a Pod in the directory, or a proxy with the node in a
+file.
 
-With --proxy the proxy is what injection would make of the Pod: a sidecar, or a gateway where the annotation inject.istio.io/templates is gateway. --node takes the node of an Envoy of any sort.`,
+With --proxy the proxy is the one that injection would add to the Pod: a sidecar, or a gateway if
+the annotation inject.istio.io/templates is gateway. --node takes the node of any Envoy.`,
 		Example: `  pilot-discovery translate mesh --proxy productpage-v1.bookinfo -o summary
   pilot-discovery translate mesh --proxy web-1.default -o name
   pilot-discovery translate mesh --node envoy.json`,
@@ -80,10 +82,11 @@ With --proxy the proxy is what injection would make of the Pod: a sidecar, or a 
 		},
 	}
 	f.RegisterMesh(c.Flags(), e, "namespace", "n")
-	c.Flags().StringVar(&nodeFile, "node", "", "file with the Envoy node, as JSON: {\"id\": ..., \"metadata\": {...}}, or with the bootstrap that has it")
-	c.Flags().BoolVar(&strict, "strict", false, "fail when validate would")
-	c.Flags().StringVar(&pod, "proxy", "", "Pod of the directory whose proxy it is: POD.NAMESPACE")
-	c.Flags().StringVar(&pod, "pod", "", "as --proxy")
+	c.Flags().StringVar(&nodeFile, "node", "", "file with the Envoy node as JSON: {\"id\": ..., \"metadata\": {...}}, or with a "+
+		"bootstrap that contains it")
+	c.Flags().BoolVar(&strict, "strict", false, "fail if validate would fail")
+	c.Flags().StringVar(&pod, "proxy", "", "Pod in the directory: POD.NAMESPACE")
+	c.Flags().StringVar(&pod, "pod", "", "the same as --proxy")
 	cli.OutputFlag(c, &output, "json", "yaml", "name", "summary", "table", "wide")
 	c.MarkFlagsOneRequired("node", "pod", "proxy")
 	c.MarkFlagsMutuallyExclusive("node", "pod", "proxy")
@@ -103,7 +106,7 @@ With --proxy the proxy is what injection would make of the Pod: a sidecar, or a 
 	return c
 }
 
-// nodeOf returns the node of a file, or of the proxy of a Pod.
+// nodeOf returns the node in a file, or the node of the proxy of a Pod.
 func nodeOf(i *inspect.Inspection, file, pod string) (*corev3.Node, error) {
 	if file != "" {
 		return readNode(file)
@@ -121,7 +124,7 @@ func nodeOf(i *inspect.Inspection, file, pod string) (*corev3.Node, error) {
 	return nil, fmt.Errorf("--proxy=%s: the directory has no such Pod%s", pod, diag.NearNames(pod, i.Pods()))
 }
 
-// readNode reads a node, or the bootstrap of an Envoy that has one.
+// readNode reads a node, or an Envoy bootstrap that contains one.
 func readNode(path string) (*corev3.Node, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -138,11 +141,12 @@ func readNode(path string) (*corev3.Node, error) {
 	return n, nil
 }
 
-// printResources writes one JSON object: for each type, by its short name, the resources by name. The same resources
-// give the same bytes.
+// printResources writes one JSON object: for each type, by its short name, the resources by name. Equal resources give
+// equal bytes.
 func printResources(w io.Writer, all map[string][]*envoy.Resource) error {
 	short := map[string]string{
-		envoy.ClusterType: "clusters", envoy.EndpointType: "endpoints", envoy.ListenerType: "listeners", envoy.RouteType: "routes", envoy.VirtualHostType: "virtualHosts",
+		envoy.ClusterType: "clusters", envoy.EndpointType: "endpoints", envoy.ListenerType: "listeners", envoy.RouteType: "routes",
+		envoy.VirtualHostType: "virtualHosts",
 	}
 	out := map[string]map[string]json.RawMessage{}
 	for _, typeURL := range slices.Sorted(maps.Keys(all)) {
@@ -156,12 +160,12 @@ func printResources(w io.Writer, all map[string][]*envoy.Resource) error {
 		}
 		out[cmp.Or(short[typeURL], typeURL)] = byName
 	}
-	// Marshalling sorts the keys of maps and compacts what is raw: the spaces that protojson puts in at random are
-	// gone.
+	// Marshalling sorts the keys of maps and compacts raw JSON, which removes the spaces that protojson inserts at
+	// random.
 	return cli.PrintValue(w, out, "json")
 }
 
-// printYAML writes the same as YAML.
+// printYAML writes the output of printResources as YAML.
 func printYAML(w io.Writer, all map[string][]*envoy.Resource) error {
 	var text bytes.Buffer
 	if err := printResources(&text, all); err != nil {

@@ -1,2 +1,2 @@
-// Package why has the command why, which says what happens to a request, and why.
+// Package why has the command why, which traces a request through the mesh and gives the reason for each decision.
 package why

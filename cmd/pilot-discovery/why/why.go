@@ -26,10 +26,10 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/inspect/trace"
 )
 
-// arrow may stand between the source and where the request goes.
+// arrow is an optional argument between the source and the target.
 const arrow = "→"
 
-// WithoutArrow returns the arguments with the arrow of why as it is no flag.
+// WithoutArrow removes the arrow from the arguments of why, because the flag parser takes it for a flag.
 func WithoutArrow(args []string) []string {
 	if at := slices.Index(args, "->"); at > 0 && args[0] == "why" {
 		args = slices.Clone(args)
@@ -50,18 +50,30 @@ func Command(e *env.Env) *cobra.Command {
 	f := &flags{}
 	c := &cobra.Command{
 		Use:   "why SOURCE HOST:PORT",
-		Short: "Print which way a request goes, and why: each decision, its object and line, and what was not taken",
-		Long: `Print which way a request goes that the proxy SOURCE sends, NAME.NAMESPACE, and why. SOURCE is a Pod, a WorkloadEntry of a virtual machine or the WorkloadGroup that it will register by, or an application that uses xDS without a proxy, as gRPC does. PORT is a number, or the name that a Service gives it; without one, HOST is one of a Service with a single port.
+		Short: "Trace a request: each decision, its object and line, and why alternatives lost",
+		Long: `Trace a request from the proxy SOURCE, NAME.NAMESPACE, to the application that answers, with the
+reason for each decision. SOURCE is a Pod, a WorkloadEntry of a virtual machine or the WorkloadGroup
+by which it will register, or an application that uses xDS without a proxy, as gRPC does. PORT is a
+number, or the name of a port in the Service. It may be left out for a Service with a single port.
 
-Of each decision it says what it comes from, and why nothing else was taken: the listener and its filter chain, the virtual host, the route, the cluster with its endpoints and their TLS, and on the other side the filter chain, the PeerAuthentications and the AuthorizationPolicies that let the request through or not.
+It prints for each decision the object that it comes from, and why alternatives lost: the listener
+and its filter chain, the virtual host, the route, the cluster with its endpoints and their TLS, and
+on the receiving side the filter chain, the PeerAuthentications and the AuthorizationPolicies that
+allow or deny the request.
 
-It reads what both proxies are sent, as Envoy would, and whether the Secrets for TLS are there: from a directory (--configDir), from the cluster of the kubeconfig, which is only read, or from a server that runs (--address), which knows the proxies that are connected. With --sent that is what the server has sent them; without, what it would send them now.
+It evaluates what both proxies are sent, as Envoy would, and whether the Secrets for TLS exist: from
+a directory (--configDir), from the cluster that kubectl would use, which is only read, or from a
+running server (--address), which knows the connected proxies. With --sent it uses what the server
+has sent them, otherwise what the server would send them now.
 
-A token is one in the headers, or --jwt TOKEN, or one with the claims of --claim wherever policies look for it. Its signature is not verified: it counts as valid if its issuer, its audience and its times are right.
+The token of the request is in the headers, or --jwt TOKEN, or has the claims of --claim wherever
+policies look for it. Its signature is not verified: it is taken to be valid if its issuer, its
+audience and its times are right.
 
--o wide has every alternative that was not taken, -o name prints the workloads that the request reaches.
+-o wide prints every alternative that lost, -o name prints the workloads that the request reaches.
 
-The exit code is 0 if the request reaches an application, 79 if it does not, and 1 if the command could not do its work.`,
+The exit code is 0 if the request reaches an application, 79 if it does not, and 1 if the command
+fails.`,
 		Example: `  pilot-discovery why productpage-1.bookinfo reviews:9080 --path /reviews/0 --configDir mesh
   pilot-discovery why productpage-1.bookinfo "->" http://reviews:9080/reviews/0 --header end-user=jason
   pilot-discovery why istio-ingress-0.istio-system shop.example.com:80 --claim groups=admin -o json
@@ -72,12 +84,13 @@ The exit code is 0 if the request reaches an application, 79 if it does not, and
 	flags := c.Flags()
 	f.RegisterMesh(flags, e, "istioNamespace", "i")
 	flags.StringVar(&f.ConfigDir, "configDir", "", "directory of YAML that describes the mesh; the cluster by default")
-	flags.StringVar(&f.address, "address", "", "ask the server with this --monitoringAddr, such as 127.0.0.1:15014")
-	flags.BoolVar(&f.query.Sent, "sent", false, "with --address, go by what the server has sent the proxies")
+	flags.StringVar(&f.address, "address", "", "ask the server with this --monitoringAddr, for example 127.0.0.1:15014")
+	flags.BoolVar(&f.query.Sent, "sent", false, "with --address, use what the server has sent the proxies")
 	flags.StringVar(&f.query.Path, "path", "", "path of the request, with its query; / by default")
-	flags.StringVar(&f.query.Method, "method", "", "method of the request: GET by default, of gRPC POST")
+	flags.StringVar(&f.query.Method, "method", "", "method of the request: GET by default, POST for gRPC")
 	flags.StringArrayVarP(&f.headers, "header", "H", nil, "header of the request: NAME=VALUE; may be repeated")
-	flags.StringArrayVar(&f.claims, "claim", nil, "claim of the request's token: NAME=VALUE, where VALUE is text, or JSON if it begins with { or [; may be repeated")
+	flags.StringArrayVar(&f.claims, "claim", nil, "claim of the request's token: NAME=VALUE, where VALUE is text, or JSON if it "+
+		"begins with { or [; may be repeated")
 	flags.StringVar(&f.jwt, "jwt", "", "the request's token, as a bearer token")
 	flags.BoolVar(&f.query.TLS, "tls", false, "the application itself speaks TLS")
 	flags.BoolVar(&f.query.HTTP3, "http3", false, "the request comes by HTTP/3, to a gateway")
@@ -115,7 +128,7 @@ func (f *flags) run(c *cobra.Command, args []string) error {
 	})
 }
 
-// ask returns what is asked.
+// ask returns the query of the flags and arguments.
 func (f *flags) ask(args []string) (inspect.Query, error) {
 	if len(args) == 3 {
 		if args[1] != arrow {
@@ -131,9 +144,10 @@ func (f *flags) ask(args []string) (inspect.Query, error) {
 		return q, fmt.Errorf("%s: %w", args[0], err)
 	}
 	if f.query.Sent && f.address == "" {
-		return q, errors.New("--sent: what a server has sent is known to that server: name it by --address")
+		return q, errors.New("--sent: only a running server knows what it has sent: name it by --address")
 	}
-	q.Source, q.Method, q.TLS, q.Sent, q.Now, q.Headers = args[0], f.query.Method, q.TLS || f.query.TLS, f.query.Sent, time.Now(), map[string]string{}
+	q.Source, q.Method, q.TLS, q.Sent, q.Now, q.Headers = args[0], f.query.Method, q.TLS ||
+		f.query.TLS, f.query.Sent, time.Now(), map[string]string{}
 	q.HTTP3 = f.query.HTTP3
 	if f.query.Path != "" {
 		q.Path = f.query.Path
@@ -176,11 +190,13 @@ func (f *flags) ask(args []string) (inspect.Query, error) {
 	return q, nil
 }
 
-// way returns the way of the request: the server's answer, or what the configuration says.
+// way returns the trace of the request: the server's answer, or the result of reading the configuration.
 func (f *flags) way(ctx context.Context, c *cobra.Command, q *inspect.Query) (*inspect.Way, error) {
 	if f.address != "" {
 		way := &inspect.Way{}
-		err := cli.Ask(ctx, http.MethodGet, f.address, "/debug/why?"+q.Values().Encode(), func(body io.Reader) error { return json.NewDecoder(body).Decode(way) })
+		err := cli.Ask(ctx, http.MethodGet, f.address, "/debug/why?"+q.Values().Encode(), func(body io.Reader) error {
+			return json.NewDecoder(body).Decode(way)
+		})
 		if answered := (*cli.StatusError)(nil); errors.As(err, &answered) {
 			err = errors.New(strings.TrimPrefix(err.Error(), fmt.Sprintf("%d %s: ", answered.Code, http.StatusText(answered.Code))))
 			err = errors.New(strings.TrimPrefix(err.Error(), debug.ErrBadQuery.Error()+": "))
@@ -262,7 +278,7 @@ func (f *flags) targets(c *cobra.Command) (list []string) {
 	return list
 }
 
-// print writes the way of a request in the format that is asked for.
+// print writes the trace of a request in the requested format.
 func (f *flags) print(w io.Writer, q inspect.Query, way *inspect.Way, color cli.Painter) error {
 	switch f.Output {
 	case "json", "yaml":
@@ -276,7 +292,7 @@ func (f *flags) print(w io.Writer, q inspect.Query, way *inspect.Way, color cli.
 	return printWay(w, q, way, f.Output == "wide", color)
 }
 
-// printWay writes the way of a request for a person.
+// printWay writes the trace of a request for people.
 func printWay(w io.Writer, q inspect.Query, way *inspect.Way, wide bool, color cli.Painter) error {
 	var out bytes.Buffer
 	fmt.Fprintf(&out, "%s sends %s %s to %s:%d", q.Source, cmp.Or(q.Method, way.Method), orSlash(q.Path), q.Host, q.Port)
@@ -298,7 +314,8 @@ func printWay(w io.Writer, q inspect.Query, way *inspect.Way, wide bool, color c
 	case way.Status == 200 && way.Answered:
 		fmt.Fprintf(&out, "%s: %s\n", color.Paint(cli.Amber, "It is answered with status 200, and reaches no application"), way.Reason)
 	case way.Status == 200 && way.Outside:
-		fmt.Fprintln(&out, color.Paint(cli.Amber, "It leaves the mesh")+": it is passed on to where the connection was meant to go, and whether anything answers there is not known here.")
+		fmt.Fprintln(&out, color.Paint(cli.Amber, "It leaves the mesh")+": it is passed on to where the connection was meant to go, and "+
+			"whether anything answers there is not known here.")
 	case way.Status == 200 && way.Reason == "":
 		fmt.Fprintln(&out, color.Paint(cli.Green, "It reaches the application."))
 	case way.Status == 200:
@@ -312,14 +329,14 @@ func printWay(w io.Writer, q inspect.Query, way *inspect.Way, wide bool, color c
 	return err
 }
 
-// wayPrinter writes parts of the way of a request for a person.
+// wayPrinter writes parts of a trace for people.
 type wayPrinter struct {
 	out   *bytes.Buffer
-	wide  bool // with every alternative
+	wide  bool // whether to write every alternative
 	color cli.Painter
 }
 
-// arrivals writes what becomes of a request where it arrives.
+// arrivals writes the trace of a request at each of its destinations.
 func (p wayPrinter) arrivals(list []inspect.Arrival) {
 	out := p.out
 	for _, a := range list {

@@ -1,2 +1,2 @@
-// Package derivetest runs a stage for tests as pilot/ingest does: with what has changed since its last run.
+// Package derivetest runs a stage in tests as pilot/ingest does: with the changes since its last run.
 package derivetest

@@ -12,9 +12,9 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/derive"
 )
 
-// Driver runs one stage again and again.
+// Driver runs one stage repeatedly.
 type Driver struct {
-	Last derive.Derivation // of the last run
+	Last derive.Derivation // result of the last run
 
 	stage   derive.Stage
 	given   map[kinds.Key]*kinds.Object
@@ -28,14 +28,14 @@ func New(stage derive.Stage) *Driver {
 	return &Driver{stage: stage, given: map[kinds.Key]*kinds.Object{}, watched: map[kinds.Key]bool{}, parts: map[any]*derive.Part{}}
 }
 
-// TB is what a Driver needs of a test.
+// TB is the part of testing.TB that a Driver needs.
 type TB interface {
 	Helper()
 	Errorf(format string, args ...any)
 }
 
-// Run runs the stage with what has changed since the last run, and returns all that it makes then: parts in the order
-// of their keys as text, and statuses in that of their objects.
+// Run runs the stage with the changes since the last run, and returns its whole output: parts sorted by their keys as
+// text, and statuses sorted by object.
 func (d *Driver) Run(t TB, world map[kinds.Key]*kinds.Object, m *mesh.Config) derive.Part {
 	t.Helper()
 	in := derive.Input{Mesh: m, Anew: d.anew, Lookup: lookup{d, world}}
@@ -90,7 +90,7 @@ func (l lookup) Select(kind *kinds.Kind, namespace string, labels map[string]str
 	return list
 }
 
-// Forget has the next run begin anew, as after a run that failed.
+// Forget makes the next run start from an empty state, as after a failed run.
 func (d *Driver) Forget() {
 	d.anew = true
 	clear(d.given)

@@ -15,20 +15,20 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
-// parent is one of spec.parentRefs of a route. Those of other controllers are left out.
+// parent is one of spec.parentRefs of a route. Parents of other controllers are left out.
 type parent struct {
 	ref     gatewayv1.ParentReference
 	field   string
 	refused *condition // why the route is not accepted; nil if it is
 
-	attached []attachment // to listeners
+	attached []attachment // listeners that take the route
 
 	// The fields below are set if the parent is a Service or a ServiceEntry.
-	mesh    bool      // whether the parent is one
-	object  kinds.Key // the parent
-	service string    // the host of the service; empty if there is no such object
-	ports   []uint32  // the ports of the service
-	port    uint32    // the only port that the route is for; 0 if it is for all
+	mesh    bool      // whether the parent is a Service or a ServiceEntry
+	object  kinds.Key // key of the parent
+	service string    // host of the service; empty if there is no such object
+	ports   []uint32  // ports of the service
+	port    uint32    // port that the route is limited to; 0 for all
 	own     bool      // whether the route is in the namespace of the service
 }
 
@@ -60,7 +60,8 @@ func (x *route) attach(refs []gatewayv1.ParentReference, hostnames []gatewayv1.H
 			continue
 		}
 		if !known {
-			x.found(p.field, diag.Warning, "name a Gateway, a ListenerSet, a Service or a ServiceEntry", fmt.Sprintf("there is no %s %s/%s of this control plane: the route does not attach to it", kind, ns, ref.Name))
+			x.found(p.field, diag.Warning, "name a Gateway, a ListenerSet, a Service or a ServiceEntry",
+				fmt.Sprintf("there is no %s %s/%s of this control plane: the route does not attach to it", kind, ns, ref.Name))
 			continue
 		}
 		x.parents = append(x.parents, p)
@@ -68,12 +69,12 @@ func (x *route) attach(refs []gatewayv1.ParentReference, hostnames []gatewayv1.H
 	x.reportLost()
 }
 
-// refuseParents has a route of a kind that is not supported attach to nothing.
+// refuseParents rejects a route of an unsupported kind at all its parents.
 func (x *route) refuseParents(refs []gatewayv1.ParentReference) {
 	x.attach(refs, nil)
 	message := x.object.Kind.Name + "s are not supported: the route has no effect"
 	for _, p := range x.parents {
-		reason := gatewayv1.RouteReasonNotAllowedByListeners // that none of them takes the kind
+		reason := gatewayv1.RouteReasonNotAllowedByListeners // none of the parents takes the kind
 		if kind := kindOr(p.ref.Kind, "Gateway"); kind != "Gateway" && kind != "ListenerSet" {
 			reason = gatewayv1.RouteReasonNoMatchingParent
 		}
@@ -83,7 +84,7 @@ func (x *route) refuseParents(refs []gatewayv1.ParentReference) {
 	}
 }
 
-// reportLost adds findings about the hosts that are more specific listeners', to which the route does not attach.
+// reportLost adds findings about hosts to which the route does not attach because a more specific listener has them.
 func (x *route) reportLost() {
 	for _, lost := range x.lost {
 		gets := func(a attachment) bool { return a.listener == lost.to && slices.Contains(a.hosts, lost.host) }
@@ -95,19 +96,19 @@ func (x *route) reportLost() {
 			to += " of " + lost.to.owner.String()
 		}
 		x.found("spec.hostnames", diag.Info, "attach it to that listener too, or leave the host out",
-			fmt.Sprintf("requests for %s are those of listener %s: this route does not get them by listener %s", lost.host, to, lost.by.Name))
+			fmt.Sprintf("requests for %s go to listener %s: this route does not get them by listener %s", lost.host, to, lost.by.Name))
 	}
 	x.lost = nil
 }
 
-// lostHost is a host of a route that another listener has than the one by which it would have it.
+// lostHost is a host of a route that a more specific listener has.
 type lostHost struct {
 	host   string
 	to, by *listener
 }
 
 // attachToGateway attaches a route to the listeners of a Gateway, or of one of its ListenerSets, the owner of the
-// listeners. It reports false if the Gateway is not this controller's.
+// listeners. It returns false if the Gateway belongs to another controller.
 func (x *route) attachToGateway(p *parent, key, owner kinds.Key, hostnames []gatewayv1.Hostname) bool {
 	g, listeners := x.looked.listeners(key, owner)
 	if g == nil {
@@ -132,9 +133,12 @@ func (x *route) attachToGateway(p *parent, key, owner kinds.Key, hostnames []gat
 		case len(hosts) == 0:
 			refuse(gatewayv1.RouteReasonNoMatchingListenerHostname, "no hostnames matched parent hostname %q", l.hostname)
 		case !l.takes(x.object.Kind):
-			refuse(gatewayv1.RouteReasonNotAllowedByListeners, "kind %s/%s/%s is not allowed", x.object.Kind.Group, x.object.Kind.Versions[0], x.object.Kind.Name)
+			refuse(gatewayv1.RouteReasonNotAllowedByListeners, "kind %s/%s/%s is not allowed", x.object.Kind.Group,
+				x.object.Kind.Versions[0], x.object.Kind.Name)
 		case !l.allows(x.looked, x.object.Namespace):
-			refuse(gatewayv1.RouteReasonNotAllowedByListeners, "hostnames matched parent hostname %q, but namespace %q is not allowed by the parent", strings.TrimPrefix(l.hostname, "*/"), x.object.Namespace)
+			refuse(gatewayv1.RouteReasonNotAllowedByListeners,
+				"hostnames matched parent hostname %q, but namespace %q is not allowed by the parent", strings.TrimPrefix(l.hostname, "*/"),
+				x.object.Namespace)
 		default:
 			p.attached = append(p.attached, attachment{l, x.isolated(l, hosts)})
 		}
@@ -143,7 +147,8 @@ func (x *route) attachToGateway(p *parent, key, owner kinds.Key, hostnames []gat
 		return true
 	}
 	p.refused = &condition{metav1.ConditionFalse, string(gatewayv1.RouteReasonNoMatchingParent), "no listener matched"}
-	for _, reason := range []gatewayv1.RouteConditionReason{gatewayv1.RouteReasonNotAllowedByListeners, gatewayv1.RouteReasonNoMatchingListenerHostname, gatewayv1.RouteReasonNoMatchingParent} {
+	for _, reason := range []gatewayv1.RouteConditionReason{gatewayv1.RouteReasonNotAllowedByListeners,
+		gatewayv1.RouteReasonNoMatchingListenerHostname, gatewayv1.RouteReasonNoMatchingParent} {
 		var messages []string
 		for _, c := range reasons {
 			if c.reason == string(reason) && !slices.Contains(messages, c.message) {
@@ -159,8 +164,8 @@ func (x *route) attachToGateway(p *parent, key, owner kinds.Key, hostnames []gat
 	return true
 }
 
-// isolated returns the hosts that requests of a listener may be for: those of a more specific listener of the port are
-// that listener's, whether it has a route for them or not.
+// isolated returns the hosts whose requests reach a listener. Hosts of a more specific listener of the port are left
+// out, even if that listener has no route for them.
 func (x *route) isolated(l *listener, hosts []string) []string {
 	return slices.DeleteFunc(hosts, func(host string) bool {
 		n := l.listenerOf(x.looked, host)
@@ -171,7 +176,7 @@ func (x *route) isolated(l *listener, hosts []string) []string {
 	})
 }
 
-// hostsOf returns what of a route's hosts a listener has.
+// hostsOf returns the hosts of a route that a listener takes.
 func (l *listener) hostsOf(hostnames []gatewayv1.Hostname) (hosts []string) {
 	if len(hostnames) == 0 {
 		return []string{"*"}
@@ -184,7 +189,7 @@ func (l *listener) hostsOf(hostnames []gatewayv1.Hostname) (hosts []string) {
 	return hosts
 }
 
-// attachToService attaches a route to a service of the mesh: one parent for each of its hosts.
+// attachToService attaches a route to a service of the mesh. It returns one parent for each host of the service.
 func (x *route) attachToService(p *parent, kind, namespace string) []*parent {
 	key := kinds.Key{Kind: kinds.Service, Namespace: namespace, Name: string(p.ref.Name)}
 	if kind == "ServiceEntry" {
@@ -197,8 +202,10 @@ func (x *route) attachToService(p *parent, kind, namespace string) []*parent {
 	p.own = namespace == x.object.Namespace
 	o := x.looked.object(key)
 	if o == nil {
-		p.refused = &condition{metav1.ConditionFalse, string(gatewayv1.RouteReasonNoMatchingParent), fmt.Sprintf("parent service: %q not found", p.ref.Name)}
-		x.found(p.field, diag.Warning, "add it, or name another", fmt.Sprintf("there is no %s %s/%s: the route does not attach to it", kind, namespace, p.ref.Name))
+		p.refused = &condition{metav1.ConditionFalse, string(gatewayv1.RouteReasonNoMatchingParent),
+			fmt.Sprintf("parent service: %q not found", p.ref.Name)}
+		x.found(p.field, diag.Warning, "add it, or name another",
+			fmt.Sprintf("there is no %s %s/%s: the route does not attach to it", kind, namespace, p.ref.Name))
 		return []*parent{p}
 	}
 	hosts := []string{key.Name + "." + namespace + ".svc." + x.looked.run.o.Domain}

@@ -21,10 +21,10 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/derive"
 )
 
-// backendTLS is what was made of a BackendTLSPolicy.
+// backendTLS is the state of one BackendTLSPolicy.
 type backendTLS struct {
 	object   *kinds.Object
-	looked   *lookups // while it is being made
+	looked   *lookups // set while it is being made
 	ignored  bool     // whether its annotation says that it has no effect here
 	targets  []*tlsTarget
 	tls      *networkingv1alpha3.ClientTLSSettings
@@ -37,11 +37,11 @@ type backendTLS struct {
 type tlsTarget struct {
 	gatewayv1.LocalPolicyTargetReferenceWithSectionName
 	field   string
-	key     kinds.Key // of the Service or the ServiceEntry
+	key     kinds.Key // key of the Service or the ServiceEntry
 	hosts   []string
-	port    uint32 // of sectionName; 0: all
-	missing string // why it does not exist; empty: it does
-	winner  string // the name of an older policy that has it; empty: this one has it
+	port    uint32 // port of sectionName; 0 for all
+	missing string // why it does not exist; empty if it does
+	winner  string // name of an older policy that has the target; empty if this policy has it
 }
 
 func policySpec(o *kinds.Object) *gatewayv1.BackendTLSPolicySpec {
@@ -56,8 +56,8 @@ type securedService struct {
 
 // Keys of parts.
 type (
-	rulesOf  kinds.Key // the DestinationRules of a Service or a ServiceEntry
-	policyOf kinds.Key // the status of a policy
+	rulesOf  kinds.Key // key of the DestinationRules of a Service or a ServiceEntry
+	policyOf kinds.Key // key of the status of a policy
 )
 
 // clientRulesOf is the key of the DestinationRules of a target for the proxies of a Gateway.
@@ -65,10 +65,10 @@ type clientRulesOf struct{ service, gateway kinds.Key }
 
 // makePolicies makes the BackendTLSPolicies.
 func (r *run) makePolicies() {
-	for key, anew := range r.unitsDue[kinds.BackendTLSPolicy] {
+	for key, rebuild := range r.unitsDue[kinds.BackendTLSPolicy] {
 		o, p := r.objects[kinds.BackendTLSPolicy][key], r.policies[key]
 		r.policiesDue[key] = true
-		if !anew && p != nil && o != nil && sameButStatus(p.object, o, func(o *kinds.Object) any { return policySpec(o) }) {
+		if !rebuild && p != nil && o != nil && sameButStatus(p.object, o, func(o *kinds.Object) any { return policySpec(o) }) {
 			p.object = o
 			continue
 		}
@@ -93,7 +93,7 @@ func (r *run) makePolicies() {
 		part := derive.Part{Findings: p.findings}
 		if p.tls.CredentialName != "" && p.tls.CredentialName != names.NoCredential {
 			resource, _ := names.CACredential(p.tls.CredentialName)
-			part.Shared = []kinds.SharedSecret{{Resource: resource}} // whoever calls the service needs it
+			part.Shared = []kinds.SharedSecret{{Resource: resource}} // every client of the service needs it
 		}
 		r.put(key, part)
 		for _, t := range p.targets {
@@ -109,8 +109,8 @@ func (r *run) makePolicies() {
 	}
 }
 
-// makeSecured makes the DestinationRules of the services that policies target. Of two policies for one port of a
-// service the older one counts.
+// makeSecured makes the DestinationRules of the services that policies target. If two policies target one port of a
+// service, the older one is in force.
 func (r *run) makeSecured() {
 	for of := range r.certificatesDue {
 		for key, s := range r.secured {
@@ -133,7 +133,8 @@ func (r *run) makeSecured() {
 				t.winner = ""
 				if i := slices.IndexFunc(claims, func(c claim) bool { return c.target.port == t.port }); i >= 0 {
 					t.winner = claims[i].policy.object.Name
-					part.Findings = append(part.Findings, p.finding(t.field, diag.Warning, "target another Service, or another port of it", "BackendTLSPolicy "+t.winner+" targets the same: this one has no effect for it"))
+					part.Findings = append(part.Findings, p.finding(t.field, diag.Warning, "target another Service, or another port of it",
+						"BackendTLSPolicy "+t.winner+" targets the same: this one has no effect for it"))
 					continue
 				}
 				claims = append(claims, claim{p, t})
@@ -152,8 +153,8 @@ func (r *run) makeSecured() {
 	}
 }
 
-// makePolicyStatuses makes the statuses of policies that are due, and of those of services that another Gateway leads
-// to.
+// makePolicyStatuses makes the statuses of the policies that are due, and of policies for services to which the set of
+// Gateways has changed.
 func (r *run) makePolicyStatuses() {
 	for x, was := range r.led {
 		if s := r.secured[x.service]; s != nil && was != (r.backends[x.service][x.gateway] > 0) {
@@ -171,7 +172,7 @@ func (r *run) makePolicyStatuses() {
 	}
 }
 
-// claim is a target that a policy has.
+// claim is a target of a policy that is in force.
 type claim struct {
 	policy *backendTLS
 	target *tlsTarget
@@ -211,7 +212,7 @@ func makePolicy(looked *lookups, o *kinds.Object) *backendTLS {
 	return p
 }
 
-// validation makes the TLS settings. What cannot be validated is refused.
+// validation makes the TLS settings. If the server's certificate cannot be validated, connections are refused.
 func (p *backendTLS) validation() {
 	v := policySpec(p.object).Validation
 	p.tls = &networkingv1alpha3.ClientTLSSettings{Mode: networkingv1alpha3.ClientTLSSettings_SIMPLE, Sni: string(v.Hostname)}
@@ -224,22 +225,26 @@ func (p *backendTLS) validation() {
 	if v.WellKnownCACertificates != nil && *v.WellKnownCACertificates != "" {
 		if *v.WellKnownCACertificates != gatewayv1.WellKnownCACertificatesSystem {
 			message := "Unknown value for wellKnownCACertificates: " + string(*v.WellKnownCACertificates)
-			p.refuse(gatewayv1.PolicyReasonInvalid, gatewayv1.PolicyReasonInvalid, message, message, "spec.validation.wellKnownCACertificates", "write System")
+			p.refuse(gatewayv1.PolicyReasonInvalid, gatewayv1.PolicyReasonInvalid, message, message,
+				"spec.validation.wellKnownCACertificates", "write System")
 		}
 		return
 	}
 	if len(v.CACertificateRefs) == 0 {
-		p.refuse(gatewayv1.PolicyReasonInvalid, gatewayv1.PolicyReasonInvalid, "no CA certificates are named", "no CA certificates are named", "spec.validation", "name a ConfigMap with ca.crt, or write wellKnownCACertificates: System")
+		p.refuse(gatewayv1.PolicyReasonInvalid, gatewayv1.PolicyReasonInvalid, "no CA certificates are named",
+			"no CA certificates are named", "spec.validation", "name a ConfigMap with ca.crt, or write wellKnownCACertificates: System")
 		return
 	}
 	const field = "spec.validation.caCertificateRefs[0]"
 	if len(v.CACertificateRefs) > 1 {
 		p.accepted.message += "; warning: only the first caCertificateRefs will be used"
-		p.found("spec.validation.caCertificateRefs[1]", diag.Warning, "put all CA certificates into one ConfigMap", "only the first reference counts")
+		p.found("spec.validation.caCertificateRefs[1]", diag.Warning, "put all CA certificates into one ConfigMap",
+			"only the first reference is used")
 	}
 	ref := v.CACertificateRefs[0]
 	bad := func(reason gatewayv1.PolicyConditionReason, how, what string) {
-		p.refuse(gatewayv1.BackendTLSPolicyReasonNoValidCACertificate, reason, "Certificate reference invalid: "+what, how+": "+what, field, "name a ConfigMap with ca.crt")
+		p.refuse(gatewayv1.BackendTLSPolicyReasonNoValidCACertificate, reason, "Certificate reference invalid: "+what, how+": "+what,
+			field, "name a ConfigMap with ca.crt")
 	}
 	switch {
 	case ref.Group == "" && ref.Kind == "Secret":
@@ -252,20 +257,22 @@ func (p *backendTLS) validation() {
 	key := kinds.Key{Kind: kinds.ConfigMap, Namespace: p.object.Namespace, Name: string(ref.Name)}
 	o := p.looked.object(key)
 	if o == nil {
-		bad(gatewayv1.BackendTLSPolicyReasonInvalidCACertificateRef, "Certificate reference not found", "reference "+key.Namespace+"/"+key.Name+" (of kind ConfigMap) not found")
+		bad(gatewayv1.BackendTLSPolicyReasonInvalidCACertificateRef, "Certificate reference not found",
+			"reference "+key.Namespace+"/"+key.Name+" (of kind ConfigMap) not found")
 		return
 	}
 	switch parsed := credentials.OfConfigMap(o.Spec.(*corev1.ConfigMap), time.Time{}); {
 	case parsed.BadRoots != nil:
 		bad(gatewayv1.BackendTLSPolicyReasonInvalidCACertificateRef, "Certificate invalid", parsed.BadRoots.Error())
 	case parsed.Roots == nil:
-		bad(gatewayv1.BackendTLSPolicyReasonInvalidCACertificateRef, "Certificate invalid", "ConfigMap "+key.Namespace+"/"+key.Name+" has no ca.crt")
+		bad(gatewayv1.BackendTLSPolicyReasonInvalidCACertificateRef, "Certificate invalid",
+			"ConfigMap "+key.Namespace+"/"+key.Name+" has no ca.crt")
 	default:
 		p.tls.CredentialName = "configmap://" + key.Namespace + "/" + key.Name
 	}
 }
 
-// refuse records why connections cannot be validated, and has them refused.
+// refuse records why connections cannot be validated, and makes proxies refuse them.
 func (p *backendTLS) refuse(accepted, resolved gatewayv1.PolicyConditionReason, acceptedMessage, resolvedMessage, field, fix string) {
 	p.accepted = condition{status: "False", reason: string(accepted), message: acceptedMessage}
 	p.resolved = condition{status: "False", reason: string(resolved), message: resolvedMessage}
@@ -273,7 +280,7 @@ func (p *backendTLS) refuse(accepted, resolved gatewayv1.PolicyConditionReason, 
 	p.found(field, diag.Error, fix, acceptedMessage+": connections to the targets are refused")
 }
 
-// find finds what a targetRef names.
+// find resolves the object that a targetRef names.
 func (p *backendTLS) find(t *tlsTarget) {
 	section := ""
 	if t.SectionName != nil {
@@ -319,7 +326,8 @@ func (p *backendTLS) find(t *tlsTarget) {
 	}
 }
 
-// destinationRules returns one for each host of a target. A policy that names a port counts for that port.
+// destinationRules returns a DestinationRule for each host of a target. A policy that names a port applies to that port
+// only.
 func destinationRules(key kinds.Key, claims []claim) (list []derive.Derived) {
 	policy := &networkingv1alpha3.TrafficPolicy{}
 	for _, c := range claims {
@@ -339,14 +347,15 @@ func destinationRules(key kinds.Key, claims []claim) (list []derive.Derived) {
 		name := key.Name + "~" + suffix
 		if key.Kind == kinds.ServiceEntry {
 			name = key.Name + "~" + strings.ReplaceAll(host, ".", "-") + "~" + suffix
-			if slices.ContainsFunc(list, func(d derive.Derived) bool { return d.Object.Name == name }) { // a.b-c and a-b.c
+			if slices.ContainsFunc(list, func(d derive.Derived) bool { return d.Object.Name == name }) { // a.b-c and a-b.c give the same name
 				name = fmt.Sprintf("%s~%d~%s", key.Name, i, suffix)
 			}
 		}
 		list = append(list, derive.Derived{
 			Object: &kinds.Object{
-				Key: kinds.Key{Kind: kinds.DestinationRule, Namespace: key.Namespace, Name: name}, Created: first.policy.object.Created, Extra: &kinds.RuleExtra{},
-				Spec: &networkingv1.DestinationRule{Host: host, ExportTo: []string{"*"}, TrafficPolicy: policy},
+				Key: kinds.Key{Kind: kinds.DestinationRule, Namespace: key.Namespace, Name: name}, Created: first.policy.object.Created,
+				Extra: &kinds.RuleExtra{},
+				Spec:  &networkingv1.DestinationRule{Host: host, ExportTo: []string{"*"}, TrafficPolicy: policy},
 			},
 			Origin: first.policy.object.Key,
 		})

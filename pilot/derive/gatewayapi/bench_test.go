@@ -27,13 +27,14 @@ func BenchmarkOneOfMany(b *testing.B) {
 	}
 	port := gatewayv1.PortNumber(80)
 	httpRoute := func(i int) *kinds.Object {
-		return add(kinds.HTTPRoute, fmt.Sprintf("r%d", i), &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Generation: 1}, Spec: gatewayv1.HTTPRouteSpec{
-			CommonRouteSpec: gatewayv1.CommonRouteSpec{ParentRefs: []gatewayv1.ParentReference{{Name: "edge"}}},
-			Hostnames:       []gatewayv1.Hostname{gatewayv1.Hostname(fmt.Sprintf("h%d.example.com", i))},
-			Rules: []gatewayv1.HTTPRouteRule{{BackendRefs: []gatewayv1.HTTPBackendRef{{BackendRef: gatewayv1.BackendRef{
-				BackendObjectReference: gatewayv1.BackendObjectReference{Name: "web", Port: &port},
-			}}}}},
-		}})
+		return add(kinds.HTTPRoute, fmt.Sprintf("r%d", i),
+			&gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Generation: 1}, Spec: gatewayv1.HTTPRouteSpec{
+				CommonRouteSpec: gatewayv1.CommonRouteSpec{ParentRefs: []gatewayv1.ParentReference{{Name: "edge"}}},
+				Hostnames:       []gatewayv1.Hostname{gatewayv1.Hostname(fmt.Sprintf("h%d.example.com", i))},
+				Rules: []gatewayv1.HTTPRouteRule{{BackendRefs: []gatewayv1.HTTPBackendRef{{BackendRef: gatewayv1.BackendRef{
+					BackendObjectReference: gatewayv1.BackendObjectReference{Name: "web", Port: &port},
+				}}}}},
+			}})
 	}
 	add(kinds.Service, "web", &corev1.Service{Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}})
 	add(kinds.KubeGateway, "edge", &gatewayv1.Gateway{Spec: gatewayv1.GatewaySpec{
@@ -74,7 +75,8 @@ func BenchmarkOneSet(b *testing.B) {
 		for j := range 64 {
 			listeners = append(listeners, fmt.Sprintf("{name: l%d, port: 80, protocol: HTTP, hostname: h%d.s%d.org}", j, j, i))
 		}
-		return fmt.Sprintf("apiVersion: gateway.networking.k8s.io/v1\nkind: ListenerSet\nmetadata: {name: s%d, namespace: a, generation: %d}\nspec: {parentRef: {name: edge}, listeners: [%s]}", i, generation, strings.Join(listeners, ", "))
+		return fmt.Sprintf("apiVersion: gateway.networking.k8s.io/v1\nkind: ListenerSet\nmetadata: {name: s%d, namespace: a, "+
+			"generation: %d}\nspec: {parentRef: {name: edge}, listeners: [%s]}", i, generation, strings.Join(listeners, ", "))
 	}
 	world.put(b, `apiVersion: gateway.networking.k8s.io/v1
 kind: Gateway
@@ -83,7 +85,9 @@ spec: {gatewayClassName: istio, allowedListeners: {namespaces: {from: Same}}, li
 	for i := range 50 {
 		world.put(b, set(i, 1))
 		for j := range 64 {
-			world.put(b, fmt.Sprintf("apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: r%d-%d, namespace: a}\nspec: {parentRefs: [{kind: ListenerSet, name: s%d, sectionName: l%d}], rules: [{backendRefs: [{name: w, port: 80}]}]}", i, j, i, j))
+			world.put(b, fmt.Sprintf("apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: r%d-%d, namespace: "+
+				"a}\nspec: {parentRefs: [{kind: ListenerSet, name: s%d, sectionName: l%d}], rules: [{backendRefs: [{name: w, port: 80}]}]}", i,
+				j, i, j))
 		}
 	}
 	stage := gatewayapi.New(gatewayapi.Options{Domain: "cluster.local", Limits: limits.Default()})

@@ -12,19 +12,20 @@ import (
 // Names of controllers in GatewayClasses.
 const (
 	controller         = names.GatewayController
-	meshController     = names.MeshController             // of waypoints
-	unmanagedGateways  = names.UnmanagedGatewayController // of Gateways that stand for those of another network
-	defaultClass       = "istio"                          // counts without an object too
-	ownClass           = "istiod-lite"                    // as above
-	unservedController = "is served by no part of this control plane"
+	meshController     = names.MeshController             // for waypoints
+	unmanagedGateways  = names.UnmanagedGatewayController // for Gateways that represent the gateways of another network
+	defaultClass       = "istio"                          // known without a GatewayClass object
+	ownClass           = "istiod-lite"                    // known without a GatewayClass object
+	unservedController = "is not served by this control plane"
 )
 
-// knownClasses returns the controllers of the classes that count without an object, by their names.
+// knownClasses returns the controllers of the classes that are known without an object, by class.
 func knownClasses() map[string]string {
-	return map[string]string{defaultClass: controller, ownClass: controller, "istio-waypoint": meshController, "istio-remote": unmanagedGateways}
+	return map[string]string{defaultClass: controller, ownClass: controller, "istio-waypoint": meshController,
+		"istio-remote": unmanagedGateways}
 }
 
-// takeClass takes the change of a GatewayClass.
+// takeClass handles a change of a GatewayClass.
 func (r *run) takeClass(c kinds.Change) {
 	is, status := knownClasses()[c.Name], derive.Part{}
 	if c.Object != nil {
@@ -35,23 +36,25 @@ func (r *run) takeClass(c kinds.Change) {
 	r.put(c.Key, status)
 	if is != r.classes[c.Name] {
 		r.classes[c.Name] = is
-		r.changed(cell{theController, kinds.Key{Kind: kinds.GatewayClass, Name: c.Name}})
+		r.changed(cell{cellController, kinds.Key{Kind: kinds.GatewayClass, Name: c.Name}})
 	}
 	if is == "" {
 		delete(r.classes, c.Name)
 	}
 }
 
-// served reports whether a Gateway is this controller's, by its class. One of another controller is left to that.
+// served reports whether a Gateway belongs to this controller, by its class.
 func (l *lookups) served(o *kinds.Object) (is bool, found []diag.Diagnostic) {
 	name := string(gatewaySpec(o).GatewayClassName)
 	switch by := l.controller(name); by {
 	case controller:
 		return true, nil
 	case "":
-		found = append(found, finding(o, diag.Warning, "GatewayClass", "spec.gatewayClassName", "add a GatewayClass of that name, or name "+defaultClass, "there is no GatewayClass "+name+": nothing of the Gateway is served"))
+		found = append(found, finding(o, diag.Warning, "GatewayClass", "spec.gatewayClassName",
+			"add a GatewayClass of that name, or name "+defaultClass, "there is no GatewayClass "+name+": the Gateway is not served"))
 	case meshController, unmanagedGateways:
-		found = append(found, finding(o, diag.Warning, "GatewayClass", "spec.gatewayClassName", "name "+defaultClass, "a Gateway of controller "+by+" "+unservedController))
+		found = append(found, finding(o, diag.Warning, "GatewayClass", "spec.gatewayClassName", "name "+defaultClass,
+			"a Gateway of controller "+by+" "+unservedController))
 	}
 	return false, found
 }

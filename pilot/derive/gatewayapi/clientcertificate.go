@@ -13,8 +13,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/derive"
 )
 
-// resolveCertificate finds the certificate that a Gateway shows to backends whose connections a BackendTLSPolicy
-// secures.
+// resolveCertificate finds the certificate that a Gateway presents to backends with a BackendTLSPolicy.
 func (g *gateway) resolveCertificate() {
 	t := gatewaySpec(g.object).TLS
 	if t == nil || t.Backend == nil || t.Backend.ClientCertificateRef == nil {
@@ -29,20 +28,25 @@ func (g *gateway) resolveCertificate() {
 		g.found(g.object, diag.Error, field, fix, message+": backends see no certificate of the Gateway")
 	}
 	if group != "" || kind != "Secret" {
-		bad(gatewayv1.GatewayReasonInvalidClientCertificateRef, "name a Secret", fmt.Sprintf("invalid client certificate reference %s/%s/%s, only Secret is allowed", group, kind, ref.Name))
+		bad(gatewayv1.GatewayReasonInvalidClientCertificateRef, "name a Secret",
+			fmt.Sprintf("invalid client certificate reference %s/%s/%s, only Secret is allowed", group, kind, ref.Name))
 		return
 	}
 	if !g.looked.granted(reference{kinds.KubeGateway.Group, g.object.Kind.Name, g.object.Namespace, "", "Secret", ns, string(ref.Name)}) {
-		bad(gatewayv1.GatewayReasonRefNotPermitted, "add a ReferenceGrant in namespace "+ns, fmt.Sprintf("clientCertificateRef %s/%s not accessible to a Gateway in namespace %q (missing a ReferenceGrant?)", ns, ref.Name, g.object.Namespace))
+		bad(gatewayv1.GatewayReasonRefNotPermitted, "add a ReferenceGrant in namespace "+ns,
+			fmt.Sprintf("clientCertificateRef %s/%s not accessible to a Gateway in namespace %q (missing a ReferenceGrant?)", ns, ref.Name,
+				g.object.Namespace))
 		return
 	}
 	o := g.looked.object(kinds.Key{Kind: kinds.Secret, Namespace: ns, Name: string(ref.Name)})
 	if o == nil {
-		bad(gatewayv1.GatewayReasonInvalidClientCertificateRef, "add the Secret", fmt.Sprintf("invalid client certificate reference, secret %s/%s not found", ns, ref.Name))
+		bad(gatewayv1.GatewayReasonInvalidClientCertificateRef, "add the Secret",
+			fmt.Sprintf("invalid client certificate reference, secret %s/%s not found", ns, ref.Name))
 		return
 	}
 	if err := certificateError(o); err != "" {
-		bad(gatewayv1.GatewayReasonInvalidClientCertificateRef, "mend the Secret", fmt.Sprintf("invalid client certificate reference, the certificate of secret %s/%s is malformed: %s", ns, ref.Name, err))
+		bad(gatewayv1.GatewayReasonInvalidClientCertificateRef, "mend the Secret",
+			fmt.Sprintf("invalid client certificate reference, the certificate of secret %s/%s is malformed: %s", ns, ref.Name, err))
 		return
 	}
 	g.certificate = "kubernetes-gateway://" + ns + "/" + string(ref.Name)
@@ -50,16 +54,18 @@ func (g *gateway) resolveCertificate() {
 	g.share(ns, resource)
 }
 
-// clientRules returns the rules of backends as they are for the proxies of a Gateway, with its certificate.
+// clientRules returns the DestinationRules of backends for the proxies of a Gateway, with its client certificate.
 func (g *gateway) clientRules(rules []derive.Derived) (list []derive.Derived) {
 	for i, w := range g.workloads {
 		for _, d := range rules {
 			of := d.Object.Spec.(*networkingv1.DestinationRule)
 			list = append(list, derive.Derived{
 				Object: &kinds.Object{
-					Key:     kinds.Key{Kind: kinds.DestinationRule, Namespace: g.object.Namespace, Name: fmt.Sprintf("%s~%d~%s~%s", g.object.Name, i, d.Object.Namespace, d.Object.Name)},
+					Key: kinds.Key{Kind: kinds.DestinationRule, Namespace: g.object.Namespace,
+						Name: fmt.Sprintf("%s~%d~%s~%s", g.object.Name, i, d.Object.Namespace, d.Object.Name)},
 					Created: g.object.Created, Extra: &kinds.RuleExtra{ClientCertificate: g.certificate},
-					Spec: &networkingv1.DestinationRule{Host: of.Host, ExportTo: []string{"."}, WorkloadSelector: &typev1beta1.WorkloadSelector{MatchLabels: w.Labels}, TrafficPolicy: of.TrafficPolicy},
+					Spec: &networkingv1.DestinationRule{Host: of.Host, ExportTo: []string{"."},
+						WorkloadSelector: &typev1beta1.WorkloadSelector{MatchLabels: w.Labels}, TrafficPolicy: of.TrafficPolicy},
 				},
 				Origin: g.object.Key,
 			})

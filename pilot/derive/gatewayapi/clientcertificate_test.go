@@ -56,7 +56,8 @@ spec:
 		for _, d := range out.Objects {
 			if e, ok := d.Object.Extra.(*kinds.RuleExtra); ok && e.ClientCertificate != "" {
 				spec := d.Object.Spec.(*networkingv1.DestinationRule)
-				shown = append(shown, fmt.Sprint(d.Object.Namespace, " ", e.ClientCertificate, " ", spec.Host, " ", spec.WorkloadSelector.MatchLabels, " ", spec.TrafficPolicy.Tls.Sni))
+				shown = append(shown, fmt.Sprint(d.Object.Namespace, " ", e.ClientCertificate, " ", spec.Host, " ",
+					spec.WorkloadSelector.MatchLabels, " ", spec.TrafficPolicy.Tls.Sni))
 			}
 		}
 		wantShown := "[]"

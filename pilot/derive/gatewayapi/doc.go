@@ -1,18 +1,18 @@
 // Package gatewayapi is the stage that derives Gateways, VirtualServices and DestinationRules of Istio from objects of
-// the Gateway API, what their statuses should say, and which secrets proxies may have for them.
+// the Gateway API, with the wanted statuses of these objects and the secrets that proxies may have for them.
 //
 //   - stage.go: the stage, what it keeps, and the order of its steps.
-//   - lookups.go: what something was made of, so that it is made again when that changes, and only then.
+//   - lookups.go: the dependencies of results, which are made again if and only if one changes.
 //   - classes.go: which GatewayClasses are this controller's.
 //   - grants.go: references between namespaces, by ReferenceGrants.
 //   - gateways.go, listeners.go: Gateways and ListenerSets: a Gateway of Istio for each listener.
-//   - kept.go: which listeners stay as they are where a Gateway or one of its ListenerSets changes.
+//   - kept.go: which listeners stay unchanged when a Gateway or one of its ListenerSets changes.
 //   - routes.go, attach.go: what routes have in common: their backends, their parents, the listeners that take them.
 //   - httproute.go, filters.go: the rules of HTTPRoutes and GRPCRoutes, and the precedence of their matches.
 //   - hosts.go: a VirtualService for each host of a Gateway, or for each service.
-//   - streams.go: TLSRoutes and TCPRoutes of listeners, and which of them has which connections.
-//   - losses.go: what routes do not get because another one comes first: findings and conditions.
-//   - isolation.go: which listener requests for a host are of, and what answers where it has no route.
+//   - streams.go: TLSRoutes and TCPRoutes of listeners, and which of them gets which connections.
+//   - losses.go: matches and connections that a route loses to another one: findings and conditions.
+//   - isolation.go: which listener gets the requests for a host, and the answer if it has no route.
 //   - backendtls.go: BackendTLSPolicies: a DestinationRule for each host of a target.
 //   - status.go: conditions.
 //
@@ -22,10 +22,10 @@
 //
 // Each Gateway, ListenerSet, route and policy is a unit. It is made of its object and of cells: the objects that it
 // looks up, the ReferenceGrants of a namespace, the controller of a class, the listeners of a Gateway or a ListenerSet.
-// A change has those units made again that have read a cell which it changes. Hosts, connections, statuses of Gateways
-// and services that policies target are made of units: a unit that is made again says which of them are due. So a run
-// touches nothing that a change does not concern, and the derivation does not depend on the order of changes. What is
-// written into the status of an object makes nothing anew but that status.
+// A change of a cell makes the units that have read it due. Hosts, connections, statuses of Gateways and services that
+// policies target are made from units: a unit that is made again marks the ones that depend on it as due. So a run
+// does not touch what a change does not affect, and the derivation does not depend on the order of changes. A write to
+// the status of an object makes only that status due.
 //
 // # Guarantees
 //

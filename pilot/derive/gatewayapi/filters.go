@@ -18,8 +18,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/substitution"
 )
 
-// httpFilters sets what the filters of a rule do. prefix is what its matches say of the path's beginning. It reports
-// false where one is not supported.
+// httpFilters translates the filters of a rule. prefix is the path prefix of the rule's matches. It returns false if a
+// filter is not supported.
 func (x *route) httpFilters(h *networkingv1alpha3.HTTPRoute, filters []gatewayv1.HTTPRouteFilter, field, prefix string) (supported bool) {
 	supported = true
 	for i, f := range filters {
@@ -48,10 +48,11 @@ func (x *route) headerOperations(f *gatewayv1.HTTPHeaderFilter, field string) *n
 	if f == nil {
 		return nil
 	}
-	return &networkingv1alpha3.Headers_HeaderOperations{Remove: f.Remove, Set: x.headerValues(f.Set, field+".set"), Add: x.headerValues(f.Add, field+".add")}
+	return &networkingv1alpha3.Headers_HeaderOperations{Remove: f.Remove, Set: x.headerValues(f.Set, field+".set"),
+		Add: x.headerValues(f.Add, field+".add")}
 }
 
-// headerValues returns the values of headers by their names. Of two of a name the first counts, as the API has it.
+// headerValues returns the values of headers by name. If a name is repeated, the first value is used, as the API says.
 func (x *route) headerValues(list []gatewayv1.HTTPHeader, field string) map[string]string {
 	var out map[string]string
 	for i, h := range list {
@@ -69,8 +70,8 @@ func (x *route) headerValues(list []gatewayv1.HTTPHeader, field string) map[stri
 	return out
 }
 
-// literal returns a value whose percent signs Envoy takes. To the Gateway API they mean nothing. What Envoy takes as a
-// text with commands stays one, as in istiod.
+// literal escapes the percent signs of a value for Envoy, because they have no meaning in the Gateway API. A text that
+// Envoy can parse as a format with commands stays unchanged, as in istiod.
 func literal(value string) string {
 	if why, _ := substitution.Header.Fault(value); why == "" {
 		return value
@@ -94,7 +95,7 @@ func (x *route) withResponse(h *networkingv1alpha3.Headers, f *gatewayv1.HTTPHea
 	return h
 }
 
-// mirror adds a mirror. One that leads nowhere is left out.
+// mirror adds a mirror. A mirror without an existing backend is left out.
 func (x *route) mirror(h *networkingv1alpha3.HTTPRoute, f *gatewayv1.HTTPRequestMirrorFilter, field string) {
 	if f == nil {
 		return
@@ -140,7 +141,7 @@ func (x *route) redirect(h *networkingv1alpha3.HTTPRoute, f *gatewayv1.HTTPReque
 	switch {
 	case f.Port != nil:
 		out.RedirectPort = &networkingv1alpha3.HTTPRedirect_Port{Port: uint32(*f.Port)}
-	case f.Hostname != nil && f.Scheme == nil: // without a hostname the port stays that of the request
+	case f.Hostname != nil && f.Scheme == nil: // without a hostname the request's port stays
 		out.RedirectPort = &networkingv1alpha3.HTTPRedirect_DerivePort{DerivePort: networkingv1alpha3.HTTPRedirect_FROM_REQUEST_PORT}
 	}
 	if p := f.Path; p != nil {
@@ -172,11 +173,11 @@ func rewrite(h *networkingv1alpha3.HTTPRoute, f *gatewayv1.HTTPURLRewriteFilter,
 		case p.ReplacePrefixMatch != nil:
 			out.Uri = strings.TrimSuffix(*p.ReplacePrefixMatch, "/")
 			switch {
-			case out.Uri == "" && prefix != "": // no second slash where the prefix was
+			case out.Uri == "" && prefix != "": // avoids a second slash at the place of the prefix
 				out.UriRegexRewrite = &networkingv1alpha3.RegexRewrite{Match: "^" + regexp.QuoteMeta(prefix) + "(/?)(.*)", Rewrite: `/\2`}
 			case out.Uri == "":
 				out.Uri = "/"
-			case prefix == "": // the slash that is the prefix is a part of what follows
+			case prefix == "": // the prefix is the slash that begins the rest
 				out.Uri += "/"
 			}
 		}
@@ -210,7 +211,7 @@ func cors(h *networkingv1alpha3.HTTPRoute, f *gatewayv1.HTTPCORSFilter) {
 	h.CorsPolicy = out
 }
 
-// origin returns the match of an origin, which may have a star in the place of the host, or of its first labels.
+// origin returns the match of an origin, in which a star may replace the host or its first labels.
 func origin(o string) *networkingv1alpha3.StringMatch {
 	if o == "*" {
 		return regex(`^[a-zA-Z][a-zA-Z0-9+.-]*://[^/\s?#]+$`)
@@ -221,7 +222,7 @@ func origin(o string) *networkingv1alpha3.StringMatch {
 	return exact(o)
 }
 
-// grpcRules takes in the rules of a GRPCRoute.
+// grpcRules translates the rules of a GRPCRoute.
 func (x *route) grpcRules(rules []gatewayv1.GRPCRouteRule) {
 	for i, rule := range rules {
 		field := fmt.Sprintf("spec.rules[%d]", i)
@@ -258,7 +259,7 @@ func (x *route) grpcRules(rules []gatewayv1.GRPCRouteRule) {
 	}
 }
 
-// grpcMatch returns a match, and what decides its precedence. It reports false where proxies do not take the match.
+// grpcMatch returns a match and its precedence. It returns false if proxies do not accept the match.
 func (x *route) grpcMatch(m gatewayv1.GRPCRouteMatch, field string) (out *networkingv1alpha3.HTTPMatchRequest, p precedence, ok bool) {
 	out, ok = &networkingv1alpha3.HTTPMatchRequest{}, true
 	if m.Method != nil {
@@ -297,7 +298,7 @@ func (x *route) grpcMatch(m gatewayv1.GRPCRouteMatch, field string) (out *networ
 	return out, p, ok
 }
 
-// alternatives returns an expression that can be part of another.
+// alternatives groups an expression so that it can be a part of another one.
 func alternatives(expression string) string {
 	if strings.Contains(expression, "|") {
 		return "(?:" + expression + ")"

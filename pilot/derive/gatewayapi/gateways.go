@@ -19,42 +19,42 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/derive"
 )
 
-// gateway is what was made of a Gateway and its ListenerSets.
+// gateway is the state of one Gateway and its ListenerSets.
 type gateway struct {
 	object *kinds.Object
-	sets   []*listenerSet // by age
-	looked *lookups       // while it is being made
+	sets   []*listenerSet // sorted by age
+	looked *lookups       // set while it is being made
 
-	listeners          []*listener                // the Gateway's own, then those of its sets
-	of                 map[kinds.Key][]*listener  // the same, by their owners
-	http               map[hostnamePort]*listener // those of HTTP that take connections
+	listeners          []*listener                // listeners of the Gateway, then of its sets
+	of                 map[kinds.Key][]*listener  // the same listeners by owner
+	http               map[hostnamePort]*listener // HTTP listeners that take connections
 	workloads          []kinds.WorkloadSelector
-	account            string     // the service account of its proxies, or nothing if it is not known
-	services           []service  // that lead to its proxies
-	unsupportedAddress string     // a type of spec.addresses that is not supported; empty: there is none
-	certificate        string     // the credential that backends are shown; empty: none
-	unresolved         *condition // why that cannot be
-	badParameters      string     // why spec.infrastructure.parametersRef cannot be read; empty: it can
-	unnamed            bool       // a Service of spec.addresses has no address yet
+	account            string     // service account of its proxies; empty if not known
+	services           []service  // services that lead to its proxies
+	unsupportedAddress string     // first unsupported type in spec.addresses; empty if all are supported
+	certificate        string     // credential presented to backends; empty if there is none
+	unresolved         *condition // why the certificate cannot be used
+	badParameters      string     // why spec.infrastructure.parametersRef cannot be read; empty if it can
+	unnamed            bool       // whether a Service of spec.addresses has no address yet
 	addresses          []gatewayv1.GatewayStatusAddress
 	shared             []kinds.SharedSecret
 	findings           []diag.Diagnostic
 
-	judged map[kinds.Key][]int32 // owners whose status is made, and how many routes each of their listeners had then
+	judged map[kinds.Key][]int32 // number of attached routes of each listener in the last status, by owner
 }
 
 // listenerSet is a ListenerSet of a Gateway.
 type listenerSet struct {
 	object   *kinds.Object
-	allowed  bool // by the Gateway
-	namesake bool // a Gateway has its name and namespace
+	allowed  bool // whether the Gateway allows the set
+	namesake bool // whether a Gateway has the same name and namespace
 }
 
 // service is a Service that leads to the proxies of a Gateway.
 type service struct {
 	host    string
-	object  *kinds.Object // nil: there is none
-	problem string        // why it does not count
+	object  *kinds.Object // nil if there is none
+	problem string        // why the Service is not used
 }
 
 func gatewaySpec(o *kinds.Object) *gatewayv1.GatewaySpec { return &o.Spec.(*gatewayv1.Gateway).Spec }
@@ -63,7 +63,7 @@ func listenerSetSpec(o *kinds.Object) *gatewayv1.ListenerSetSpec {
 	return &o.Spec.(*gatewayv1.ListenerSet).Spec
 }
 
-// takeSet takes another version of a ListenerSet; nil for none.
+// takeSet replaces one version of a ListenerSet by another. Either may be nil.
 func (r *run) takeSet(was, now *kinds.Object) {
 	var before, after kinds.Key
 	if was != nil {
@@ -77,19 +77,19 @@ func (r *run) takeSet(was, now *kinds.Object) {
 			delete(r.sets, before)
 		}
 		r.due(before, true)
-		r.changed(cell{theParent, was.Key})
+		r.changed(cell{cellParent, was.Key})
 	}
 	if now == nil {
 		return
 	}
 	if before != after {
-		r.changed(cell{theParent, now.Key})
+		r.changed(cell{cellParent, now.Key})
 	}
 	lists.PutIn(r.sets, after, now.Key, now)
 	r.due(after, was == nil || before != after)
 }
 
-// parentOf returns the key of the Gateway that a ListenerSet names. It reports false for anything else.
+// parentOf returns the key of the Gateway that a ListenerSet names. It returns false if the parent is of another kind.
 func parentOf(o *kinds.Object) (kinds.Key, bool) {
 	ref := listenerSetSpec(o).ParentRef
 	is := groupOr(ref.Group, kinds.KubeGateway.Group) == kinds.KubeGateway.Group && kindOr(ref.Kind, "Gateway") == "Gateway"
@@ -99,12 +99,12 @@ func parentOf(o *kinds.Object) (kinds.Key, bool) {
 	return kinds.Key{Kind: kinds.KubeGateway, Namespace: namespaceOr(ref.Namespace, o.Namespace), Name: string(ref.Name)}, true
 }
 
-// makeGateways makes the Gateways of this controller, with their ListenerSets.
+// makeGateways makes the Gateways of this controller that are due, with their ListenerSets.
 func (r *run) makeGateways() {
-	for key, anew := range r.unitsDue[kinds.KubeGateway] {
+	for key, rebuild := range r.unitsDue[kinds.KubeGateway] {
 		o, was := r.objects[kinds.KubeGateway][key], r.gateways[key]
 		sets := slices.SortedFunc(maps.Values(r.sets[key]), older)
-		if !anew && was != nil && o != nil && was.adopt(o, sets) {
+		if !rebuild && was != nil && o != nil && was.adopt(o, sets) {
 			r.statusesDue[was] = true
 			continue
 		}
@@ -134,26 +134,26 @@ func (r *run) makeGateways() {
 	}
 }
 
-// replaceGateway puts a Gateway in the place of another. Both may be nil. Listeners of owners that say the same are
-// kept, and routes that attach to them alone stay as they are.
+// replaceGateway replaces one version of a Gateway by another. Either may be nil. Listeners of unchanged owners are
+// kept, and routes that attach only to these stay as they are.
 func (r *run) replaceGateway(key kinds.Key, was, now *gateway) {
 	if was == nil && now == nil {
 		return
 	}
 	before := was.isolated()
 	if was == nil || now == nil || (len(was.sets) > 0) != (len(now.sets) > 0) {
-		r.changed(cell{theGateway, key})
-		r.changed(cell{theListeners, key})
+		r.changed(cell{cellGateway, key})
+		r.changed(cell{cellListeners, key})
 	}
 	last, next := cmp.Or(was, &gateway{}), cmp.Or(now, &gateway{})
 	for owner := range next.of {
 		if !next.keep(last, owner) {
-			r.changed(cell{theListeners, owner})
+			r.changed(cell{cellListeners, owner})
 		}
 	}
 	for owner := range last.of {
 		if next.of[owner] == nil {
-			r.changed(cell{theListeners, owner})
+			r.changed(cell{cellListeners, owner})
 		}
 	}
 	next.list()
@@ -161,7 +161,7 @@ func (r *run) replaceGateway(key kinds.Key, was, now *gateway) {
 	r.isolate(before, now.isolated())
 	for _, s := range last.sets {
 		if !slices.ContainsFunc(next.sets, func(o *listenerSet) bool { return o.object.Key == s.object.Key }) {
-			r.put(statusOf(s.object.Key), derive.Part{}) // another Gateway that has it now makes its status later
+			r.put(statusOf(s.object.Key), derive.Part{}) // another Gateway that has the set now makes its status later
 		}
 	}
 	if delete(r.gateways, key); now != nil {
@@ -178,7 +178,7 @@ func (r *run) replaceGateway(key kinds.Key, was, now *gateway) {
 	}
 }
 
-// makeSets finds what is wrong with the parents of ListenerSets.
+// makeSets finds errors in the parents of ListenerSets.
 func (r *run) makeSets() {
 	for key := range r.unitsDue[kinds.ListenerSet] {
 		o := r.objects[kinds.ListenerSet][key]
@@ -189,30 +189,36 @@ func (r *run) makeSets() {
 		}
 		l, part := &lookups{run: r}, derive.Part{}
 		if parent, is := parentOf(o); !is {
-			part.Findings = []diag.Diagnostic{finding(o, diag.Warning, "ListenerSet", "spec.parentRef.kind", "name a Gateway", "its parent is no Gateway: it has no effect")}
+			part.Findings = []diag.Diagnostic{finding(o, diag.Warning, "ListenerSet", "spec.parentRef.kind", "name a Gateway",
+				"its parent is not a Gateway: it has no effect")}
 		} else if !l.exists(parent) {
-			part.Findings = []diag.Diagnostic{finding(o, diag.Warning, "ListenerSet", "spec.parentRef.name", "add the Gateway, or name another", "there is no Gateway "+parent.Namespace+"/"+parent.Name+": it has no effect")}
+			part.Findings = []diag.Diagnostic{finding(o, diag.Warning, "ListenerSet", "spec.parentRef.name",
+				"add the Gateway, or name another", "there is no Gateway "+parent.Namespace+"/"+parent.Name+": it has no effect")}
 		}
 		r.put(key, part)
 		r.read(key, l)
 	}
 }
 
-// sameButStatus reports whether two versions of an object, with such specs, differ in nothing but what is written of
-// it.
+// sameButStatus reports whether two versions of an object differ only in their status and metadata that the API server
+// writes.
 func sameButStatus(a, b *kinds.Object, specOf func(*kinds.Object) any) bool {
-	return a.UID == b.UID && a.Generation == b.Generation && a.Created.Equal(b.Created) && a.Relayed == b.Relayed && a.Position == b.Position && a.Extra == b.Extra &&
+	return a.UID == b.UID && a.Generation == b.Generation && a.Created.Equal(b.Created) && a.Relayed == b.Relayed &&
+		a.Position == b.Position && a.Extra == b.Extra &&
 		maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations) && reflect.DeepEqual(specOf(a), specOf(b))
 }
 
-// adopt takes other versions of the Gateway and of its ListenerSets, if they differ in their statuses alone. What
-// routes are made of stays: a status that says how many routes are attached makes none of them anew.
+// adopt replaces the objects of the Gateway and of its ListenerSets by other versions if these differ only in their
+// statuses. Routes stay as they are: writing the number of attached routes into a status does not make the routes
+// again.
 func (g *gateway) adopt(o *kinds.Object, sets []*kinds.Object) bool {
 	if len(sets) != len(g.sets) || g.object != o && !sameButStatus(g.object, o, func(o *kinds.Object) any { return gatewaySpec(o) }) {
 		return false
 	}
 	for i, s := range g.sets {
-		if s.object != sets[i] && (s.object.Key != sets[i].Key || !sameButStatus(s.object, sets[i], func(o *kinds.Object) any { return listenerSetSpec(o) })) {
+		if s.object != sets[i] && (s.object.Key != sets[i].Key || !sameButStatus(s.object, sets[i], func(o *kinds.Object) any {
+			return listenerSetSpec(o)
+		})) {
 			return false
 		}
 	}
@@ -234,24 +240,29 @@ func (g *gateway) adopt(o *kinds.Object, sets []*kinds.Object) bool {
 }
 
 func makeGateway(looked *lookups, o *kinds.Object, sets []*kinds.Object) *gateway {
-	g := &gateway{object: o, looked: looked, http: map[hostnamePort]*listener{}, of: map[kinds.Key][]*listener{}, judged: map[kinds.Key][]int32{}}
+	g := &gateway{object: o, looked: looked, http: map[hostnamePort]*listener{}, of: map[kinds.Key][]*listener{},
+		judged: map[kinds.Key][]int32{}}
 	spec := gatewaySpec(o)
 	for i, l := range spec.Listeners {
-		g.listeners = append(g.listeners, &listener{gateway: g, owner: o, ownerName: o.Name, field: fmt.Sprintf("spec.listeners[%d]", i), Listener: l})
+		g.listeners = append(g.listeners, &listener{gateway: g, owner: o, ownerName: o.Name, field: fmt.Sprintf("spec.listeners[%d]", i),
+			Listener: l})
 	}
 	for _, s := range sets {
-		set := &listenerSet{object: s, allowed: g.allowsSet(s), namesake: looked.exists(kinds.Key{Kind: kinds.KubeGateway, Namespace: s.Namespace, Name: s.Name})}
+		set := &listenerSet{object: s, allowed: g.allowsSet(s),
+			namesake: looked.exists(kinds.Key{Kind: kinds.KubeGateway, Namespace: s.Namespace, Name: s.Name})}
 		g.sets = append(g.sets, set)
 		if !set.allowed {
-			g.found(s, diag.Warning, "spec.parentRef", "have spec.allowedListeners of the Gateway allow it", "the Gateway allows no listeners of this namespace: it has no effect")
+			g.found(s, diag.Warning, "spec.parentRef", "allow it in spec.allowedListeners of the Gateway",
+				"the Gateway allows no listeners of this namespace: it has no effect")
 			continue
 		}
 		name := s.Name
 		if set.namesake {
-			name += "~listenerset" // what is made of the Gateway has the other name
+			name += "~listenerset" // objects derived from the Gateway have the other name
 		}
 		for i, l := range listenerSetSpec(s).Listeners {
-			g.listeners = append(g.listeners, &listener{gateway: g, owner: s, ownerName: name, field: fmt.Sprintf("spec.listeners[%d]", i), Listener: gatewayv1.Listener(l)})
+			g.listeners = append(g.listeners, &listener{gateway: g, owner: s, ownerName: name, field: fmt.Sprintf("spec.listeners[%d]", i),
+				Listener: gatewayv1.Listener(l)})
 		}
 	}
 	for _, l := range g.listeners {
@@ -266,7 +277,7 @@ func makeGateway(looked *lookups, o *kinds.Object, sets []*kinds.Object) *gatewa
 	return g
 }
 
-// resolveParameters finds out whether there is what the proxies of a Gateway are to be deployed by.
+// resolveParameters checks that the parameters for deploying the proxies of a Gateway exist.
 func (g *gateway) resolveParameters() {
 	i := gatewaySpec(g.object).Infrastructure
 	if i == nil || i.ParametersRef == nil {
@@ -277,7 +288,8 @@ func (g *gateway) resolveParameters() {
 	case ref.Group != "" || ref.Kind != "ConfigMap":
 		g.badParameters = fmt.Sprintf("parametersRef %s/%s %s cannot be read, only ConfigMap is supported", ref.Group, ref.Kind, ref.Name)
 	case g.looked.object(key) == nil:
-		g.badParameters, fix = fmt.Sprintf("parametersRef ConfigMap %s/%s not found", key.Namespace, key.Name), "add the ConfigMap, or name another"
+		g.badParameters, fix = fmt.Sprintf("parametersRef ConfigMap %s/%s not found", key.Namespace, key.Name),
+			"add the ConfigMap, or name another"
 	default:
 		return
 	}
@@ -290,9 +302,9 @@ func (g *gateway) found(o *kinds.Object, severity diag.Severity, field, fix, mes
 
 // share lets the proxies of the Gateway have a secret of a namespace, by the name of its resource. Proxies are known by
 // their service account: the account of the proxies that are deployed for the Gateway, or the account that an
-// annotation of the Gateway names. If neither is known, the secret of another namespace is for accounts of the
-// Gateway's namespace that may list the Secrets there, and a secret of the namespace is not shared: such accounts have
-// it anyway.
+// annotation of the Gateway names. If neither is known, a secret of another namespace is shared with accounts of the
+// Gateway's namespace that may list the Secrets there. A secret of the Gateway's own namespace is not shared then,
+// because such accounts may have it anyway.
 func (g *gateway) share(namespace, resource string) {
 	if g.account != "" || namespace != g.object.Namespace {
 		g.shared = append(g.shared, kinds.SharedSecret{Namespace: g.object.Namespace, Account: g.account, Resource: resource})
@@ -308,17 +320,17 @@ func (g *gateway) allowsSet(o *kinds.Object) bool {
 	return g.looked.allowsNamespace(*allowed.Namespaces.From, allowed.Namespaces.Selector, g.object.Namespace, o.Namespace)
 }
 
-// GatewayNameLabel is the label of the proxies of a Gateway, with its name.
+// gatewayNameLabel is the label on the proxies of a Gateway that holds the Gateway's name.
 const gatewayNameLabel = names.LabelGateway
 
-// findServices finds the Services that lead to the proxies of a Gateway. Those of type Hostname in spec.addresses
-// count, and without one the Service that is made for the Gateway.
+// findServices finds the Services that lead to the proxies of a Gateway: those of type Hostname in spec.addresses, or
+// else the Service that is created for the Gateway.
 func (g *gateway) findServices() {
 	r, o := g.looked.run, g.object
 	var wanted []service
 	for i, a := range gatewaySpec(o).Addresses {
 		if a.Type != nil && *a.Type == gatewayv1.IPAddressType || a.Value == "" {
-			continue // the Service that is made has it
+			continue // an address of the Service that is created
 		}
 		field := fmt.Sprintf("spec.addresses[%d]", i)
 		if a.Type == nil || *a.Type != gatewayv1.HostnameAddressType {
@@ -341,12 +353,15 @@ func (g *gateway) findServices() {
 		s := g.looked.object(kinds.Key{Kind: kinds.Service, Namespace: ns, Name: name})
 		host := name + "." + ns + ".svc." + r.o.Domain
 		if s != nil && ns != o.Namespace {
-			g.found(o, diag.Error, field+".value", "name a Service of the Gateway's namespace", "the Service is in another namespace: no proxy serves the Gateway by it")
-			wanted = append(wanted, service{host: host, problem: fmt.Sprintf("hostname %q not found in namespace %q, but it was found in namespace(s) %q", host, o.Namespace, ns)})
+			g.found(o, diag.Error, field+".value", "name a Service of the Gateway's namespace",
+				"the Service is in another namespace: no proxy serves the Gateway by it")
+			wanted = append(wanted, service{host: host, problem: fmt.Sprintf("hostname %q not found in namespace %q, but it was found in "+
+				"namespace(s) %q", host, o.Namespace, ns)})
 			continue
 		}
 		if s == nil {
-			g.found(o, diag.Error, field+".value", "add the Service, or name another", "there is no Service "+ns+"/"+name+": no proxy serves the Gateway by it")
+			g.found(o, diag.Error, field+".value", "add the Service, or name another",
+				"there is no Service "+ns+"/"+name+": no proxy serves the Gateway by it")
 		} else if selector := s.Spec.(*corev1.Service).Spec.Selector; len(selector) > 0 {
 			g.workloads = append(g.workloads, kinds.WorkloadSelector{Namespace: ns, Labels: selector})
 		} else {
@@ -356,9 +371,10 @@ func (g *gateway) findServices() {
 	}
 	if len(wanted) == 0 {
 		name := names.GatewayDeployment(o.Name, string(gatewaySpec(o).GatewayClassName), o.Annotations)
-		wanted = []service{{host: name + "." + o.Namespace + ".svc." + r.o.Domain, object: g.looked.object(kinds.Key{Kind: kinds.Service, Namespace: o.Namespace, Name: name})}}
+		wanted = []service{{host: name + "." + o.Namespace + ".svc." + r.o.Domain,
+			object: g.looked.object(kinds.Key{Kind: kinds.Service, Namespace: o.Namespace, Name: name})}}
 		g.workloads = []kinds.WorkloadSelector{{Namespace: o.Namespace, Labels: map[string]string{gatewayNameLabel: o.Name}}}
-		if n := len(gatewaySpec(o).Addresses); n == 0 || n == 1 && g.unsupportedAddress == "" { // otherwise none are deployed
+		if n := len(gatewaySpec(o).Addresses); n == 0 || n == 1 && g.unsupportedAddress == "" { // otherwise no proxies are deployed
 			g.account = names.GatewayAccount(o.Name, string(gatewaySpec(o).GatewayClassName), o.Annotations)
 		}
 	}
@@ -370,8 +386,8 @@ func (g *gateway) findServices() {
 	g.findAddresses()
 }
 
-// findAddresses finds where clients reach the Gateway: the external addresses of its Services, or their names within
-// the cluster.
+// findAddresses finds the addresses for clients of the Gateway: the external addresses of its Services, or their names
+// within the cluster.
 func (g *gateway) findAddresses() {
 	ip, hostname := gatewayv1.IPAddressType, gatewayv1.HostnameAddressType
 	add := func(kind *gatewayv1.AddressType, value string) {
@@ -399,7 +415,7 @@ func (g *gateway) findAddresses() {
 	}
 }
 
-// exposes reports whether connections can come to a listener: whether a Service has its port, or there is none yet.
+// exposes reports whether connections can reach a listener: a Service has its port, or there is no Service yet.
 func (g *gateway) exposes(l *listener) bool {
 	none := true
 	for _, s := range g.services {
@@ -412,12 +428,13 @@ func (g *gateway) exposes(l *listener) bool {
 		}
 	}
 	if !none {
-		g.found(l.owner, diag.Warning, l.field+".port", "add the port to the Service", fmt.Sprintf("no Service of the Gateway has port %d: the listener takes no connections", l.Port))
+		g.found(l.owner, diag.Warning, l.field+".port", "add the port to the Service",
+			fmt.Sprintf("no Service of the Gateway has port %d: the listener takes no connections", l.Port))
 	}
 	return none
 }
 
-// exposed returns the ports of listeners that each Service has, "host:port", and what is missing.
+// exposed returns the ports of listeners that each Service has, as "host:port", and the missing ones.
 func (g *gateway) exposed(listeners []*listener) (has, lacks []string) {
 	for _, s := range g.services {
 		if s.problem != "" {
@@ -453,7 +470,7 @@ func (g *gateway) unsupported() {
 	}
 }
 
-// exactOrWild returns the hostname of a listener; "*" for none.
+// exactOrWild returns the hostname of a listener, "*" if it has none.
 func exactOrWild(h *gatewayv1.Hostname) string {
 	if h == nil {
 		return "*"
@@ -461,7 +478,7 @@ func exactOrWild(h *gatewayv1.Hostname) string {
 	return cmp.Or(strings.ToLower(string(*h)), "*")
 }
 
-// mostSpecific returns the more specific one of two hosts that overlap. It reports false if no host matches both.
+// mostSpecific returns the more specific one of two overlapping hosts. It returns false if no name matches both.
 func mostSpecific(a, b string) (string, bool) {
 	switch {
 	case names.Covers(a, b):

@@ -8,7 +8,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
-// takeGrant takes the change of a ReferenceGrant.
+// takeGrant handles a change of a ReferenceGrant.
 func (r *run) takeGrant(c kinds.Change) {
 	of := r.grants[c.Namespace]
 	if of == nil {
@@ -21,16 +21,16 @@ func (r *run) takeGrant(c kinds.Change) {
 	if len(of) == 0 {
 		delete(r.grants, c.Namespace)
 	}
-	r.changed(cell{theGrants, kinds.Key{Kind: kinds.ReferenceGrant, Namespace: c.Namespace}})
+	r.changed(cell{cellGrants, kinds.Key{Kind: kinds.ReferenceGrant, Namespace: c.Namespace}})
 }
 
-// reference is one from an object to another, by the kinds' groups and names.
+// reference is a reference from an object to another, by the groups and names of their kinds.
 type reference struct {
 	fromGroup, fromKind, fromNamespace string
 	toGroup, toKind, toNamespace, name string
 }
 
-// granted reports whether a reference is allowed: within a namespace each is.
+// granted reports whether a reference is allowed. A reference within a namespace always is.
 func (l *lookups) granted(x reference) bool {
 	if x.fromNamespace == x.toNamespace {
 		return true

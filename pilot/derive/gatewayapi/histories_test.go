@@ -63,7 +63,8 @@ func (w objects) put(t testing.TB, text string) {
 			t.Fatalf("%s: %v", meta.Kind, err)
 		}
 		m := meta.Metadata
-		o := &kinds.Object{Key: kinds.Key{Kind: kind, Namespace: m.Namespace, Name: m.Name}, Labels: m.Labels, Annotations: m.Annotations, Created: time.Unix(int64(i), 0), Spec: spec}
+		o := &kinds.Object{Key: kinds.Key{Kind: kind, Namespace: m.Namespace, Name: m.Name}, Labels: m.Labels, Annotations: m.Annotations,
+			Created: time.Unix(int64(i), 0), Spec: spec}
 		w[o.Key] = o
 	}
 }
@@ -104,16 +105,21 @@ func said(t must.TB, d derive.Part) string {
 // pieces are objects of which some have another version. Each is there or not.
 func pieces(t testing.TB) [][]string {
 	gateway := func(name, rest string) string {
-		return "apiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {name: " + name + ", namespace: gw}\nspec: {gatewayClassName: istio, " + rest + "}"
+		return "apiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {name: " + name +
+			", namespace: gw}\nspec: {gatewayClassName: istio, " + rest + "}"
 	}
 	route := func(kind, name, ns, spec string) string {
-		return "apiVersion: gateway.networking.k8s.io/v1\nkind: " + kind + "\nmetadata: {name: " + name + ", namespace: " + ns + "}\nspec: {" + spec + "}"
+		return "apiVersion: gateway.networking.k8s.io/v1\nkind: " + kind + "\nmetadata: {name: " + name + ", namespace: " + ns +
+			"}\nspec: {" + spec + "}"
 	}
 	service := func(name, ns, ports string) string {
-		return "apiVersion: v1\nkind: Service\nmetadata: {name: " + name + ", namespace: " + ns + "}\nspec: {selector: {app: x}, ports: [" + ports + "]}"
+		return "apiVersion: v1\nkind: Service\nmetadata: {name: " + name + ", namespace: " + ns +
+			"}\nspec: {selector: {app: x}, ports: [" + ports + "]}"
 	}
 	grant := func(ns, from, kind, to string) string {
-		return "apiVersion: gateway.networking.k8s.io/v1\nkind: ReferenceGrant\nmetadata: {name: g, namespace: " + ns + "}\nspec: {from: [{group: gateway.networking.k8s.io, kind: " + kind + ", namespace: " + from + "}], to: [{group: \"\", kind: " + to + "}]}"
+		return "apiVersion: gateway.networking.k8s.io/v1\nkind: ReferenceGrant\nmetadata: {name: g, namespace: " + ns +
+			"}\nspec: {from: [{group: gateway.networking.k8s.io, kind: " + kind + ", namespace: " + from + "}], to: [{group: \"\", kind: " +
+			to + "}]}"
 	}
 	namespace := func(name, labels string) string {
 		return "apiVersion: v1\nkind: Namespace\nmetadata: {name: " + name + ", labels: {" + labels + "}}"
@@ -121,18 +127,23 @@ func pieces(t testing.TB) [][]string {
 	const selected = "allowedRoutes: {namespaces: {from: Selector, selector: {matchLabels: {x: z}}}}"
 	const all = "allowedRoutes: {namespaces: {from: All}}"
 	policy := func(name, ns, targets, validation string) string {
-		return "apiVersion: gateway.networking.k8s.io/v1\nkind: BackendTLSPolicy\nmetadata: {name: " + name + ", namespace: " + ns + "}\nspec: {targetRefs: [" + targets + "], validation: {hostname: w.org, " + validation + "}}"
+		return "apiVersion: gateway.networking.k8s.io/v1\nkind: BackendTLSPolicy\nmetadata: {name: " + name + ", namespace: " + ns +
+			"}\nspec: {targetRefs: [" + targets + "], validation: {hostname: w.org, " + validation + "}}"
 	}
 	const system, byMap = "wellKnownCACertificates: System", "caCertificateRefs: [{group: \"\", kind: ConfigMap, name: ca}]"
 	entry := func(ns, hosts string) string {
-		return "apiVersion: networking.istio.io/v1\nkind: ServiceEntry\nmetadata: {name: e, namespace: " + ns + "}\nspec: {hosts: [" + hosts + "], ports: [{number: 80, name: http, protocol: HTTP}, {number: 443, name: tls, protocol: TLS}], resolution: DNS}"
+		return "apiVersion: networking.istio.io/v1\nkind: ServiceEntry\nmetadata: {name: e, namespace: " + ns + "}\nspec: {hosts: [" +
+			hosts + "], ports: [{number: 80, name: http, protocol: HTTP}, {number: 443, name: tls, protocol: TLS}], resolution: DNS}"
 	}
-	set := route("ListenerSet", "ls", "a", "parentRef: {name: one, namespace: gw}, listeners: [{name: x, port: 80, protocol: HTTP, hostname: a.org, "+all+"}, {name: y, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: c}]}}]")
+	set := route("ListenerSet", "ls", "a", "parentRef: {name: one, namespace: gw}, listeners: [{name: x, port: 80, protocol: HTTP, "+
+		"hostname: a.org, "+all+"}, {name: y, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: c}]}}]")
 	written := func(of string) string {
-		return of + "\nstatus: {parents: [{parentRef: {name: one, namespace: gw}, controllerName: istio.io/gateway-controller, conditions: [{type: Accepted, status: \"True\", reason: Accepted, message: m, lastTransitionTime: \"2026-01-01T00:00:00Z\"}]}]}"
+		return of + "\nstatus: {parents: [{parentRef: {name: one, namespace: gw}, controllerName: istio.io/gateway-controller, " +
+			"conditions: [{type: Accepted, status: \"True\", reason: Accepted, message: m, lastTransitionTime: \"2026-01-01T00:00:00Z\"}]}]}"
 	}
 	client := func(ref string) string {
-		return gateway("two", "addresses: [{type: Hostname, value: one-istio}], tls: {backend: {clientCertificateRef: {"+ref+"}}}, listeners: [{name: a, port: 80, protocol: HTTP, "+all+"}]")
+		return gateway("two", "addresses: [{type: Hostname, value: one-istio}], tls: {backend: {clientCertificateRef: {"+ref+"}}}, "+
+			"listeners: [{name: a, port: 80, protocol: HTTP, "+all+"}]")
 	}
 	const ended = "tls: {certificateRefs: [{name: c, namespace: b}]}, "
 	listener := func(name, port, protocol, hostname, rest string) string {
@@ -146,48 +157,92 @@ func pieces(t testing.TB) [][]string {
 	}
 	const both = "{name: one, namespace: gw}, {kind: ListenerSet, name: mt, namespace: b}"
 	return [][]string{
-		{own(listener("t", "445", "TLS", "*.org", ended), listener("s", "443", "HTTPS", "a.org", ended), listener("w", "443", "HTTPS", "*.org", ended)), own(listener("t", "443", "TLS", "a.org", ended), listener("s", "443", "HTTPS", "*.org", ended)), own(listener("h", "80", "HTTP", "*.org", ""), listener("n", "80", "HTTP", "*.s.org", ""))},
-		{more("one", listener("x", "80", "HTTP", "*.S.org", ""), listener("u", "443", "HTTPS", "x.org", ended)), more("one", listener("x", "80", "HTTP", "*.org", ""), listener("t", "445", "TLS", "s.org", ended), listener("x", "80", "HTTP", "s.org", "")), more("one"), more("two", listener("x", "80", "HTTP", "s.org", ""))},
-		{route("TLSRoute", "m", "b", "parentRefs: ["+both+"], hostnames: [S.org, \"*.org\"], rules: [{backendRefs: [{name: w, port: 80}]}]"), route("TLSRoute", "m", "b", "parentRefs: ["+both+"], rules: [{backendRefs: [{name: w, port: 80}]}]")},
-		{route("HTTPRoute", "m", "b", "parentRefs: ["+both+"], hostnames: [x.S.org, a.org, s.org], rules: [{matches: [{path: {value: /}}, {path: {value: /}}], backendRefs: [{name: w, port: 80}]}]"), route("HTTPRoute", "m", "b", "parentRefs: ["+both+"], rules: [{backendRefs: [{name: w, port: 80}]}]")},
+		{own(listener("t", "445", "TLS", "*.org", ended), listener("s", "443", "HTTPS", "a.org", ended),
+			listener("w", "443", "HTTPS", "*.org", ended)),
+			own(listener("t", "443", "TLS", "a.org", ended), listener("s", "443", "HTTPS", "*.org", ended)),
+			own(listener("h", "80", "HTTP", "*.org", ""), listener("n", "80", "HTTP", "*.s.org", ""))},
+		{more("one", listener("x", "80", "HTTP", "*.S.org", ""), listener("u", "443", "HTTPS", "x.org", ended)),
+			more("one", listener("x", "80", "HTTP", "*.org", ""), listener("t", "445", "TLS", "s.org", ended),
+				listener("x", "80", "HTTP", "s.org", "")), more("one"), more("two", listener("x", "80", "HTTP", "s.org", ""))},
+		{route("TLSRoute", "m", "b", "parentRefs: ["+both+"], hostnames: [S.org, \"*.org\"], rules: [{backendRefs: [{name: w, port: "+
+			"80}]}]"), route("TLSRoute", "m", "b", "parentRefs: ["+both+"], rules: [{backendRefs: [{name: w, port: 80}]}]")},
+		{route("HTTPRoute", "m", "b", "parentRefs: ["+both+"], hostnames: [x.S.org, a.org, s.org], rules: [{matches: [{path: {value: "+
+			"/}}, {path: {value: /}}], backendRefs: [{name: w, port: 80}]}]"),
+			route("HTTPRoute", "m", "b", "parentRefs: ["+both+"], rules: [{backendRefs: [{name: w, port: 80}]}]")},
 		{route("GRPCRoute", "m", "b", "parentRefs: ["+both+"], hostnames: [\"*.org\"]")},
 		{route("UDPRoute", "m", "b", "parentRefs: ["+both+", {name: none}], rules: null")},
 		{entry("a", "w.org, a.org"), entry("a", "a.org")},
 		{entry("b", "w.org")},
-		{route("HTTPRoute", "e", "a", "parentRefs: [{group: networking.istio.io, kind: ServiceEntry, name: e}, {group: networking.istio.io, kind: ServiceEntry, name: e, namespace: b}], rules: [{backendRefs: [{group: networking.istio.io, kind: Hostname, name: w.org, port: 80}]}]")},
-		{route("HTTPRoute", "e", "b", "parentRefs: [{group: networking.istio.io, kind: ServiceEntry, name: e}, {group: \"\", kind: Service, name: w, namespace: a}], rules: [{filters: [{type: RequestMirror, requestMirror: {backendRef: {name: w, port: 80}}}], backendRefs: [{name: w, port: 80}]}]")},
-		{route("HTTPRoute", "e", "gw", "parentRefs: [{group: \"\", kind: Service, name: w, namespace: a, port: 80}], rules: [{backendRefs: [{name: w, namespace: a, port: 80}]}]")},
-		{policy("e", "a", "{group: networking.istio.io, kind: ServiceEntry, name: e, sectionName: tls}, {group: \"\", kind: Service, name: w}", system), policy("e", "a", "{group: networking.istio.io, kind: ServiceEntry, name: e}", system)},
-		{policy("f", "a", "{group: networking.istio.io, kind: ServiceEntry, name: e}, {group: networking.istio.io, kind: ServiceEntry, name: e, sectionName: tls}", byMap)},
-		{"apiVersion: v1\nkind: Secret\nmetadata: {name: c, namespace: b}\ntype: kubernetes.io/tls\ndata: {tls.crt: eA==, tls.key: eA==}", certificate(t, "b")},
+		{route("HTTPRoute", "e", "a", "parentRefs: [{group: networking.istio.io, kind: ServiceEntry, name: e}, {group: "+
+			"networking.istio.io, kind: ServiceEntry, name: e, namespace: b}], rules: [{backendRefs: [{group: networking.istio.io, kind: "+
+			"Hostname, name: w.org, port: 80}]}]")},
+		{route("HTTPRoute", "e", "b", "parentRefs: [{group: networking.istio.io, kind: ServiceEntry, name: e}, {group: \"\", kind: "+
+			"Service, name: w, namespace: a}], rules: [{filters: [{type: RequestMirror, requestMirror: {backendRef: {name: w, port: "+
+			"80}}}], backendRefs: [{name: w, port: 80}]}]")},
+		{route("HTTPRoute", "e", "gw", "parentRefs: [{group: \"\", kind: Service, name: w, namespace: a, port: 80}], rules: "+
+			"[{backendRefs: [{name: w, namespace: a, port: 80}]}]")},
+		{policy("e", "a", "{group: networking.istio.io, kind: ServiceEntry, name: e, sectionName: tls}, {group: \"\", kind: Service, "+
+			"name: w}", system), policy("e", "a", "{group: networking.istio.io, kind: ServiceEntry, name: e}", system)},
+		{policy("f", "a", "{group: networking.istio.io, kind: ServiceEntry, name: e}, {group: networking.istio.io, kind: ServiceEntry, "+
+			"name: e, sectionName: tls}", byMap)},
+		{"apiVersion: v1\nkind: Secret\nmetadata: {name: c, namespace: b}\ntype: kubernetes.io/tls\ndata: {tls.crt: eA==, tls.key: eA==}",
+			certificate(t, "b")},
 		{"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: ca, namespace: b}\ndata: {ca.crt: x}"},
-		{route("TCPRoute", "u", "b", "parentRefs: [{name: one, namespace: gw}, {group: \"\", kind: Service, name: w}], rules: [{backendRefs: [{name: w, port: 80}]}]")},
-		{route("TLSRoute", "u", "a", "parentRefs: [{name: one, namespace: gw}, {group: \"\", kind: Service, name: w}], hostnames: [s.org, u.org], rules: [{backendRefs: [{name: w, port: 80}]}]")},
+		{route("TCPRoute", "u", "b", "parentRefs: [{name: one, namespace: gw}, {group: \"\", kind: Service, name: w}], rules: "+
+			"[{backendRefs: [{name: w, port: 80}]}]")},
+		{route("TLSRoute", "u", "a", "parentRefs: [{name: one, namespace: gw}, {group: \"\", kind: Service, name: w}], hostnames: "+
+			"[s.org, u.org], rules: [{backendRefs: [{name: w, port: 80}]}]")},
 		{client("name: c, namespace: b"), client("name: none"),
-			gateway("two", "addresses: [{type: Hostname, value: one-istio}], allowedListeners: {namespaces: {from: All}}, listeners: [{name: a, port: 80, protocol: HTTP, "+all+"}]")},
-		{gateway("one", "listeners: [{name: a, port: 80, protocol: HTTP, "+all+"}]"), gateway("one", "listeners: [{name: a, port: 80, protocol: HTTP, hostname: \"*.org\", "+selected+"}, {name: b, port: 80, protocol: TCP}, {name: t, port: 90, protocol: TCP, "+all+"}]"),
-			gateway("one", "allowedListeners: {namespaces: {from: All}}, listeners: [{name: s, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: c, namespace: b}]}, "+all+"}, {name: p, port: 444, protocol: TLS, tls: {mode: Passthrough}, "+all+"}, {name: q, port: 445, protocol: TLS, hostname: \"*.org\", tls: {mode: Terminate, certificateRefs: [{name: c, namespace: b}]}, "+all+"}]"),
+			gateway("two", "addresses: [{type: Hostname, value: one-istio}], allowedListeners: {namespaces: {from: All}}, listeners: "+
+				"[{name: a, port: 80, protocol: HTTP, "+all+"}]")},
+		{gateway("one", "listeners: [{name: a, port: 80, protocol: HTTP, "+all+"}]"),
+			gateway("one", "listeners: [{name: a, port: 80, protocol: HTTP, hostname: \"*.org\", "+selected+"}, {name: b, port: 80, "+
+				"protocol: TCP}, {name: t, port: 90, protocol: TCP, "+all+"}]"),
+			gateway("one", "allowedListeners: {namespaces: {from: All}}, listeners: [{name: s, port: 443, protocol: HTTPS, tls: "+
+				"{certificateRefs: [{name: c, namespace: b}]}, "+all+"}, {name: p, port: 444, protocol: TLS, tls: {mode: Passthrough}, "+
+				all+"}, {name: q, port: 445, protocol: TLS, hostname: \"*.org\", tls: {mode: Terminate, certificateRefs: [{name: c, "+
+				"namespace: b}]}, "+all+"}]"),
 			gateway("one", "allowedListeners: {namespaces: {from: All}}, listeners: [{name: a, port: 80, protocol: HTTP, "+all+"}]")},
-		{gateway("two", "addresses: [{type: Hostname, value: one-istio}], listeners: [{name: a, port: 80, protocol: HTTP, "+all+"}]"), gateway("two", "addresses: [{type: Hostname, value: one-istio}, {type: Hostname, value: w.b}], listeners: [{name: a, port: 81, protocol: HTTP, "+all+"}]"),
-			gateway("two", "addresses: [{type: Hostname, value: one-istio}], listeners: [{name: a, port: 80, protocol: HTTP, "+all+"}]") + "\nstatus: {conditions: [{type: Accepted, status: \"True\", reason: Accepted, message: m, lastTransitionTime: \"2026-01-01T00:00:00Z\"}], listeners: [{name: a, attachedRoutes: 3, supportedKinds: [], conditions: []}]}"},
-		{set, strings.ReplaceAll(set, "name: one", "name: two"), set + "\nstatus: {listeners: [{name: x, attachedRoutes: 7, supportedKinds: [], conditions: []}]}"},
+		{gateway("two", "addresses: [{type: Hostname, value: one-istio}], listeners: [{name: a, port: 80, protocol: HTTP, "+all+"}]"),
+			gateway("two", "addresses: [{type: Hostname, value: one-istio}, {type: Hostname, value: w.b}], listeners: [{name: a, port: 81, "+
+				"protocol: HTTP, "+all+"}]"),
+			gateway("two", "addresses: [{type: Hostname, value: one-istio}], listeners: [{name: a, port: 80, protocol: HTTP, "+all+"}]") +
+				"\nstatus: {conditions: [{type: Accepted, status: \"True\", reason: Accepted, message: m, lastTransitionTime: " +
+				"\"2026-01-01T00:00:00Z\"}], listeners: [{name: a, attachedRoutes: 3, supportedKinds: [], conditions: []}]}"},
+		{set, strings.ReplaceAll(set, "name: one", "name: two"),
+			set + "\nstatus: {listeners: [{name: x, attachedRoutes: 7, supportedKinds: [], conditions: []}]}"},
 		{service("one-istio", "gw", "{port: 80}, {port: 443}, {port: 444}, {port: 445}, {port: 90}"), service("one-istio", "gw", "{port: 80}")},
 		{service("w", "a", "{port: 80}"), service("w", "a", "{port: 80}, {port: 90}")},
 		{service("w", "b", "{port: 80}")},
 		{grant("b", "a", "HTTPRoute", "Service"), grant("b", "gw", "Gateway", "Secret"), grant("b", "a", "TCPRoute", "Service")},
 		{namespace("a", "x: w"), namespace("a", "x: z")},
 		{namespace("b", "x: w")},
-		{route("HTTPRoute", "r", "a", "parentRefs: [{name: one, namespace: gw}], hostnames: [a.org, \"*.org\"], rules: [{backendRefs: [{name: w, port: 80}]}]"), written(route("HTTPRoute", "r", "a", "parentRefs: [{name: one, namespace: gw}], hostnames: [a.org, \"*.org\"], rules: [{backendRefs: [{name: w, port: 80}]}]")), route("HTTPRoute", "r", "a", "parentRefs: [{name: one, namespace: gw, sectionName: a}, {name: two, namespace: gw}, {kind: ListenerSet, name: ls}, {group: \"\", kind: Service, name: w}], rules: [{matches: [{path: {value: /x}}], backendRefs: [{name: w, namespace: b, port: 80}]}]")},
-		{route("HTTPRoute", "q", "b", "parentRefs: [{name: one, namespace: gw}, {group: \"\", kind: Service, name: w, namespace: a, port: 80}], hostnames: [a.org], rules: [{backendRefs: [{name: w, port: 81, weight: 3}, {name: w, namespace: a, port: 80}]}]")},
-		{route("GRPCRoute", "g", "a", "parentRefs: [{name: two, namespace: gw}, {group: \"\", kind: Service, name: w}], rules: [{matches: [{method: {service: s}}], backendRefs: [{name: w, port: 80}]}]")},
-		{route("TCPRoute", "t", "a", "parentRefs: [{name: one, namespace: gw}], rules: [{backendRefs: [{name: w, namespace: b, port: 80}]}]"), route("TCPRoute", "t", "a", "parentRefs: [{name: one, namespace: gw, port: 90}, {group: \"\", kind: Service, name: w}], rules: [{backendRefs: [{name: w, port: 80}]}]")},
-		{route("HTTPRoute", "p", "b", "parentRefs: [{name: one, namespace: gw}, {group: \"\", kind: Service, name: w}], hostnames: [a.org], rules: [{backendRefs: [{name: w, port: 80}]}]")},
-		{route("UDPRoute", "d", "a", "parentRefs: [{name: one, namespace: gw}, {group: \"\", kind: Service, name: w}], rules: [{backendRefs: [{name: w, port: 80}]}]")},
-		{route("TLSRoute", "v", "a", "parentRefs: [{name: one, namespace: gw}, {name: one, namespace: gw, sectionName: q}], hostnames: [\"*.org\", s.org], rules: [{backendRefs: [{name: w, port: 80}]}]")},
-		{route("TLSRoute", "s", "b", "parentRefs: [{name: one, namespace: gw}], hostnames: [s.org], rules: [{backendRefs: [{name: w, port: 80}]}]")},
+		{route("HTTPRoute", "r", "a", "parentRefs: [{name: one, namespace: gw}], hostnames: [a.org, \"*.org\"], rules: [{backendRefs: "+
+			"[{name: w, port: 80}]}]"), written(route("HTTPRoute", "r", "a",
+			"parentRefs: [{name: one, namespace: gw}], hostnames: [a.org, \"*.org\"], rules: [{backendRefs: [{name: w, port: 80}]}]")),
+			route("HTTPRoute", "r", "a", "parentRefs: [{name: one, namespace: gw, sectionName: a}, {name: two, namespace: gw}, {kind: "+
+				"ListenerSet, name: ls}, {group: \"\", kind: Service, name: w}], rules: [{matches: [{path: {value: /x}}], backendRefs: [{name: "+
+				"w, namespace: b, port: 80}]}]")},
+		{route("HTTPRoute", "q", "b", "parentRefs: [{name: one, namespace: gw}, {group: \"\", kind: Service, name: w, namespace: a, "+
+			"port: 80}], hostnames: [a.org], rules: [{backendRefs: [{name: w, port: 81, weight: 3}, {name: w, namespace: a, port: 80}]}]")},
+		{route("GRPCRoute", "g", "a", "parentRefs: [{name: two, namespace: gw}, {group: \"\", kind: Service, name: w}], rules: "+
+			"[{matches: [{method: {service: s}}], backendRefs: [{name: w, port: 80}]}]")},
+		{route("TCPRoute", "t", "a", "parentRefs: [{name: one, namespace: gw}], rules: [{backendRefs: [{name: w, namespace: b, port: "+
+			"80}]}]"), route("TCPRoute", "t", "a", "parentRefs: [{name: one, namespace: gw, port: 90}, {group: \"\", kind: Service, name: "+
+			"w}], rules: [{backendRefs: [{name: w, port: 80}]}]")},
+		{route("HTTPRoute", "p", "b", "parentRefs: [{name: one, namespace: gw}, {group: \"\", kind: Service, name: w}], hostnames: "+
+			"[a.org], rules: [{backendRefs: [{name: w, port: 80}]}]")},
+		{route("UDPRoute", "d", "a", "parentRefs: [{name: one, namespace: gw}, {group: \"\", kind: Service, name: w}], rules: "+
+			"[{backendRefs: [{name: w, port: 80}]}]")},
+		{route("TLSRoute", "v", "a", "parentRefs: [{name: one, namespace: gw}, {name: one, namespace: gw, sectionName: q}], hostnames: "+
+			"[\"*.org\", s.org], rules: [{backendRefs: [{name: w, port: 80}]}]")},
+		{route("TLSRoute", "s", "b", "parentRefs: [{name: one, namespace: gw}], hostnames: [s.org], rules: [{backendRefs: [{name: w, "+
+			"port: 80}]}]")},
 		{policy("p", "b", "{group: \"\", kind: Service, name: w}", system)},
 		{policy("o", "b", "{group: \"\", kind: Service, name: w}", byMap)},
-		{"apiVersion: gateway.networking.k8s.io/v1\nkind: GatewayClass\nmetadata: {name: istio}\nspec: {controllerName: istio.io/gateway-controller}", "apiVersion: gateway.networking.k8s.io/v1\nkind: GatewayClass\nmetadata: {name: istio}\nspec: {controllerName: example.com/other}"},
+		{"apiVersion: gateway.networking.k8s.io/v1\nkind: GatewayClass\nmetadata: {name: istio}\nspec: {controllerName: " +
+			"istio.io/gateway-controller}", "apiVersion: gateway.networking.k8s.io/v1\nkind: GatewayClass\nmetadata: {name: istio}\nspec: " +
+			"{controllerName: example.com/other}"},
 	}
 }
 
@@ -252,13 +307,15 @@ func TestOneRoute(t *testing.T) {
 	world, stage := objects{}, newStage()
 	for i, piece := range pieces(t) {
 		world.put(t, piece[0])
-		const route = "apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: x%d, namespace: gw}\nspec: {parentRefs: [{name: one}], hostnames: [x%[1]d.org], rules: [{backendRefs: [{name: w, namespace: a, port: 80}]}]}"
+		const route = "apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: x%d, namespace: gw}\nspec: " +
+			"{parentRefs: [{name: one}], hostnames: [x%[1]d.org], rules: [{backendRefs: [{name: w, namespace: a, port: 80}]}]}"
 		world.put(t, fmt.Sprintf(route, i))
 	}
 	if all := stage.Run(t, world, mesh.Default()); len(all.Objects) < len(pieces(t)) {
 		t.Fatalf("%d objects", len(all.Objects))
 	}
-	const changed = "apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: x1, namespace: gw}\nspec: {parentRefs: [{name: one}], hostnames: [x1.org], rules: [{backendRefs: [{name: w, namespace: a, port: 81}]}]}"
+	const changed = "apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: x1, namespace: gw}\nspec: " +
+		"{parentRefs: [{name: one}], hostnames: [x1.org], rules: [{backendRefs: [{name: w, namespace: a, port: 81}]}]}"
 	made := func(text string) (list []string) {
 		world.put(t, text)
 		stage.Run(t, world, mesh.Default())
@@ -273,7 +330,8 @@ func TestOneRoute(t *testing.T) {
 		slices.Sort(list)
 		return list
 	}
-	if got, want := made(changed), []string{"VirtualService gw/gw~one~istio-autogenerated-k8s-gateway~a~x1.org", "status of HTTPRoute gw/x1"}; !slices.Equal(got, want) {
+	if got, want := made(changed), []string{"VirtualService gw/gw~one~istio-autogenerated-k8s-gateway~a~x1.org",
+		"status of HTTPRoute gw/x1"}; !slices.Equal(got, want) {
 		t.Errorf("%q is made, want %q", got, want)
 	}
 	const status = "\nstatus: {parents: [{parentRef: {name: one}, controllerName: istio.io/gateway-controller, conditions: []}]}"
@@ -290,7 +348,9 @@ func TestWrittenStatus(t *testing.T) {
 		world.put(t, piece[0])
 	}
 	before := stage.Run(t, world, mesh.Default())
-	world.put(t, all[slices.IndexFunc(all, func(piece []string) bool { return len(piece) == 3 && strings.Contains(piece[2], "attachedRoutes: 3") })][2])
+	world.put(t, all[slices.IndexFunc(all, func(piece []string) bool {
+		return len(piece) == 3 && strings.Contains(piece[2], "attachedRoutes: 3")
+	})][2])
 	after := stage.Run(t, world, mesh.Default())
 	if len(after.Objects) != len(before.Objects) || len(before.Objects) < 5 {
 		t.Fatalf("%d objects, then %d", len(before.Objects), len(after.Objects))

@@ -16,36 +16,38 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/derive"
 )
 
-// target is what a VirtualService is made for: a host of a listener, or a service for the routes of a namespace.
+// target identifies a VirtualService: a host of a listener, or a service with the routes of a namespace.
 type target struct {
 	listener  listenerID
-	namespace string // of the routes, for a service; empty for a listener
+	namespace string // namespace of the routes to a service; empty for a listener
 	host      string
 }
 
 // contribution is a route of a target.
 type contribution struct {
 	route    *route
-	listener *listener // nil: of a service
+	listener *listener // nil for a service
 	parent   *parent
 }
 
-// host is a target, and the routes for it.
+// host is a target and its routes.
 type host struct {
 	target
-	of    []contribution
-	lost  map[*route][]loss // what of them do not get because another of them comes first
-	own   bool              // the routes are in the service's namespace, and for all clients
-	alone *listener         // whose hostname it is, and which a wider one may not stand in for; nil: it needs no answer without routes
+	of   []contribution
+	lost map[*route][]loss // matches and connections that routes lose to another route
+	own  bool              // whether the routes are in the service's namespace and apply to all clients
+	// listener of exactly this hostname, whose requests a wider one may not take; nil if they need no answer without
+	// routes
+	alone *listener
 }
 
-// placed is a host that a route has routes for, by a parent of its.
+// placed is a host for which a route has routes, by one of its parents.
 type placed struct {
 	host   *host
 	parent *parent
 }
 
-// host returns the host of a target, a new one if there is none.
+// host returns the host of a target, and creates it if there is none.
 func (r *run) host(t target) *host {
 	h := r.hosts[t]
 	if h != nil {
@@ -59,7 +61,7 @@ func (r *run) host(t target) *host {
 	return h
 }
 
-// place finds what a route is a part of, and makes the VirtualServices that are of it alone.
+// place adds a route to its hosts and streams.
 func (r *run) place(x *route) {
 	add := func(t target, c contribution) {
 		h := r.host(t)
@@ -93,7 +95,7 @@ func (r *run) place(x *route) {
 	r.leads(x, 1)
 }
 
-// withdraw takes a route out of what it is a part of.
+// withdraw removes a route from its hosts and streams.
 func (r *run) withdraw(x *route) {
 	for _, at := range x.hosts {
 		h := at.host
@@ -110,7 +112,7 @@ func (r *run) withdraw(x *route) {
 	r.leads(x, -1)
 }
 
-// count counts a route of a listener, if it is accepted.
+// count adds by to the number of routes of a listener if the route is accepted.
 func (r *run) count(x *route, l *listener, by int32) {
 	if x.refused == nil {
 		l.attached += by
@@ -121,7 +123,7 @@ func (r *run) count(x *route, l *listener, by int32) {
 // lead is a Gateway with routes to a Service.
 type lead struct{ service, gateway kinds.Key }
 
-// leads counts the Services that a route of Gateways leads to.
+// leads adds by to the number of routes from Gateways to Services.
 func (r *run) leads(x *route, by int) {
 	for _, s := range x.services {
 		for _, g := range x.gateways {
@@ -143,7 +145,7 @@ func (r *run) leads(x *route, by int) {
 	}
 }
 
-// makeHosts makes the VirtualServices of hosts. Routes for a host count by their precedence.
+// makeHosts makes the VirtualServices of the hosts that are due. Routes are ordered by precedence.
 func (r *run) makeHosts() {
 	for h := range r.hostsDue {
 		h.sort()
@@ -156,7 +158,7 @@ func (r *run) makeHosts() {
 				}
 			}
 		}
-		if h.own = own; len(h.of) == 0 && h.alone == nil { // nothing is made for it
+		if h.own = own; len(h.of) == 0 && h.alone == nil { // it needs no VirtualService
 			delete(r.hosts, h.target)
 			if delete(r.services[h.host], h); len(r.services[h.host]) == 0 {
 				delete(r.services, h.host)
@@ -192,14 +194,14 @@ func (r *run) makeHosts() {
 	}
 }
 
-// sort sorts the routes of a host by age, and those of one age and name by their kinds.
+// sort sorts the routes of a host by age and name, and then by kind.
 func (h *host) sort() {
 	slices.SortStableFunc(h.of, func(a, b contribution) int {
 		return cmp.Or(older(a.route.object, b.route.object), compareKinds(a.route.object, b.route.object))
 	})
 }
 
-// loses records what a route of the host does not get.
+// loses records that a route of the host loses a match or connections.
 func (h *host) loses(x *route, l loss) {
 	if h.lost == nil {
 		h.lost = map[*route][]loss{}
@@ -207,26 +209,26 @@ func (h *host) loses(x *route, l loss) {
 	h.lost[x] = append(h.lost[x], l)
 }
 
-// producers returns the routes of the service's own namespace, if those of a host are others.
+// producers returns the routes in the service's own namespace, unless they are the routes of the host itself.
 func (r *run) producers(h *host) (of []contribution) {
 	namespace := ""
 	for other := range r.services[h.host] {
-		if other.own && !h.own && other.namespace > namespace { // a ServiceEntry may be in several
+		if other.own && !h.own && other.namespace > namespace { // a host of ServiceEntries may be in several namespaces
 			namespace, of = other.namespace, other.of
 		}
 	}
 	return of
 }
 
-// ranked is one match among those of all routes of a host.
+// ranked is one match among the matches of all routes of a host.
 type ranked struct {
 	httpRule
 	route *route
 }
 
-// merge returns the matches of routes, which are in their order, in that in which they are tried: by the path, the
-// method, how many headers and query parameters match, the order of the routes, and the order within a route. lost is
-// called for each match that a route before has as well. of returns the rules of a route that are merged.
+// merge returns the matches of routes, given in their order, in the order in which they are tried: by the path, the
+// method, the number of matched headers and query parameters, the order of the routes, and the order within a route. It
+// calls lost for each match that an earlier route has as well. of returns the rules of a route to merge.
 func merge(routes []*route, of func(*route) *rules, lost func(x ranked, to *route)) []*networkingv1alpha3.HTTPRoute {
 	var all []ranked
 	for _, x := range routes {
@@ -244,7 +246,8 @@ func merge(routes []*route, of func(*route) *rules, lost func(x ranked, to *rout
 			}
 			return 1
 		}
-		return cmp.Or(cmp.Compare(b.path, a.path), cmp.Compare(b.length, a.length), first(a.method, b.method), cmp.Compare(b.headers, a.headers), cmp.Compare(b.queries, a.queries))
+		return cmp.Or(cmp.Compare(b.path, a.path), cmp.Compare(b.length, a.length), first(a.method, b.method),
+			cmp.Compare(b.headers, a.headers), cmp.Compare(b.queries, a.queries))
 	})
 	out := lists.Map(all, func(x ranked) *networkingv1alpha3.HTTPRoute { return x.http })
 	if len(routes) > 1 {
@@ -253,7 +256,7 @@ func merge(routes []*route, of func(*route) *rules, lost func(x ranked, to *rout
 	return out
 }
 
-// eachRepeated calls lost for each match that a route before has as well.
+// eachRepeated calls lost for each match that an earlier route has as well.
 func eachRepeated(all []ranked, lost func(x ranked, to *route)) {
 	seen := make(map[uint64]*ranked, len(all))
 	for i := range all {
@@ -261,7 +264,10 @@ func eachRepeated(all []ranked, lost func(x ranked, to *route)) {
 		switch first := seen[x.hash]; {
 		case first == nil:
 			seen[x.hash] = x
-		case first.route != x.route && first.precedence == x.precedence && slices.EqualFunc(first.http.Match, x.http.Match, func(a, b *networkingv1alpha3.HTTPMatchRequest) bool { return proto.Equal(a, b) }):
+		case first.route != x.route && first.precedence == x.precedence &&
+			slices.EqualFunc(first.http.Match, x.http.Match, func(a, b *networkingv1alpha3.HTTPMatchRequest) bool {
+				return proto.Equal(a, b)
+			}):
 			lost(*x, first.route)
 		}
 	}
@@ -279,12 +285,13 @@ func (h *host) gatewayHost() *kinds.Object {
 	http := merge(routes, func(x *route) *rules { return &x.rules }, func(x ranked, to *route) {
 		h.loses(x.route, x.route.losesMatch(to, x.httpRule, fmt.Sprintf("the same match for %s of listener %s of %s", h.host, l.Name, l.owner)))
 	})
-	return routes[0].virtualService(l.hostName(h.host), &networkingv1.VirtualService{Hosts: []string{h.host}, Gateways: []string{l.name}, Http: http})
+	return routes[0].virtualService(l.hostName(h.host),
+		&networkingv1.VirtualService{Hosts: []string{h.host}, Gateways: []string{l.name}, Http: http})
 }
 
-// meshHost returns the VirtualService of a service. Routes that name a port of it hide, for this port, those that name
-// none. Routes of the service's own namespace, producers, are for all clients. Others are for those of their namespace,
-// and there hide the producers for each port that they are for.
+// meshHost returns the VirtualService of a service. Routes that name a port of the service hide, for this port, routes
+// that name none. Routes of the service's own namespace, the producers, apply to all clients. Routes of another
+// namespace apply to clients of that namespace, and hide the producers there for each port that they are for.
 func (h *host) meshHost(producers []contribution) *kinds.Object {
 	spec := &networkingv1.VirtualService{Hosts: []string{h.host}, Gateways: []string{"mesh"}}
 	if !h.of[0].parent.own {
@@ -293,7 +300,7 @@ func (h *host) meshHost(producers []contribution) *kinds.Object {
 	for _, port := range h.of[0].parent.ports {
 		from, inherited := h.of, false
 		if !slices.ContainsFunc(h.of, func(c contribution) bool { return c.parent.port == 0 || c.parent.port == port }) {
-			from, inherited = producers, true // whose losses are those of their own host
+			from, inherited = producers, true // their losses belong to their own host
 		}
 		loses := func(x *route, l loss) {
 			if l.port = port; !inherited {
@@ -343,8 +350,8 @@ func (h *host) meshHost(producers []contribution) *kinds.Object {
 	return h.of[0].route.virtualService(h.namespace+"~"+h.host, spec)
 }
 
-// forPort returns the routes of some kinds for a port of a service: those that name it, or else those that name none.
-// Each is there once.
+// forPort returns the routes of some kinds for a port of a service: the routes that name the port, or else the routes
+// that name none. Each is returned once.
 func forPort(of []contribution, port uint32, kind ...*kinds.Kind) []*route {
 	var exactly, anyPort []*route
 	for _, c := range of {

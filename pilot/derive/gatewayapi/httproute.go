@@ -16,18 +16,18 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
-// httpRule is one match of a rule, with what is done.
+// httpRule is one match of a rule, with its action.
 type httpRule struct {
 	precedence
 	http        *networkingv1alpha3.HTTPRoute
-	hash        uint64 // of the match
-	rule, match int    // where it is written; match is -1 for a rule that has none
+	hash        uint64 // hash of the match
+	rule, match int    // indexes in the spec; match is -1 for a rule without matches
 }
 
-// precedence is what of a match decides which of two counts, of one route or of several.
+// precedence holds the properties by which matches are ordered, within a route and among routes.
 type precedence struct {
-	path    int // exact, prefix, regular expression, none
-	length  int // of the path
+	path    int // rank of the path match: exact, prefix, regular expression, none
+	length  int // length of the path
 	method  bool
 	headers int
 	queries int
@@ -40,7 +40,7 @@ const (
 	pathExact
 )
 
-// ruleName returns the name of the routes that are made of a rule.
+// ruleName returns the name of the routes that are made from a rule.
 func (x *route) ruleName(name *gatewayv1.SectionName, i int) string {
 	if name != nil && *name != "" {
 		return string(*name)
@@ -48,12 +48,12 @@ func (x *route) ruleName(name *gatewayv1.SectionName, i int) string {
 	return fmt.Sprintf("%s.%s.%d", x.object.Namespace, x.object.Name, i)
 }
 
-// httpRules takes in the rules of a HTTPRoute.
+// httpRules translates the rules of a HTTPRoute.
 func (x *route) httpRules(rules []gatewayv1.HTTPRouteRule) {
 	for i, rule := range rules {
 		field := fmt.Sprintf("spec.rules[%d]", i)
 		h := &networkingv1alpha3.HTTPRoute{Name: x.ruleName(rule.Name, i)}
-		prefix := "" // of all matches, for rewrites
+		prefix := "" // path prefix of all matches, for rewrites
 		for _, m := range rule.Matches {
 			if m.Path != nil && m.Path.Value != nil && (m.Path.Type == nil || *m.Path.Type == gatewayv1.PathMatchPathPrefix) {
 				prefix = strings.TrimSuffix(*m.Path.Value, "/")
@@ -85,9 +85,10 @@ func (x *route) httpRules(rules []gatewayv1.HTTPRouteRule) {
 	}
 }
 
-// addRule adds the matches of a rule, each as convert has it; without any it is for every request. One that is not
-// supported is answered with 500.
-func addRule[M any](x *route, i int, h *networkingv1alpha3.HTTPRoute, supported bool, matches []M, convert func(M, string) (*networkingv1alpha3.HTTPMatchRequest, precedence, bool)) {
+// addRule adds the matches of a rule, translated by convert. A rule without matches is for every request. A rule that
+// is not supported is answered with 500.
+func addRule[M any](x *route, i int, h *networkingv1alpha3.HTTPRoute, supported bool, matches []M,
+	convert func(M, string) (*networkingv1alpha3.HTTPMatchRequest, precedence, bool)) {
 	if !supported {
 		h = unserved(h)
 	}
@@ -124,7 +125,7 @@ func prefixed(s string) *networkingv1alpha3.StringMatch {
 	return &networkingv1alpha3.StringMatch{MatchType: &networkingv1alpha3.StringMatch_Prefix{Prefix: s}}
 }
 
-// httpMatch returns a match, and what decides its precedence. It reports false where proxies do not take the match.
+// httpMatch returns a match and its precedence. It returns false if proxies do not accept the match.
 func (x *route) httpMatch(m gatewayv1.HTTPRouteMatch, field string) (out *networkingv1alpha3.HTTPMatchRequest, p precedence, ok bool) {
 	out, ok = &networkingv1alpha3.HTTPMatchRequest{}, true
 	value, kind := "/", gatewayv1.PathMatchPathPrefix
@@ -164,12 +165,14 @@ func (x *route) httpMatch(m gatewayv1.HTTPRouteMatch, field string) (out *networ
 
 func equal(a, b string) bool { return a == b }
 
-// matchValue adds what the value of a name has to be, unless an earlier match has the name: that one counts. It reports
-// false where proxies do not take the match.
-func (x *route) matchValue(into *map[string]*networkingv1alpha3.StringMatch, name, value string, expression bool, same func(a, b string) bool, field string) bool {
+// matchValue adds a required value for a name. If a name is repeated, the first value is used. It returns false if
+// proxies do not accept the match.
+func (x *route) matchValue(into *map[string]*networkingv1alpha3.StringMatch, name, value string, expression bool,
+	same func(a, b string) bool, field string) bool {
 	for other := range *into {
 		if same(other, name) {
-			x.found(field+".name", diag.Warning, "remove it", fmt.Sprintf("an earlier entry of the match has name %s: this one has no effect", other))
+			x.found(field+".name", diag.Warning, "remove it",
+				fmt.Sprintf("an earlier entry of the match has name %s: this one has no effect", other))
 			return true
 		}
 	}
@@ -184,7 +187,7 @@ func (x *route) matchValue(into *map[string]*networkingv1alpha3.StringMatch, nam
 	return x.expression(value, field+".value")
 }
 
-// duration returns a duration of the Gateway API, which the API server has checked.
+// duration parses a duration of the Gateway API, which the API server has validated.
 func (x *route) duration(d *gatewayv1.Duration, field string) *durationpb.Duration {
 	if d == nil {
 		return nil
@@ -203,7 +206,7 @@ func (x *route) timeouts(h *networkingv1alpha3.HTTPRoute, t *gatewayv1.HTTPRoute
 	}
 }
 
-// Conditions of retries, beside status codes.
+// Conditions of retries, in addition to status codes.
 const retryOn = "connect-failure,refused-stream,unavailable,cancelled"
 
 func (x *route) retry(h *networkingv1alpha3.HTTPRoute, r *gatewayv1.HTTPRouteRetry, t *gatewayv1.HTTPRouteTimeouts, field string) {
@@ -229,19 +232,19 @@ func (x *route) retry(h *networkingv1alpha3.HTTPRoute, r *gatewayv1.HTTPRouteRet
 	}
 }
 
-// httpBackend is a backend of a rule, with the filters of its requests alone.
+// httpBackend is a backend of a rule, with filters for its requests alone.
 type httpBackend struct {
 	gatewayv1.BackendRef
 	filters []headerFilter
 }
 
-// headerFilter is a filter of a HTTPRoute or a GRPCRoute, by its type, with what it does to headers.
+// headerFilter is a filter of a HTTPRoute or a GRPCRoute, by its type, with its operations on headers.
 type headerFilter struct {
 	kind              string
 	request, response *gatewayv1.HTTPHeaderFilter
 }
 
-// headers takes in a filter of headers. It reports false where the filter is another one.
+// headers translates a filter of headers. It returns false if the filter is of another type.
 func (x *route) headers(into **networkingv1alpha3.Headers, f headerFilter, field string) bool {
 	switch f.kind {
 	case string(gatewayv1.HTTPRouteFilterRequestHeaderModifier):
@@ -254,12 +257,12 @@ func (x *route) headers(into **networkingv1alpha3.Headers, f headerFilter, field
 	return true
 }
 
-// unserved returns what is done in the place of a rule whose filters are not all supported.
+// unserved returns the action for a rule with an unsupported filter.
 func unserved(h *networkingv1alpha3.HTTPRoute) *networkingv1alpha3.HTTPRoute {
 	return &networkingv1alpha3.HTTPRoute{Name: h.Name, Match: h.Match, DirectResponse: &networkingv1alpha3.HTTPDirectResponse{Status: 500}}
 }
 
-// httpBackends sets where a rule leads. Without a backend that gets requests they are answered with 500.
+// httpBackends sets the backends of a rule. If no backend gets requests, they are answered with 500.
 func (x *route) httpBackends(h *networkingv1alpha3.HTTPRoute, refs []httpBackend, field string) {
 	for j, b := range refs {
 		x.leadsTo(b.BackendObjectReference)
@@ -283,8 +286,8 @@ func (x *route) httpBackends(h *networkingv1alpha3.HTTPRoute, refs []httpBackend
 	}
 }
 
-// unsupportedFilter records a filter that cannot be served: requests may not pass without it. A filter that is somebody
-// else's cannot be resolved. A type that is not known here has the route refused.
+// unsupportedFilter records a filter that is not supported: requests may not pass without it. For a filter of an
+// extension the reference is not resolved. For an unknown type the route is not accepted.
 func (x *route) unsupportedFilter(kind, field string) {
 	message := fmt.Sprintf("unsupported filter type %q", kind)
 	if kind != string(gatewayv1.HTTPRouteFilterExtensionRef) && kind != string(gatewayv1.HTTPRouteFilterRequestMirror) {

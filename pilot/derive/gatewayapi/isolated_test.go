@@ -54,7 +54,8 @@ spec:
 			got[to] = append(got[to], spec.Hosts...)
 		}
 	}
-	for l, want := range map[string]string{"any": "b.org", "a": "*.a.org", "x": "*.x.a.org", "one": "y.x.a.org", "other": "*.a.org *.x.a.org b.org y.x.a.org"} {
+	for l, want := range map[string]string{"any": "b.org", "a": "*.a.org", "x": "*.x.a.org", "one": "y.x.a.org",
+		"other": "*.a.org *.x.a.org b.org y.x.a.org"} {
 		slices.Sort(got[l])
 		if strings.Join(got[l], " ") != want {
 			t.Errorf("the route of listener %s has %v, want %s", l, got[l], want)
@@ -94,10 +95,11 @@ spec: {parentRefs: [%s], hostnames: [a.org, x.b.org, c.org], rules: [{filters: [
 `
 	const set = "{kind: ListenerSet, name: more}"
 	for parents, want := range map[string][]string{
-		"{name: edge}, " + set:                   nil,
-		set + ", {name: edge}":                   nil,
-		"{name: edge}":                           {"requests for x.b.org are those of listener any of ListenerSet gw/more: this route does not get them by listener any"},
-		"{name: edge, sectionName: any}, " + set: {"requests for a.org are those of listener a: this route does not get them by listener any"},
+		"{name: edge}, " + set: nil,
+		set + ", {name: edge}": nil,
+		"{name: edge}": {"requests for x.b.org go to listener any of ListenerSet gw/more: this route does not " +
+			"get them by listener any"},
+		"{name: edge, sectionName: any}, " + set: {"requests for a.org go to listener a: this route does not get them by listener any"},
 	} {
 		world, stage := objects{}, newStage()
 		world.put(t, fmt.Sprintf(gateway, parents))
@@ -140,7 +142,8 @@ spec:
 		}
 		for _, d := range out.Objects {
 			tls := d.Object.Spec.(*networkingv1.Gateway).Servers[0].Tls
-			if optional := tls.Mode == networkingv1alpha3.ServerTLSSettings_OPTIONAL_MUTUAL; optional != insecure || tls.GetInsecureSkipVerify().GetValue() != insecure {
+			if optional := tls.Mode == networkingv1alpha3.ServerTLSSettings_OPTIONAL_MUTUAL; optional != insecure ||
+				tls.GetInsecureSkipVerify().GetValue() != insecure {
 				t.Errorf("%s: %v", mode, tls)
 			}
 		}
@@ -190,7 +193,8 @@ spec: {parentRefs: [{name: edge, sectionName: %s}], hostnames: [%s], rules: [{fi
 	world.put(t, fmt.Sprintf(route, "any", "any", ""))
 	check("with a route of the widest", name("any")+" * routed", name("a")+" *.a.org 404", name("b")+" x.a.org 404")
 	world.put(t, fmt.Sprintf(route, "a", "a", "y.a.org"))
-	check("with a route for another host", name("any")+" * routed", name("a")+" *.a.org 404", name("a")+" y.a.org routed", name("b")+" x.a.org 404")
+	check("with a route for another host", name("any")+" * routed", name("a")+" *.a.org 404", name("a")+" y.a.org routed",
+		name("b")+" x.a.org 404")
 	world.put(t, fmt.Sprintf(route, "a", "a", ""))
 	check("with a route without hostnames", name("any")+" * routed", name("a")+" * routed", name("b")+" x.a.org 404")
 	world.put(t, fmt.Sprintf(route, "a", "a", `"*.a.org"`))
@@ -209,10 +213,12 @@ spec: {parentRefs: [{name: edge, sectionName: %s}], hostnames: [%s], rules: [{fi
 func TestMovedSet(t *testing.T) {
 	world, stage := objects{}, newStage()
 	for _, name := range []string{"one", "two"} {
-		world.put(t, "apiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {name: "+name+", namespace: gw}\nspec: {gatewayClassName: istio, allowedListeners: {namespaces: {from: All}}, listeners: [{name: any, port: 80, protocol: HTTP}]}")
+		world.put(t, "apiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {name: "+name+", namespace: gw}\nspec: "+
+			"{gatewayClassName: istio, allowedListeners: {namespaces: {from: All}}, listeners: [{name: any, port: 80, protocol: HTTP}]}")
 	}
 	for i := range 40 { // Gateways are made in any order
-		world.put(t, "apiVersion: gateway.networking.k8s.io/v1\nkind: ListenerSet\nmetadata: {name: set, namespace: gw}\nspec: {parentRef: {name: "+[]string{"one", "two"}[i%2]+"}, listeners: [{name: a, port: 80, protocol: HTTP, hostname: a.org}]}")
+		world.put(t, "apiVersion: gateway.networking.k8s.io/v1\nkind: ListenerSet\nmetadata: {name: set, namespace: gw}\nspec: "+
+			"{parentRef: {name: "+[]string{"one", "two"}[i%2]+"}, listeners: [{name: a, port: 80, protocol: HTTP, hostname: a.org}]}")
 		answers := 0
 		for _, d := range stage.Run(t, world, mesh.Default()).Objects {
 			if d.Object.Kind == kinds.VirtualService {

@@ -14,20 +14,20 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/derive"
 )
 
-// hostnamePort identifies a listener of HTTP of a Gateway.
+// hostnamePort identifies an HTTP listener of a Gateway.
 type hostnamePort struct {
 	hostname string
 	port     gatewayv1.PortNumber
 }
 
-// key returns a key that stands for it in a cell, with a Gateway.
+// key returns a key that identifies the listener in a cell, together with a Gateway.
 func (h hostnamePort) key(of kinds.Key) kinds.Key {
 	of.Name = fmt.Sprintf("%s/%d/%s", of.Name, h.port, h.hostname)
 	return of
 }
 
-// listenerOf returns the listener that takes requests for a host of a listener: the one of HTTP on its port that has
-// the most specific hostname. For HTTPS and TLS the server name of the handshake has selected it already.
+// listenerOf returns the listener that takes requests for a host of a listener: the HTTP listener on its port with the
+// most specific hostname. For HTTPS and TLS the server name of the handshake has selected the listener already.
 func (l *listener) listenerOf(looked *lookups, host string) *listener {
 	if l.Protocol != gatewayv1.HTTPProtocolType || host == "*" {
 		return l
@@ -40,7 +40,7 @@ func (l *listener) listenerOf(looked *lookups, host string) *listener {
 	return l
 }
 
-// wider returns the next wider hostname, "*" for one without a parent, and nothing for that.
+// wider returns the next wider hostname: "*" for a name without a parent, and "" for "*".
 func wider(host string) string {
 	if host == "*" {
 		return ""
@@ -52,7 +52,7 @@ func wider(host string) string {
 	return "*." + parent
 }
 
-// isolated returns the listeners whose hostname another one of their port covers.
+// isolated returns the listeners whose hostname another listener of their port covers.
 func (g *gateway) isolated() map[target]*listener {
 	if g == nil {
 		return nil
@@ -73,12 +73,12 @@ func (g *gateway) isolated() map[target]*listener {
 	return all
 }
 
-// isolate has requests for the hostnames of a Gateway's listeners answered where no route is for them: a listener with
-// a wider hostname does not take them. That of the listeners before is undone.
+// isolate makes the hostnames of a Gateway's listeners answer requests for which there is no route, so that a listener
+// with a wider hostname does not take them. It removes the same for the previous listeners.
 func (r *run) isolate(before, now map[target]*listener) {
 	for t, l := range before {
 		if h := r.host(t); now[t] != l {
-			if h.alone == l { // else another Gateway has the ListenerSet now
+			if h.alone == l { // otherwise another Gateway has the ListenerSet now
 				h.alone = nil
 			}
 			r.hostsDue[h] = true
@@ -92,8 +92,8 @@ func (r *run) isolate(before, now map[target]*listener) {
 	}
 }
 
-// unanswered reports whether something has to answer requests for a host because no route is for it. A route without
-// hostnames is for each host of its listener.
+// unanswered reports whether a host needs an answer to requests because no route is for it. A route without hostnames
+// is for each host of its listener.
 func (r *run) unanswered(h *host) bool {
 	if h.alone == nil || len(h.of) > 0 {
 		return false
@@ -102,7 +102,7 @@ func (r *run) unanswered(h *host) bool {
 	return every == nil || len(every.of) == 0
 }
 
-// everyHost has the hostname of a listener made again where a route without hostnames comes or goes.
+// everyHost makes the hostname of a listener due when a route without hostnames is attached or detached.
 func (r *run) everyHost(a attachment) {
 	h := r.hosts[target{listener: a.listener.id(), host: a.listener.hostname}]
 	if h != nil && h.alone != nil && len(h.of) == 0 && slices.Contains(a.hosts, "*") {
@@ -110,7 +110,7 @@ func (r *run) everyHost(a attachment) {
 	}
 }
 
-// unrouted returns the VirtualService of a listener's hostname that no route has.
+// unrouted returns the VirtualService of a listener's hostname for which there is no route.
 func (l *listener) unrouted() derive.Derived {
 	return derive.Derived{Origin: l.owner.Key, Object: &kinds.Object{
 		Key: kinds.Key{Kind: kinds.VirtualService, Namespace: l.owner.Namespace, Name: l.hostName(l.hostname)}, Created: l.owner.Created,

@@ -109,7 +109,9 @@ func only(v, recorded any) any {
 		names[h.(map[string]any)["name"]] = true
 	}
 	out := maps.Clone(r)
-	out["virtualHosts"] = slices.DeleteFunc(slices.Clone(r["virtualHosts"].([]any)), func(h any) bool { return !names[h.(map[string]any)["name"]] })
+	out["virtualHosts"] = slices.DeleteFunc(slices.Clone(r["virtualHosts"].([]any)), func(h any) bool {
+		return !names[h.(map[string]any)["name"]]
+	})
 	return out
 }
 

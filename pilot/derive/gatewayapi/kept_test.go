@@ -30,7 +30,8 @@ spec:
   listeners: [{name: http, port: 80, protocol: HTTP, allowedRoutes: {namespaces: {from: All}}}]`)
 	for i, name := range []string{"a", "b", "c"} {
 		world.put(t, fmt.Sprintf(set, name, "Same", fmt.Sprint(90+i)))
-		const route = "apiVersion: gateway.networking.k8s.io/v1\nkind: %[2]s\nmetadata: {name: %[2]s, namespace: %[1]s}\nspec: {parentRefs: [{kind: ListenerSet, name: %[1]s}], %[3]srules: [{backendRefs: [{name: w, port: 80}]}]}"
+		const route = "apiVersion: gateway.networking.k8s.io/v1\nkind: %[2]s\nmetadata: {name: %[2]s, namespace: %[1]s}\nspec: " +
+			"{parentRefs: [{kind: ListenerSet, name: %[1]s}], %[3]srules: [{backendRefs: [{name: w, port: 80}]}]}"
 		world.put(t, fmt.Sprintf(route, name, "HTTPRoute", "hostnames: [x."+name+".org], "))
 		world.put(t, fmt.Sprintf(route, name, "TCPRoute", ""))
 	}
@@ -69,12 +70,15 @@ spec: {parentRefs: [{name: edge}], hostnames: [x.gw.org, y.b.org, x.new.org], ru
 		want       []string
 	}{
 		{"whom a listener takes", fmt.Sprintf(set, "a", "All", "90"), []string{
-			"Gateway a/a~" + suffix + "~http", "Gateway a/a~" + suffix + "~tcp", "VirtualService a/TCPRoute~tcp~0~" + suffix, "VirtualService a/a~a~" + suffix + "~http~*.a.org", "VirtualService a/a~a~" + suffix + "~http~x.a.org",
+			"Gateway a/a~" + suffix + "~http", "Gateway a/a~" + suffix + "~tcp", "VirtualService a/TCPRoute~tcp~0~" + suffix,
+			"VirtualService a/a~a~" + suffix + "~http~*.a.org", "VirtualService a/a~a~" + suffix + "~http~x.a.org",
 			gateway, "status of HTTPRoute a/HTTPRoute", "status of ListenerSet a/a", "status of TCPRoute a/TCPRoute",
 		}},
-		{"a label", strings.Replace(fmt.Sprintf(set, "b", "Same", "91"), "name: b,", "name: b, labels: {x: z},", 1), []string{gateway, "status of ListenerSet b/b"}},
+		{"a label", strings.Replace(fmt.Sprintf(set, "b", "Same", "91"), "name: b,", "name: b, labels: {x: z},", 1),
+			[]string{gateway, "status of ListenerSet b/b"}},
 		{"a hostname that was the Gateway's", fmt.Sprintf(set, "new", "Same", "95"), []string{
-			"Gateway new/new~" + suffix + "~http", "Gateway new/new~" + suffix + "~tcp", "VirtualService gw/gw~edge~" + suffix + "~http~x.gw.org", "VirtualService new/new~new~" + suffix + "~http~*.new.org",
+			"Gateway new/new~" + suffix + "~http", "Gateway new/new~" + suffix + "~tcp",
+			"VirtualService gw/gw~edge~" + suffix + "~http~x.gw.org", "VirtualService new/new~new~" + suffix + "~http~*.new.org",
 			gateway, "status of HTTPRoute gw/own", "status of ListenerSet new/new",
 		}},
 	} {

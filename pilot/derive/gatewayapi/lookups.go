@@ -7,13 +7,13 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/lists"
 )
 
-// unit is something that is made of one object, which has its key, and of cells.
+// unit is an object that the stage derives from, with the cells that its result depends on. Its key is the object's.
 type unit struct {
 	key   kinds.Key
 	reads []cell
 }
 
-// cell is something that units are made of beside their own object. Where it changes its readers are made again.
+// cell is a piece of state that units depend on beside their own object. A change of it makes its readers again.
 type cell struct {
 	what cellKind
 	key  kinds.Key
@@ -22,24 +22,24 @@ type cell struct {
 type cellKind uint8
 
 const (
-	theObject     cellKind = iota // of the key
-	theExistence                  // whether there is a Gateway of the key, of whichever controller
-	theGateway                    // whether the Gateway of the key is this controller's, and has ListenerSets
-	theListeners                  // those of the Gateway or the ListenerSet of the key; of a Gateway also the former
-	theHostname                   // which listener of a Gateway has a hostname on a port
-	theParent                     // the Gateway that the ListenerSet of the key names
-	theController                 // of the GatewayClass of the key
-	theGrants                     // the ReferenceGrants of the key's namespace
+	cellObject     cellKind = iota // the object of the key
+	cellExistence                  // whether there is a Gateway of the key, of any controller
+	cellGateway                    // whether the Gateway of the key is this controller's, and has ListenerSets
+	cellListeners                  // the listeners of the Gateway or the ListenerSet of the key; for a Gateway also the former ones
+	cellHostname                   // which listener of a Gateway has a hostname on a port
+	cellParent                     // the Gateway that the ListenerSet of the key names
+	cellController                 // the controller of the GatewayClass of the key
+	cellGrants                     // the ReferenceGrants of the key's namespace
 )
 
-// lookups looks up cells for a unit that is being made.
+// lookups records the cells that a unit reads while it is being made.
 type lookups struct {
 	run   *run
 	reads []cell
-	seen  map[cell]bool // where there are many
+	seen  map[cell]bool // set if there are many cells
 }
 
-// read records that the unit is made of a cell.
+// read records that the unit depends on a cell.
 func (l *lookups) read(what cellKind, key kinds.Key) {
 	const few = 16
 	c := cell{what, key}
@@ -59,7 +59,7 @@ func (l *lookups) read(what cellKind, key kinds.Key) {
 
 // object returns the object of a key, or nil.
 func (l *lookups) object(key kinds.Key) *kinds.Object {
-	l.read(theObject, key)
+	l.read(cellObject, key)
 	if of, is := l.run.objects[key.Kind]; is {
 		return of[key]
 	}
@@ -71,18 +71,18 @@ func (l *lookups) object(key kinds.Key) *kinds.Object {
 	return o
 }
 
-// exists reports whether there is a Gateway of a key, of whichever controller.
+// exists reports whether there is a Gateway of a key, of any controller.
 func (l *lookups) exists(key kinds.Key) bool {
-	l.read(theExistence, key)
+	l.read(cellExistence, key)
 	return l.run.objects[kinds.KubeGateway][key] != nil
 }
 
-// listeners returns the Gateway of a key and those of its listeners that are of an owner; nil if the Gateway is not
-// this controller's.
+// listeners returns the Gateway of a key and its listeners of an owner. It returns nil if the Gateway belongs to
+// another controller.
 func (l *lookups) listeners(key, owner kinds.Key) (*gateway, []*listener) {
-	l.read(theListeners, owner)
+	l.read(cellListeners, owner)
 	if owner != key {
-		l.read(theGateway, key)
+		l.read(cellGateway, key)
 	}
 	g := l.run.gateways[key]
 	if g == nil {
@@ -91,44 +91,44 @@ func (l *lookups) listeners(key, owner kinds.Key) (*gateway, []*listener) {
 	return g, g.of[owner]
 }
 
-// http returns the listener of HTTP of a Gateway that has a hostname on a port, or nil. Without ListenerSets whoever
-// asks was made of all listeners of the Gateway.
+// http returns the HTTP listener of a Gateway that has a hostname on a port, or nil. It reads a cell only for a Gateway
+// with ListenerSets: otherwise the calling unit depends on all listeners of the Gateway already.
 func (l *lookups) http(g *gateway, at hostnamePort) *listener {
 	if len(g.sets) > 0 {
-		l.read(theHostname, at.key(g.object.Key))
+		l.read(cellHostname, at.key(g.object.Key))
 	}
 	return g.http[at]
 }
 
-// parent returns the Gateway that the ListenerSet of a key names. It reports false where there is no such set.
+// parent returns the Gateway that the ListenerSet of a key names. It returns false if there is no such set.
 func (l *lookups) parent(key kinds.Key) (kinds.Key, bool) {
-	l.read(theParent, key)
+	l.read(cellParent, key)
 	if o := l.run.objects[kinds.ListenerSet][key]; o != nil {
 		return parentOf(o)
 	}
 	return kinds.Key{}, false
 }
 
-// controller returns the controller of the GatewayClass of a name, or nothing if there is none.
+// controller returns the controller of the GatewayClass of a name, or "" if there is none.
 func (l *lookups) controller(class string) string {
-	l.read(theController, kinds.Key{Kind: kinds.GatewayClass, Name: class})
+	l.read(cellController, kinds.Key{Kind: kinds.GatewayClass, Name: class})
 	return l.run.classes[class]
 }
 
 // grants returns the ReferenceGrants of a namespace.
 func (l *lookups) grants(namespace string) map[kinds.Key]*kinds.Object {
-	l.read(theGrants, kinds.Key{Kind: kinds.ReferenceGrant, Namespace: namespace})
+	l.read(cellGrants, kinds.Key{Kind: kinds.ReferenceGrant, Namespace: namespace})
 	return l.run.grants[namespace]
 }
 
-// changed has the readers of a cell made again.
+// changed makes the readers of a cell due.
 func (r *run) changed(c cell) {
 	for u := range r.readers[c] {
 		r.due(u.key, true)
 	}
 }
 
-// read records what a unit was made of. Without lookups there is no such unit any more.
+// read stores the cells that a unit depends on. A nil l removes the unit.
 func (r *run) read(key kinds.Key, l *lookups) {
 	u := r.units[key]
 	if l == nil {
@@ -155,7 +155,7 @@ func (r *run) read(key kinds.Key, l *lookups) {
 	u.reads = slices.Clone(l.reads)
 }
 
-// forget drops what nothing is made of any more.
+// forget drops objects and cells on which no unit depends.
 func (r *run) forget() {
 	for _, c := range r.idle {
 		of, is := r.readers[c]
@@ -163,7 +163,7 @@ func (r *run) forget() {
 			continue
 		}
 		delete(r.readers, c)
-		if _, looked := r.looked[c.key]; looked && c.what == theObject {
+		if _, looked := r.looked[c.key]; looked && c.what == cellObject {
 			delete(r.looked, c.key)
 			r.out.Unwatched = append(r.out.Unwatched, c.key)
 		}

@@ -13,34 +13,35 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
-// loss is what a route does not get because another one comes first.
+// loss is a match or a set of connections that a route loses because another route has precedence.
 type loss struct {
-	to     kinds.Key // the other route
-	as     bool      // it is as old
-	port   uint32    // of a service; 0: of a listener
-	reason string    // of the condition in the status
-	field  string    // of the route that loses
-	what   string    // what the other one has
+	to     kinds.Key // key of the other route
+	as     bool      // whether the other route is equally old
+	port   uint32    // port of a service; 0 for a listener
+	reason string    // reason of the condition in the status
+	field  string    // field of the losing route
+	what   string    // matches or connections that the other route has
 	effect string
 }
 
-// Reasons of the condition Conflicted of a route. For listeners the Gateway API has the first two.
+// Reasons of the condition Conflicted of a route. The Gateway API defines the first two for listeners.
 const (
 	hostnameConflict = string(gatewayv1.ListenerReasonHostnameConflict)
 	listenerConflict = string(gatewayv1.ListenerEntryReasonListenerConflict)
 	matchConflict    = "MatchConflict"
 )
 
-// loses returns what a route loses to another: connections of a host, or all of them where host is empty.
+// loses returns the loss of a route's connections to another: those of a host, or all of them if host is empty.
 func (x *route) loses(to *route, host, what string) loss {
-	l := loss{to: to.object.Key, as: to.object.Created.Equal(x.object.Created), reason: listenerConflict, field: "spec.parentRefs", what: what, effect: "this one gets none there"}
+	l := loss{to: to.object.Key, as: to.object.Created.Equal(x.object.Created), reason: listenerConflict, field: "spec.parentRefs",
+		what: what, effect: "this one gets none there"}
 	if host != "" {
 		l.reason = hostnameConflict
 	}
 	return l
 }
 
-// losesMatch returns what a route loses by a match that another one has as well.
+// losesMatch returns the loss of a match that another route has as well.
 func (x *route) losesMatch(to *route, r httpRule, what string) loss {
 	l := x.loses(to, "", what)
 	l.reason, l.effect = matchConflict, "this one gets no requests by it"
@@ -58,7 +59,7 @@ func (l loss) String() string {
 	return fmt.Sprintf("%s, %s, has %s: %s", l.to, rule, l.what, l.effect)
 }
 
-// finding returns the finding about what a route loses.
+// finding returns the finding about a loss.
 func (x *route) finding(l loss) diag.Diagnostic {
 	fix := "name another parent, or remove one of the two"
 	if l.reason == matchConflict {
@@ -67,10 +68,10 @@ func (x *route) finding(l loss) diag.Diagnostic {
 	return finding(x.object, diag.Warning, codeConflict, l.field, fix, l.String())
 }
 
-// mostLosses is how many losses a condition names.
+// mostLosses limits how many losses a condition names.
 const mostLosses = 5
 
-// conflicted returns the condition Conflicted of a parent of a route that loses something there.
+// conflicted returns the condition Conflicted of a parent at which a route loses something.
 func (x *route) conflicted(p *parent) (c condition, is bool) {
 	var all []loss
 	for _, s := range x.streams {
@@ -94,7 +95,7 @@ func (x *route) conflicted(p *parent) (c condition, is bool) {
 		return condition{}, false
 	}
 	slices.SortFunc(all, func(a, b loss) int { return cmp.Or(cmp.Compare(a.field, b.field), cmp.Compare(a.what, b.what)) })
-	all = slices.Compact(all) // of two parts of a parent
+	all = slices.Compact(all) // the same loss at two parts of a parent
 	var messages []string
 	for i, l := range all {
 		if i == mostLosses {
@@ -110,6 +111,6 @@ func (x *route) conflicted(p *parent) (c condition, is bool) {
 	return condition{metav1.ConditionTrue, all[0].reason, strings.Join(messages, "; ")}, true
 }
 
-// sameParent reports whether two parents are one in the status of a route: a ServiceEntry has one for each of its
-// hosts.
+// sameParent reports whether two parents are one entry in the status of a route. A ServiceEntry has a parent for each
+// of its hosts.
 func sameParent(a, b *parent) bool { return a == b || a.field == b.field }

@@ -53,7 +53,8 @@ func deliver(t *rapid.T, tb testing.TB, world objects, routes map[named]string) 
 	stage.Run(t, world, mesh.Default())
 	for i, n := range rapid.Permutation(slices.SortedFunc(maps.Keys(routes), named.first)).Draw(t, "order") {
 		one := objects{}
-		one.put(tb, fmt.Sprintf("apiVersion: gateway.networking.k8s.io/v1\nkind: %s\nmetadata: {name: %s, namespace: %s}\nspec: %s", n.kind, n.name, n.namespace, routes[n]))
+		one.put(tb, fmt.Sprintf("apiVersion: gateway.networking.k8s.io/v1\nkind: %s\nmetadata: {name: %s, namespace: %s}\nspec: %s",
+			n.kind, n.name, n.namespace, routes[n]))
 		for key, o := range one {
 			o.Created = time.Unix(n.age, 0)
 			world[key] = o
@@ -79,7 +80,8 @@ func drawMatch(t *rapid.T) ranking {
 	return ranking{
 		kind:   rapid.SampledFrom([]string{"Exact", "PathPrefix", "RegularExpression"}).Draw(t, "path"),
 		path:   rapid.SampledFrom([]string{"/a", "/b", "/a/b"}).Draw(t, "value"),
-		method: rapid.Bool().Draw(t, "method"), headers: rapid.IntRange(0, 2).Draw(t, "headers"), queries: rapid.IntRange(0, 1).Draw(t, "queries"),
+		method: rapid.Bool().Draw(t, "method"), headers: rapid.IntRange(0, 2).Draw(t, "headers"),
+		queries: rapid.IntRange(0, 1).Draw(t, "queries"),
 	}
 }
 
@@ -92,7 +94,8 @@ func (r ranking) text() string {
 	if r.method {
 		method = "method: GET, "
 	}
-	return fmt.Sprintf("{path: {type: %s, value: %s}, %sheaders: %s, queryParams: %s}", r.kind, r.path, method, list(r.headers), list(r.queries))
+	return fmt.Sprintf("{path: {type: %s, value: %s}, %sheaders: %s, queryParams: %s}", r.kind, r.path, method, list(r.headers),
+		list(r.queries))
 }
 
 // before is the order of the Gateway API.
@@ -101,7 +104,8 @@ func (r ranking) before(o ranking) int {
 	number := map[bool]int{true: 1}
 	return cmp.Or(
 		cmp.Compare(rank[o.kind], rank[r.kind]), cmp.Compare(len(o.path), len(r.path)), cmp.Compare(number[o.method], number[r.method]),
-		cmp.Compare(o.headers, r.headers), cmp.Compare(o.queries, r.queries), r.of.first(o.of), cmp.Compare(r.rule, o.rule), cmp.Compare(r.match, o.match),
+		cmp.Compare(o.headers, r.headers), cmp.Compare(o.queries, r.queries), r.of.first(o.of), cmp.Compare(r.rule, o.rule),
+		cmp.Compare(r.match, o.match),
 	)
 }
 

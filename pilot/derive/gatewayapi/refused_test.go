@@ -201,7 +201,8 @@ spec: {parentRef: {name: edge}, listeners: [{name: yes-d, port: 443, hostname: a
 		for _, l := range listeners {
 			seen++
 			name := l.(map[string]any)["name"].(string)
-			if got := reasonsOf(l)["OverlappingTLSConfig"]; (got == "True OverlappingHostnames") != strings.HasPrefix(name, "yes-") || strings.HasPrefix(name, "no-") && got != "" {
+			if got := reasonsOf(l)["OverlappingTLSConfig"]; (got == "True OverlappingHostnames") != strings.HasPrefix(name, "yes-") ||
+				strings.HasPrefix(name, "no-") && got != "" {
 				t.Errorf("listener %s: %q", name, got)
 			}
 		}

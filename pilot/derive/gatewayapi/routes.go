@@ -18,33 +18,33 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/derive"
 )
 
-// route is what was made of a HTTPRoute, a GRPCRoute, a TLSRoute, a TCPRoute or a UDPRoute.
+// route is the state of one HTTPRoute, GRPCRoute, TLSRoute, TCPRoute or UDPRoute.
 type route struct {
 	object  *kinds.Object
-	looked  *lookups // while it is being made
+	looked  *lookups // set while it is being made
 	parents []*parent
-	lost    []lostHost // while it is being made
+	lost    []lostHost // set while it is being made
 
 	hostnames []gatewayv1.Hostname
-	rules                // the rules for Gateways; if inMesh is nil, for the mesh as well
-	inMesh    *rules     // the rules for the mesh if they lead to a backend that a Gateway may not lead to, or nil
-	forMesh   bool       // whether the rules that are being made are for the mesh
-	exempt    bool       // whether a rule names a backend that only rules for the mesh may lead to
-	refused   *condition // why it is not accepted, the first reason of several
-	expensive int        // instructions of all its expressions so far
+	rules                // rules for Gateways; if inMesh is nil, also for the mesh
+	inMesh    *rules     // rules for the mesh if they have a backend that Gateways may not use, or nil
+	forMesh   bool       // whether the rules being made are for the mesh
+	exempt    bool       // whether a rule names a backend that only rules for the mesh may use
+	refused   *condition // first reason why it is not accepted; nil if it is
+	expensive int        // RE2 instructions of all its expressions so far
 	findings  []diag.Diagnostic
-	gateways  []kinds.Key // of this controller, that it names or whose ListenerSets it names
+	gateways  []kinds.Key // Gateways of this controller that it names, directly or by their ListenerSets
 	services  []kinds.Key // backends
 
-	hosts   []placed  // that it has routes for
-	streams []*stream // of a TLSRoute or a TCPRoute, for listeners
+	hosts   []placed  // hosts for which it has routes
+	streams []*stream // streams of a TLSRoute or a TCPRoute at listeners
 }
 
-// rules are what a route does with requests and connections.
+// rules are the translated rules of a route.
 type rules struct {
-	http       []httpRule                             // of HTTPRoutes and GRPCRoutes
-	forwards   []*networkingv1alpha3.RouteDestination // of the rule of a TLSRoute or a TCPRoute
-	unresolved *condition                             // the last reference that cannot be resolved
+	http       []httpRule                             // rules of HTTPRoutes and GRPCRoutes
+	forwards   []*networkingv1alpha3.RouteDestination // backends of a TLSRoute's or a TCPRoute's rule
+	unresolved *condition                             // last reference that cannot be resolved; nil if all are
 }
 
 // mesh returns the rules for clients in the mesh.
@@ -55,12 +55,12 @@ func (x *route) mesh() *rules {
 	return &x.rules
 }
 
-// makeRoutes makes the routes, and takes them out of what they were a part of, and into what they are a part of now.
+// makeRoutes makes the routes that are due, and moves them from their former hosts and streams to the new ones.
 func (r *run) makeRoutes() {
 	for _, kind := range routeKinds() {
-		for key, anew := range r.unitsDue[kind] {
+		for key, rebuild := range r.unitsDue[kind] {
 			o, x := r.objects[kind][key], r.routes[key]
-			if !anew && x != nil && o != nil && sameButStatus(x.object, o, routeSpec) {
+			if !rebuild && x != nil && o != nil && sameButStatus(x.object, o, routeSpec) {
 				x.object = o
 				r.partsDue[x] = true
 				continue
@@ -84,7 +84,7 @@ func (r *run) makeRoutes() {
 	}
 }
 
-// makeRouteParts makes what is made of routes alone, of those that were made again, or that lose something else.
+// makeRouteParts makes the parts of routes that were made again or whose losses have changed.
 func (r *run) makeRouteParts() {
 	for x := range r.partsDue {
 		if key := x.object.Key; r.routes[key] == x {
@@ -93,7 +93,7 @@ func (r *run) makeRouteParts() {
 	}
 }
 
-// part returns what is made of the route alone.
+// part returns the part of the derivation that depends on this route alone.
 func (x *route) part() derive.Part {
 	p := derive.Part{Findings: x.findings}
 	if s := x.makeStatus(); s != nil {
@@ -140,7 +140,7 @@ func makeRoute(looked *lookups, o *kinds.Object) *route {
 	return x
 }
 
-// makeRules makes the rules. A Gateway leads to a backend of another namespace only by a ReferenceGrant, while in the
+// makeRules translates the rules. A Gateway may use a backend of another namespace only with a ReferenceGrant. In the
 // mesh a backend that is itself a parent of the route needs none. If that makes a difference, the rules are made twice.
 func (x *route) makeRules() {
 	inMesh := func(p *parent) bool { return p.mesh }
@@ -180,8 +180,9 @@ func (x *route) readRules() rules {
 // backendKind is a kind of backend that routes may lead to.
 type backendKind struct {
 	group, kind string
-	object      *kinds.Kind                                 // of what a reference names, which needs a grant; nil if it names no object
-	host        func(domain, namespace, name string) string // of a backend
+	// kind of the referenced object, which may need a grant; nil if a reference names no object
+	object *kinds.Kind
+	host   func(domain, namespace, name string) string // returns the host of a backend
 }
 
 // backendKinds returns the kinds of backends.
@@ -192,7 +193,7 @@ func backendKinds() []backendKind {
 	}
 }
 
-// kindOfBackend returns the kind of a backend, or nil if routes cannot lead to it.
+// kindOfBackend returns the kind of a backend, or nil if it is not supported.
 func kindOfBackend(ref gatewayv1.BackendObjectReference) *backendKind {
 	for _, k := range backendKinds() {
 		if groupOr(ref.Group, "") == k.group && kindOr(ref.Kind, "Service") == k.kind {
@@ -202,7 +203,7 @@ func kindOfBackend(ref gatewayv1.BackendObjectReference) *backendKind {
 	return nil
 }
 
-// leadsTo records that the route leads to a backend, if that is an object.
+// leadsTo records the backend of a route if it is an object.
 func (x *route) leadsTo(b gatewayv1.BackendObjectReference) {
 	k := kindOfBackend(b)
 	if k == nil || k.object == nil {
@@ -239,7 +240,7 @@ func (x *route) found(field string, severity diag.Severity, fix, message string)
 	x.findings = append(x.findings, finding(x.object, severity, code, field, fix, message))
 }
 
-// unresolve records that a reference cannot be resolved. The last one is in the status.
+// unresolve records that a reference cannot be resolved. The status shows the last one.
 func (x *route) unresolve(reason gatewayv1.RouteConditionReason, message, field, fix, effect string) {
 	x.unresolved = &condition{metav1.ConditionFalse, string(reason), message}
 	x.found(field, diag.Error, fix, message+": "+effect)
@@ -247,8 +248,8 @@ func (x *route) unresolve(reason gatewayv1.RouteConditionReason, message, field,
 
 const refused500 = "its requests are answered with 500"
 
-// refuse records why the route is not accepted. Requests that it matches are answered with 500: those of another route
-// might lack what this one asks for.
+// refuse records why the route is not accepted. Requests that it matches are answered with 500, because another route
+// might not enforce what this one does.
 func (x *route) refuse(message, field, fix string) {
 	if x.refused == nil {
 		x.refused = &condition{metav1.ConditionFalse, string(gatewayv1.RouteReasonUnsupportedValue), field + ": " + message + "; " + fix}
@@ -256,7 +257,7 @@ func (x *route) refuse(message, field, fix string) {
 	x.found(field, diag.Error, fix, message+": the route is not accepted, and its requests are answered with 500")
 }
 
-// expression reports whether proxies take a regular expression. Where they do not, the route is refused.
+// expression reports whether proxies accept a regular expression. If they do not, the route is not accepted.
 func (x *route) expression(text, field string) bool {
 	limits := x.looked.run.o.Limits
 	n, err := safe.RegexSize(limits, text)
@@ -265,13 +266,14 @@ func (x *route) expression(text, field string) bool {
 		return false
 	}
 	if x.expensive += n; x.expensive > limits.RegexPerObject {
-		x.refuse(fmt.Sprintf("the expressions of the route together need more than %d instructions", limits.RegexPerObject), field, "split the route, or use prefix matches")
+		x.refuse(fmt.Sprintf("the expressions of the route together need more than %d instructions", limits.RegexPerObject), field,
+			"split the route, or use prefix matches")
 		return false
 	}
 	return true
 }
 
-// backend returns where a reference leads. It reports false where nothing of the route can be served.
+// backend returns the destination of a reference. It returns false if no part of the route can be served.
 func (x *route) backend(ref gatewayv1.BackendObjectReference, field, effect string) (to *networkingv1alpha3.Destination, problem bool) {
 	k, ns := kindOfBackend(ref), namespaceOr(ref.Namespace, x.object.Namespace)
 	none := &networkingv1alpha3.Destination{Host: names.NoService}
@@ -288,7 +290,9 @@ func (x *route) backend(ref gatewayv1.BackendObjectReference, field, effect stri
 	host, key := k.host(x.looked.run.o.Domain, ns, string(ref.Name)), kinds.Key{Kind: k.object, Namespace: ns, Name: string(ref.Name)}
 	wanted := reference{x.object.Kind.Group, x.object.Kind.Name, x.object.Namespace, k.group, k.kind, ns, string(ref.Name)}
 	if k.object != nil && !x.looked.granted(wanted) && !x.needsNoGrant(key) {
-		x.unresolve(gatewayv1.RouteReasonRefNotPermitted, fmt.Sprintf("backendRef %s/%s not accessible to a %s in namespace %q (missing a ReferenceGrant?)", ref.Name, ns, x.object.Kind.Name, x.object.Namespace),
+		x.unresolve(gatewayv1.RouteReasonRefNotPermitted,
+			fmt.Sprintf("backendRef %s/%s not accessible to a %s in namespace %q (missing a ReferenceGrant?)", ref.Name, ns,
+				x.object.Kind.Name, x.object.Namespace),
 			field, "add a ReferenceGrant in namespace "+ns, effect)
 		return none, true
 	}
@@ -302,17 +306,19 @@ func (x *route) backend(ref gatewayv1.BackendObjectReference, field, effect stri
 	}
 	o := x.looked.object(key)
 	if o == nil {
-		x.unresolve(gatewayv1.RouteReasonBackendNotFound, "backend("+host+") not found", field+".name", "add the Service, or name another", effect)
+		x.unresolve(gatewayv1.RouteReasonBackendNotFound, "backend("+host+") not found", field+".name",
+			"add the Service, or name another", effect)
 		return to, true
 	}
 	if !slices.ContainsFunc(o.Spec.(*corev1.Service).Spec.Ports, func(p corev1.ServicePort) bool { return uint32(p.Port) == port }) {
-		x.found(field+".port", diag.Error, "name a port of the Service", fmt.Sprintf("Service %s/%s has no port %d: %s", ns, ref.Name, port, effect))
+		x.found(field+".port", diag.Error, "name a port of the Service",
+			fmt.Sprintf("Service %s/%s has no port %d: %s", ns, ref.Name, port, effect))
 	}
 	return to, false
 }
 
-// needsNoGrant reports whether the rules that are being made may lead to a Service of another namespace without a
-// ReferenceGrant: rules for the mesh may if the Service is a parent of the route, since its clients reach it anyway.
+// needsNoGrant reports whether the rules being made may use a Service of another namespace without a ReferenceGrant.
+// Rules for the mesh may if the Service is a parent of the route, because its clients reach it anyway.
 func (x *route) needsNoGrant(service kinds.Key) bool {
 	if !slices.ContainsFunc(x.parents, func(p *parent) bool { return p.mesh && p.object == service }) {
 		return false
@@ -328,10 +334,10 @@ func weightOf(b gatewayv1.BackendRef) int32 {
 	return *b.Weight
 }
 
-// forward takes in a rule of a TLSRoute or a TCPRoute.
+// forward translates a rule of a TLSRoute or a TCPRoute.
 func (x *route) forward(i int, refs []gatewayv1.BackendRef) {
 	if i > 0 {
-		x.found(fmt.Sprintf("spec.rules[%d]", i), diag.Warning, "make another route", "only the first rule counts")
+		x.found(fmt.Sprintf("spec.rules[%d]", i), diag.Warning, "make another route", "only the first rule is used")
 		return
 	}
 	for j, b := range refs {

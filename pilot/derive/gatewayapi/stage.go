@@ -10,10 +10,10 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/derive"
 )
 
-// Options of the stage.
+// Options configures the stage.
 type Options struct {
-	Domain string        // of the cluster's services, such as cluster.local
-	Limits limits.Limits // of regular expressions
+	Domain string        // DNS domain of the cluster's services, such as cluster.local
+	Limits limits.Limits // limits of regular expressions
 }
 
 // New returns the stage.
@@ -29,18 +29,19 @@ func New(o Options) derive.Stage {
 
 // inputs are the kinds that the stage derives from.
 func inputs() []*kinds.Kind {
-	return append([]*kinds.Kind{kinds.GatewayClass, kinds.ReferenceGrant, kinds.KubeGateway, kinds.ListenerSet, kinds.BackendTLSPolicy}, routeKinds()...)
+	return append([]*kinds.Kind{kinds.GatewayClass, kinds.ReferenceGrant, kinds.KubeGateway, kinds.ListenerSet,
+		kinds.BackendTLSPolicy}, routeKinds()...)
 }
 
-// routeKinds are the kinds of routes. Of two routes of one age and name the one of the first kind comes first.
+// routeKinds are the kinds of routes, in the order of precedence among routes of the same age and name.
 func routeKinds() []*kinds.Kind {
 	return []*kinds.Kind{kinds.HTTPRoute, kinds.GRPCRoute, kinds.TLSRoute, kinds.TCPRoute, kinds.UDPRoute}
 }
 
-// state is what the stage keeps between runs: what it made, and how to find what a change concerns.
+// state is the state that the stage keeps between runs: the results, and indexes to find what a change affects.
 type state struct {
-	objects map[*kinds.Kind]map[kinds.Key]*kinds.Object // of the stage's kinds
-	looked  map[kinds.Key]*kinds.Object                 // others that were looked up; nil: there is none
+	objects map[*kinds.Kind]map[kinds.Key]*kinds.Object // objects of the stage's kinds
+	looked  map[kinds.Key]*kinds.Object                 // other objects that were looked up; nil if there is none of that key
 	units   map[kinds.Key]*unit
 	readers map[cell]map[*unit]struct{}
 
@@ -50,21 +51,24 @@ type state struct {
 	streams map[connections][]*claimant               // TLSRoutes and TCPRoutes
 
 	gateways  map[kinds.Key]*gateway
-	certified map[kinds.Key]*gateway // those with a certificate for backends
+	certified map[kinds.Key]*gateway // Gateways with a certificate for backends
 	routes    map[kinds.Key]*route
 	hosts     map[target]*host
-	services  map[string]map[*host]struct{} // hosts of the mesh, by the service's host
+	services  map[string]map[*host]struct{} // hosts in the mesh, by the service's host
 
 	policies map[kinds.Key]*backendTLS
 	secured  map[kinds.Key]*securedService
-	backends map[kinds.Key]map[kinds.Key]int // how many routes of a Gateway lead to a Service
+	backends map[kinds.Key]map[kinds.Key]int // number of routes from a Gateway to a Service
 }
 
 func newState() *state {
 	s := &state{
-		objects: map[*kinds.Kind]map[kinds.Key]*kinds.Object{}, looked: map[kinds.Key]*kinds.Object{}, units: map[kinds.Key]*unit{}, readers: map[cell]map[*unit]struct{}{},
-		classes: knownClasses(), grants: map[string]map[kinds.Key]*kinds.Object{}, sets: map[kinds.Key]map[kinds.Key]*kinds.Object{}, streams: map[connections][]*claimant{},
-		gateways: map[kinds.Key]*gateway{}, certified: map[kinds.Key]*gateway{}, routes: map[kinds.Key]*route{}, hosts: map[target]*host{}, services: map[string]map[*host]struct{}{},
+		objects: map[*kinds.Kind]map[kinds.Key]*kinds.Object{}, looked: map[kinds.Key]*kinds.Object{}, units: map[kinds.Key]*unit{},
+		readers: map[cell]map[*unit]struct{}{},
+		classes: knownClasses(), grants: map[string]map[kinds.Key]*kinds.Object{}, sets: map[kinds.Key]map[kinds.Key]*kinds.Object{},
+		streams:  map[connections][]*claimant{},
+		gateways: map[kinds.Key]*gateway{}, certified: map[kinds.Key]*gateway{}, routes: map[kinds.Key]*route{},
+		hosts: map[target]*host{}, services: map[string]map[*host]struct{}{},
 		policies: map[kinds.Key]*backendTLS{}, secured: map[kinds.Key]*securedService{}, backends: map[kinds.Key]map[kinds.Key]int{},
 	}
 	for _, kind := range inputs() {
@@ -73,29 +77,30 @@ func newState() *state {
 	return s
 }
 
-// run is one call of Derive. Each of its steps makes again what is due, and says what is due in later steps.
+// run is one call of Derive. Each step makes the results that are due, and marks results of later steps as due.
 type run struct {
 	*state
 	o   Options
 	in  derive.Input
 	out derive.Derivation
 
-	unitsDue        map[*kinds.Kind]map[kinds.Key]bool // false: unless the object says the same but for its status
+	unitsDue        map[*kinds.Kind]map[kinds.Key]bool // units to make; false if only a change of more than the status requires it
 	hostsDue        map[*host]bool
 	streamsDue      map[connections]bool
-	partsDue        map[*route]bool // what is made of routes alone
+	partsDue        map[*route]bool // parts of single routes
 	statusesDue     map[*gateway]bool
-	certificatesDue map[kinds.Key]bool // Gateways
-	securedDue      map[kinds.Key]bool // services
-	policiesDue     map[kinds.Key]bool // statuses
-	led             map[lead]bool      // whether there were routes before, where that may have changed
-	idle            []cell             // that had no reader when they were seen
+	certificatesDue map[kinds.Key]bool // client certificates of Gateways
+	securedDue      map[kinds.Key]bool // DestinationRules of services
+	policiesDue     map[kinds.Key]bool // statuses of policies
+	led             map[lead]bool      // changed pairs of Gateway and Service, and whether there were routes before
+	idle            []cell             // cells that had no reader when last seen
 }
 
 func derived(o Options, s *state, in derive.Input) derive.Derivation {
 	r := &run{
 		state: s, o: o, in: in, out: derive.Derivation{Parts: map[any]*derive.Part{}},
-		unitsDue: map[*kinds.Kind]map[kinds.Key]bool{}, hostsDue: map[*host]bool{}, streamsDue: map[connections]bool{}, partsDue: map[*route]bool{}, statusesDue: map[*gateway]bool{},
+		unitsDue: map[*kinds.Kind]map[kinds.Key]bool{}, hostsDue: map[*host]bool{}, streamsDue: map[connections]bool{},
+		partsDue: map[*route]bool{}, statusesDue: map[*gateway]bool{},
 		certificatesDue: map[kinds.Key]bool{}, securedDue: map[kinds.Key]bool{}, policiesDue: map[kinds.Key]bool{}, led: map[lead]bool{},
 	}
 	for _, kind := range inputs() {
@@ -118,10 +123,10 @@ func derived(o Options, s *state, in derive.Input) derive.Derivation {
 	return r.out
 }
 
-// take takes a change, and finds what is due by it.
+// take stores a change and marks the results that it affects as due.
 func (r *run) take(c kinds.Change) {
 	if c.Cluster != "" {
-		return // those of remote clusters are their own control planes'
+		return // objects of remote clusters belong to their own control planes
 	}
 	var was *kinds.Object
 	if of, is := r.objects[c.Kind]; is {
@@ -136,7 +141,7 @@ func (r *run) take(c kinds.Change) {
 	if was == c.Object {
 		return
 	}
-	r.changed(cell{theObject, c.Key})
+	r.changed(cell{cellObject, c.Key})
 	switch c.Kind {
 	case kinds.GatewayClass:
 		r.takeClass(c)
@@ -147,7 +152,7 @@ func (r *run) take(c kinds.Change) {
 		r.due(c.Key, false)
 	case kinds.KubeGateway:
 		if was == nil || c.Object == nil {
-			r.changed(cell{theExistence, c.Key})
+			r.changed(cell{cellExistence, c.Key})
 		}
 		r.due(c.Key, false)
 	default:
@@ -157,12 +162,12 @@ func (r *run) take(c kinds.Change) {
 	}
 }
 
-// due has a unit made again; without anew only if its object says something else.
-func (r *run) due(key kinds.Key, anew bool) {
-	r.unitsDue[key.Kind][key] = r.unitsDue[key.Kind][key] || anew
+// due marks a unit as due. If rebuild is false, it is made only if its object has changed in more than its status.
+func (r *run) due(key kinds.Key, rebuild bool) {
+	r.unitsDue[key.Kind][key] = r.unitsDue[key.Kind][key] || rebuild
 }
 
-// put sets a part of the derivation. One that has nothing is none.
+// put sets a part of the derivation. An empty part is removed.
 func (r *run) put(key any, p derive.Part) {
 	if len(p.Objects)+len(p.Findings)+len(p.Statuses)+len(p.Shared) == 0 {
 		r.out.Parts[key] = nil
@@ -171,12 +176,12 @@ func (r *run) put(key any, p derive.Part) {
 	r.out.Parts[key] = &p
 }
 
-// finding returns one about an object.
+// finding returns a finding about an object.
 func finding(o *kinds.Object, severity diag.Severity, code, field, fix, message string) diag.Diagnostic {
 	return diag.Diagnostic{Severity: severity, Code: code, Object: o.String(), Field: field, Message: message, Fix: fix}.At(o.Position)
 }
 
-// older orders objects by age, then by namespace and name: of two that compete the first counts.
+// older orders objects by age, then by namespace and name: the first of several that compete takes precedence.
 func older(a, b *kinds.Object) int {
 	if c := a.Created.Compare(b.Created); c != 0 {
 		return c
@@ -184,12 +189,12 @@ func older(a, b *kinds.Object) int {
 	return compareNames(a.Key, b.Key)
 }
 
-// compareNames orders by "namespace/name" as a text, as the Gateway API has it: a-b/x is before a/x.
+// compareNames orders by "namespace/name" as a text, as the Gateway API says: a-b/x is before a/x.
 func compareNames(a, b kinds.Key) int {
 	return cmp.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
 }
 
-// compareKinds orders routes of one age and name.
+// compareKinds orders routes of the same age and name.
 func compareKinds(a, b *kinds.Object) int {
 	return cmp.Compare(slices.Index(routeKinds(), a.Kind), slices.Index(routeKinds(), b.Kind))
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/derive"
 )
 
-// condition is one of a status, without its type.
+// condition is a condition of a status, without its type.
 type condition struct {
 	status  metav1.ConditionStatus
 	reason  string
@@ -27,8 +27,8 @@ type typed struct {
 	condition
 }
 
-// conditions returns conditions of an object, or of a part of it, by type. Each keeps its time while its status stays
-// the same, and has none where it is new: the writer sets it. Those of other types stay.
+// conditions returns the conditions of an object, or of a part of it, by type. A condition keeps its transition time
+// while its status stays the same. A new one has none, which the writer sets. Conditions of other types stay.
 func conditions(o *kinds.Object, existing []metav1.Condition, list ...typed) []metav1.Condition {
 	var out []metav1.Condition
 	for _, c := range existing {
@@ -44,13 +44,14 @@ func conditions(o *kinds.Object, existing []metav1.Condition, list ...typed) []m
 		if i := slices.IndexFunc(existing, func(c metav1.Condition) bool { return c.Type == t.kind && c.Status == t.status }); i >= 0 {
 			at = existing[i].LastTransitionTime
 		}
-		out = append(out, metav1.Condition{Type: t.kind, Status: t.status, Reason: t.reason, Message: shortened(t.message), ObservedGeneration: o.Spec.(metav1.Object).GetGeneration(), LastTransitionTime: at})
+		out = append(out, metav1.Condition{Type: t.kind, Status: t.status, Reason: t.reason, Message: shortened(t.message),
+			ObservedGeneration: o.Spec.(metav1.Object).GetGeneration(), LastTransitionTime: at})
 	}
 	slices.SortStableFunc(out, func(a, b metav1.Condition) int { return strings.Compare(a.Type, b.Type) })
 	return out
 }
 
-// What an API server takes: conditions of an object or of a part of it, bytes of a message, parents of a route,
+// Limits of the API server: conditions of an object or of a part of it, bytes of a message, parents of a route,
 // ancestors of a policy.
 const (
 	mostConditions = 8
@@ -59,7 +60,7 @@ const (
 	mostAncestors  = 16
 )
 
-// shortened returns a message that an API server takes.
+// shortened shortens a message to the API server's limit.
 func shortened(message string) string {
 	if len(message) <= longestMessage {
 		return message
@@ -68,7 +69,7 @@ func shortened(message string) string {
 	return strings.ToValidUTF8(message[:longestMessage-len(more)], "") + more
 }
 
-// ownConditions are the types that this controller writes, on some object.
+// ownConditions are all condition types that this controller writes.
 var ownConditions = []string{"Accepted", "Programmed", "ResolvedRefs", "Conflicted", insecureClients, overlapping}
 
 const (
@@ -76,15 +77,15 @@ const (
 	overlapping     = string(gatewayv1.ListenerConditionOverlappingTLSConfig)
 )
 
-// asJSON returns some fields of a status as JSON has them, nil for those that are absent.
+// asJSON returns some fields of a status as decoded JSON, nil for absent ones.
 func asJSON(status any, fields ...string) map[string]any {
 	b, err := json.Marshal(status)
 	if err != nil {
-		panic(err) // types of the Gateway API
+		panic(err) // types of the Gateway API can always be encoded
 	}
 	var all map[string]any
 	if err := json.Unmarshal(b, &all); err != nil {
-		panic(err) // as above
+		panic(err) // the encoder's own output can be decoded
 	}
 	out := map[string]any{}
 	for _, f := range fields {
@@ -101,18 +102,19 @@ func no(reason, message string) condition {
 	return condition{metav1.ConditionFalse, reason, message}
 }
 
-// classStatus says that a GatewayClass is this controller's.
+// classStatus returns the status of a GatewayClass of this controller: accepted.
 func classStatus(o *kinds.Object) *derive.Status {
 	was := o.Spec.(*gatewayv1.GatewayClass).Status
-	now := gatewayv1.GatewayClassStatus{Conditions: conditions(o, was.Conditions, typed{"Accepted", yes("Accepted", "Handled by Istio controller")})}
+	now := gatewayv1.GatewayClassStatus{Conditions: conditions(o, was.Conditions,
+		typed{"Accepted", yes("Accepted", "Handled by Istio controller")})}
 	return &derive.Status{Of: o.Key, Value: asJSON(now, "conditions"), Current: asJSON(was, "conditions")}
 }
 
 // statusOf is the key of the status of a Gateway or a ListenerSet.
 type statusOf kinds.Key
 
-// makeGatewayStatuses makes the statuses of Gateways and ListenerSets that were made again, or where another number of
-// routes is attached to a listener.
+// makeGatewayStatuses makes the statuses of Gateways and ListenerSets that were made again, or whose numbers of
+// attached routes have changed.
 func (r *run) makeGatewayStatuses() {
 	for g := range r.statusesDue {
 		key := g.object.Key
@@ -130,7 +132,7 @@ func (r *run) makeGatewayStatuses() {
 	}
 }
 
-// judge reports whether the status of an owner of listeners has to be made, and takes it for made.
+// judge reports whether the status of an owner of listeners is out of date, and records that it will be made.
 func (g *gateway) judge(owner kinds.Key) bool {
 	attached, judged := g.judged[owner]
 	if of := g.of[owner]; !judged || !slices.EqualFunc(of, attached, func(l *listener, n int32) bool { return l.attached == n }) {
@@ -165,7 +167,8 @@ func (g *gateway) status() *derive.Status {
 	}
 	all := []typed{{"Accepted", g.accepted(bad, len(own))}, {"Programmed", g.programmed(g.listeners)}, {"ResolvedRefs", resolved}}
 	if allowsInsecure(gatewaySpec(g.object)) {
-		all = append(all, typed{insecureClients, yes(string(gatewayv1.GatewayReasonConfigurationChanged), "Clients whose certificate is missing or not valid are let in")})
+		all = append(all, typed{insecureClients, yes(string(gatewayv1.GatewayReasonConfigurationChanged),
+			"Clients whose certificate is missing or not valid are let in")})
 	}
 	now.Conditions = conditions(g.object, was.Conditions, all...)
 	sets := int32(0)
@@ -181,7 +184,7 @@ func (g *gateway) status() *derive.Status {
 	return &derive.Status{Of: g.object.Key, Value: asJSON(now, fields...), Current: asJSON(was, fields...)}
 }
 
-// accepted returns whether a Gateway with so many bad listeners is accepted.
+// accepted returns the condition Accepted of a Gateway, for a number of bad listeners.
 func (g *gateway) accepted(bad, all int) condition {
 	switch {
 	case g.badParameters != "":
@@ -196,7 +199,7 @@ func (g *gateway) accepted(bad, all int) condition {
 	return yes("Accepted", "Resource accepted")
 }
 
-// acceptsSet reports whether a ListenerSet is accepted: it may add listeners, and one of those that it has takes
+// acceptsSet reports whether a ListenerSet is accepted: the Gateway allows it, and at least one of its listeners takes
 // connections.
 func (g *gateway) acceptsSet(s *listenerSet) bool {
 	of := g.of[s.object.Key]
@@ -217,7 +220,8 @@ func (g *gateway) setStatus(s *listenerSet) *derive.Status {
 	}
 	acceptance, programmed := yes("Accepted", "Resource accepted"), g.programmed(listeners)
 	if !s.allowed {
-		acceptance = no(string(gatewayv1.ListenerSetReasonNotAllowed), "The parent Gateway does not allow this reference; check the 'spec.allowedRoutes'")
+		acceptance = no(string(gatewayv1.ListenerSetReasonNotAllowed),
+			"The parent Gateway does not allow this reference; check the 'spec.allowedRoutes'")
 		programmed = acceptance
 	} else if !g.acceptsSet(s) {
 		acceptance = no(string(gatewayv1.GatewayReasonListenersNotValid), "None of the ListenerSet's listeners are valid")
@@ -227,7 +231,8 @@ func (g *gateway) setStatus(s *listenerSet) *derive.Status {
 	return &derive.Status{Of: s.object.Key, Value: asJSON(now, "conditions", "listeners"), Current: asJSON(was, "conditions", "listeners")}
 }
 
-// programmed returns whether the Services of a Gateway have the ports of listeners, and addresses.
+// programmed returns the condition Programmed: whether the Services of a Gateway have the ports of listeners, and
+// addresses.
 func (g *gateway) programmed(listeners []*listener) condition {
 	has, problems := g.exposed(listeners)
 	list := strings.Join(has, " and ")
@@ -243,7 +248,8 @@ func (g *gateway) programmed(listeners []*listener) condition {
 	case len(problems) == 0:
 		return yes("Programmed", "Resource programmed, assigned to service(s) "+list)
 	case len(has) > 0:
-		return no(string(reason), "Assigned to service(s) "+list+", but failed to assign to all requested addresses: "+strings.Join(problems, "; "))
+		return no(string(reason), "Assigned to service(s) "+list+", but failed to assign to all requested addresses: "+
+			strings.Join(problems, "; "))
 	}
 	return no(string(reason), "Failed to assign to any requested addresses: "+strings.Join(problems, "; "))
 }
@@ -257,7 +263,8 @@ func (l *listener) status(was []metav1.Condition) gatewayv1.ListenerStatus {
 		group := gatewayv1.Group(k.Group)
 		s.SupportedKinds = append(s.SupportedKinds, gatewayv1.RouteGroupKind{Group: &group, Kind: gatewayv1.Kind(k.Name)})
 	}
-	acceptance, conflict, programmed := yes("Accepted", noErrors), no(string(gatewayv1.ListenerReasonNoConflicts), noErrors), yes("Programmed", noErrors)
+	acceptance, conflict, programmed := yes("Accepted", noErrors), no(string(gatewayv1.ListenerReasonNoConflicts), noErrors),
+		yes("Programmed", noErrors)
 	resolved := yes("ResolvedRefs", noErrors)
 	if l.resolved != nil {
 		resolved = *l.resolved
@@ -277,13 +284,14 @@ func (l *listener) status(was []metav1.Condition) gatewayv1.ListenerStatus {
 	}
 	all := []typed{{"Accepted", acceptance}, {"Conflicted", conflict}, {"Programmed", programmed}, {"ResolvedRefs", resolved}}
 	if l.overlaps {
-		all = append(all, typed{overlapping, yes(string(gatewayv1.ListenerReasonOverlappingHostnames), "Another listener of the port terminates TLS for some of the names of this one")})
+		all = append(all, typed{overlapping, yes(string(gatewayv1.ListenerReasonOverlappingHostnames),
+			"Another listener of the port terminates TLS for some of the names of this one")})
 	}
 	s.Conditions = conditions(l.owner, was, all...)
 	return s
 }
 
-// routeStatus returns the status that a route has.
+// routeStatus returns the present status of a route.
 func routeStatus(o *kinds.Object) gatewayv1.RouteStatus {
 	switch route := o.Spec.(type) {
 	case *gatewayv1.HTTPRoute:
@@ -300,7 +308,7 @@ func routeStatus(o *kinds.Object) gatewayv1.RouteStatus {
 	return gatewayv1.RouteStatus{}
 }
 
-// makeStatus returns the status that a route should have, or nil for none. What other controllers say of it stays.
+// makeStatus returns the wanted status of a route, or nil for none. Entries of other controllers stay.
 func (x *route) makeStatus() *derive.Status {
 	was := routeStatus(x.object)
 	now := gatewayv1.RouteStatus{Parents: []gatewayv1.RouteParentStatus{}}
@@ -319,11 +327,11 @@ func (x *route) makeStatus() *derive.Status {
 		ref.Group, ref.Kind = &group, &kind
 		part := identityOf(ref)
 		if slices.Contains(done, part) {
-			continue // the same, for another host of a ServiceEntry
+			continue // the same entry, for another host of a ServiceEntry
 		}
 		done = append(done, part)
 		if len(now.Parents) == mostParents {
-			break // others have written their part of the rest
+			break // the remaining entries belong to other controllers
 		}
 		var earlier []metav1.Condition
 		for _, e := range was.Parents {
@@ -353,7 +361,8 @@ func (x *route) makeStatus() *derive.Status {
 		if conflict, is := x.conflicted(p); is {
 			all = append(all, typed{"Conflicted", conflict})
 		}
-		now.Parents = append(now.Parents, gatewayv1.RouteParentStatus{ParentRef: ref, ControllerName: controller, Conditions: conditions(x.object, earlier, all...)})
+		now.Parents = append(now.Parents, gatewayv1.RouteParentStatus{ParentRef: ref, ControllerName: controller,
+			Conditions: conditions(x.object, earlier, all...)})
 	}
 	if len(done) == 0 && !ours {
 		return nil
@@ -361,7 +370,7 @@ func (x *route) makeStatus() *derive.Status {
 	return &derive.Status{Of: x.object.Key, Value: asJSON(now, "parents"), Current: asJSON(was, "parents")}
 }
 
-// identityOf returns what tells references to parents apart.
+// identityOf returns a text that identifies a reference to a parent.
 func identityOf(ref gatewayv1.ParentReference) string {
 	section, port := "", int32(0)
 	if ref.SectionName != nil {
@@ -370,11 +379,12 @@ func identityOf(ref gatewayv1.ParentReference) string {
 	if ref.Port != nil {
 		port = int32(*ref.Port)
 	}
-	return fmt.Sprintf("%s/%s/%s/%s/%s/%d", groupOr(ref.Group, kinds.KubeGateway.Group), kindOr(ref.Kind, "Gateway"), namespaceOr(ref.Namespace, ""), ref.Name, section, port)
+	return fmt.Sprintf("%s/%s/%s/%s/%s/%d", groupOr(ref.Group, kinds.KubeGateway.Group), kindOr(ref.Kind, "Gateway"),
+		namespaceOr(ref.Namespace, ""), ref.Name, section, port)
 }
 
-// policyStatus returns the status of a BackendTLSPolicy: for each target, and for each Gateway with routes to one. What
-// other controllers say of it stays.
+// policyStatus returns the status of a BackendTLSPolicy: for each target, and for each Gateway with routes to one.
+// Entries of other controllers stay.
 func (r *run) policyStatus(p *backendTLS) *derive.Status {
 	was := p.object.Spec.(*gatewayv1.BackendTLSPolicy).Status
 	now := gatewayv1.PolicyStatus{Ancestors: []gatewayv1.PolicyAncestorStatus{}}
@@ -415,7 +425,8 @@ func (r *run) policyStatus(p *backendTLS) *derive.Status {
 		case t.missing != "":
 			acceptance = no(string(gatewayv1.PolicyReasonTargetNotFound), "targetRefs invalid: "+t.missing)
 		case t.winner != "" && acceptance.status == metav1.ConditionTrue:
-			acceptance = no(string(gatewayv1.PolicyReasonConflicted), fmt.Sprintf("Conflicts with BackendTLSPolicy %q targeting the same backend", t.winner))
+			acceptance = no(string(gatewayv1.PolicyReasonConflicted),
+				fmt.Sprintf("Conflicts with BackendTLSPolicy %q targeting the same backend", t.winner))
 		}
 		group, kind := t.Group, t.Kind
 		add(gatewayv1.ParentReference{Group: &group, Kind: &kind, Name: t.Name, SectionName: t.SectionName}, meshController, acceptance)

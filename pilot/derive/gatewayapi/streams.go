@@ -14,30 +14,31 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/derive"
 )
 
-// connections are those of a listener that one TLSRoute or TCPRoute gets. It is the key of the findings about others.
+// connections identifies connections of a listener that one TLSRoute or TCPRoute gets. It is the key of the findings
+// about other routes.
 type connections struct {
 	listener listenerID
-	host     string // that clients ask for, where a listener takes TLS; empty: all
+	host     string // server name that clients ask for, if a listener takes TLS; empty for all
 }
 
-// stream is a TLSRoute or a TCPRoute of a listener.
+// stream is a TLSRoute or a TCPRoute at a listener.
 type stream struct {
 	*route
 	*listener
 	parent *parent
-	number int // within the route, for the names of what is derived
+	number int // number within the route, for the names of derived objects
 	claims []*claimant
 }
 
-// claimant is a stream that wants connections.
+// claimant is a stream that competes for connections.
 type claimant struct {
 	*stream
 	of   connections
 	won  bool
-	lost loss // zero: it has the connections
+	lost loss // zero if it has the connections
 }
 
-// streamOf is the key of what is derived of a stream.
+// streamOf is the key of the part of a stream.
 type streamOf struct {
 	route  kinds.Key
 	number int
@@ -45,8 +46,8 @@ type streamOf struct {
 
 func (s *stream) key() streamOf { return streamOf{s.route.object.Key, s.number} }
 
-// connections returns which of a listener's a route with such hosts there is for. Those of a listener with TLS are told
-// apart by the name that the client asks for.
+// connections returns the connections of a listener that a route with such hosts is for. At a listener with TLS they
+// differ by the name that the client asks for.
 func (a attachment) connections() (list []connections) {
 	if a.listener.tls == nil {
 		return []connections{{listener: a.listener.id()}}
@@ -62,7 +63,7 @@ func (a attachment) connections() (list []connections) {
 	return list
 }
 
-// claim has a TLSRoute or a TCPRoute claim its connections of a listener.
+// claim adds a TLSRoute or a TCPRoute to the claimants of connections of a listener.
 func (r *run) claim(x *route, p *parent, a attachment, number int) {
 	s := &stream{route: x, listener: a.listener, parent: p, number: number}
 	x.streams = append(x.streams, s)
@@ -74,7 +75,7 @@ func (r *run) claim(x *route, p *parent, a attachment, number int) {
 	}
 }
 
-// unclaim takes the streams of a route back.
+// unclaim removes the streams of a route.
 func (r *run) unclaim(x *route) {
 	for _, s := range x.streams {
 		for _, cl := range s.claims {
@@ -85,13 +86,13 @@ func (r *run) unclaim(x *route) {
 	}
 }
 
-// first orders the routes for some connections: the first one has them.
+// first orders the claimants of connections: the first one has them.
 func (c *claimant) first(o *claimant) int {
 	return cmp.Or(older(c.route.object, o.route.object), compareKinds(c.route.object, o.route.object), cmp.Compare(c.number, o.number))
 }
 
-// makeStreams finds which route has which connections, with findings for those that have none because another has them,
-// and makes what is derived of those whose connections are others now.
+// makeStreams decides which route has which connections, makes findings for routes that lose them to another, and
+// derives the objects of streams whose connections have changed.
 func (r *run) makeStreams() {
 	due := map[*stream]bool{}
 	for c := range r.streamsDue {
@@ -138,8 +139,9 @@ func (s *stream) streamName() string {
 	return fmt.Sprintf("%s~%s~%d~%s", s.route.object.Name, kind, s.number, suffix)
 }
 
-// derived returns the VirtualService of a stream, for the connections that it has. Where the listener terminates TLS,
-// those for a narrower name than its own are a Gateway's of their own: proxies tell them apart by that alone.
+// derived returns the VirtualService of a stream, for the connections that it has. If the listener terminates TLS,
+// connections for a narrower name than the listener's need a Gateway of their own, because proxies tell them apart only
+// by their Gateway.
 func (s *stream) derived() (list []derive.Derived) {
 	if len(s.forwards) == 0 || !s.listener.bound || s.listener.name == "" {
 		return nil

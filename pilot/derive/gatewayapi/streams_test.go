@@ -23,22 +23,27 @@ kind: Service
 metadata: {name: w, namespace: gw}
 spec: {ports: [{port: 80}, {port: 90}]}
 `
-	const toListener, toService, toPort = "{name: edge, sectionName: %s}", `{group: "", kind: Service, name: w}`, `{group: "", kind: Service, name: w, port: 90}`
+	const toListener, toService, toPort = "{name: edge, sectionName: %s}", `{group: "", kind: Service, name: w}`,
+		`{group: "", kind: Service, name: w, port: 90}`
 	for _, c := range []struct {
 		what, kind, parent, first, second string
 		want                              []string
 	}{
 		{"one TCP listener", "TCPRoute", fmt.Sprintf(toListener, "tcp"), "", "", []string{"all connections of listener tcp of Gateway gw/edge"}},
-		{"one server name", "TLSRoute", fmt.Sprintf(toListener, "pass"), "hostnames: [a.org, b.org], ", "hostnames: [b.org, c.org], ", []string{"the connections for b.org of listener pass of Gateway gw/edge"}},
+		{"one server name", "TLSRoute", fmt.Sprintf(toListener, "pass"), "hostnames: [a.org, b.org], ", "hostnames: [b.org, c.org], ",
+			[]string{"the connections for b.org of listener pass of Gateway gw/edge"}},
 		{"others", "TLSRoute", fmt.Sprintf(toListener, "pass"), "hostnames: [a.org], ", "hostnames: [b.org], ", nil},
-		{"one Service, TCP", "TCPRoute", toService, "", "", []string{"all connections to port 80 of w.gw.svc.cluster.local", "all connections to port 90 of w.gw.svc.cluster.local"}},
+		{"one Service, TCP", "TCPRoute", toService, "", "",
+			[]string{"all connections to port 80 of w.gw.svc.cluster.local", "all connections to port 90 of w.gw.svc.cluster.local"}},
 		{"one port, TCP", "TCPRoute", toPort, "", "", []string{"all connections to port 90 of w.gw.svc.cluster.local"}},
-		{"one Service, TLS", "TLSRoute", toPort, "hostnames: [a.org], ", "hostnames: [A.org, b.org], ", []string{"the connections for a.org to port 90 of w.gw.svc.cluster.local"}},
+		{"one Service, TLS", "TLSRoute", toPort, "hostnames: [a.org], ", "hostnames: [A.org, b.org], ",
+			[]string{"the connections for a.org to port 90 of w.gw.svc.cluster.local"}},
 	} {
 		world, stage := objects{}, newStage()
 		world.put(t, parents)
 		for i, hosts := range []string{c.first, c.second} {
-			world.put(t, fmt.Sprintf("apiVersion: gateway.networking.k8s.io/v1\nkind: %s\nmetadata: {name: r%d, namespace: gw}\nspec: {parentRefs: [%s], %srules: [{backendRefs: [{name: w, port: 80}]}]}", c.kind, 1-i, c.parent, hosts))
+			world.put(t, fmt.Sprintf("apiVersion: gateway.networking.k8s.io/v1\nkind: %s\nmetadata: {name: r%d, namespace: gw}\nspec: "+
+				"{parentRefs: [%s], %srules: [{backendRefs: [{name: w, port: 80}]}]}", c.kind, 1-i, c.parent, hosts))
 			for key, o := range world {
 				if key.Name == fmt.Sprint("r", 1-i) {
 					o.Created = time.Unix(int64(i), 0)
@@ -57,7 +62,8 @@ spec: {ports: [{port: 80}, {port: 90}]}
 				}
 				for _, p := range s.Value["parents"].([]any) {
 					has := reasonsOf(p)
-					if has["Accepted"] != "True Accepted" || (has["Conflicted"] == "True "+reason) != (s.Of.Name == "r0" && len(world) == 4 && len(c.want) > 0) {
+					if has["Accepted"] != "True Accepted" || (has["Conflicted"] == "True "+reason) != (s.Of.Name == "r0" && len(world) == 4 &&
+						len(c.want) > 0) {
 						t.Errorf("%s: the conditions of %s are %v", c.what, s.Of, has)
 					}
 				}
@@ -104,7 +110,8 @@ apiVersion: gateway.networking.k8s.io/v1
 kind: %[1]s
 metadata: {name: b, namespace: gw}
 spec: {parentRefs: [{group: "", kind: Service, name: w, port: 80}, {group: "", kind: Service, name: w, port: 90}], rules: [{backendRefs: [{name: w, port: 80}]}]}`
-	for kind, reason := range map[*kinds.Kind]string{kinds.HTTPRoute: "MatchConflict", kinds.TLSRoute: "HostnameConflict", kinds.TCPRoute: "ListenerConflict"} {
+	for kind, reason := range map[*kinds.Kind]string{kinds.HTTPRoute: "MatchConflict", kinds.TLSRoute: "HostnameConflict",
+		kinds.TCPRoute: "ListenerConflict"} {
 		parents := statusOf(derived(t, fmt.Sprintf(text, kind.Name)), kind, "b")["parents"].([]any)
 		for i, want := range []string{"", "True " + reason} {
 			if got := reasonsOf(parents[i])["Conflicted"]; got != want {

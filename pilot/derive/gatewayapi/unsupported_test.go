@@ -74,31 +74,51 @@ func TestUnsupportedRoutes(t *testing.T) {
 		field      string // of a finding; empty: none
 		answers    string // of each route that is made: 500, or the host of the backend
 	}{
-		{"HTTPRoute", "matches: [{path: {type: RegularExpression, value: '/a(b'}}, {path: {value: /x}}], backendRefs: [{name: w, port: 80}]", refused, "spec.rules[0].matches[0].path.value", "500"},
-		{"HTTPRoute", "matches: [{headers: [{name: a, value: x}, {name: b, type: RegularExpression, value: '['}]}], backendRefs: [{name: w, port: 80}]", refused, "spec.rules[0].matches[0].headers[1].value", ""},
-		{"HTTPRoute", "matches: [{queryParams: [{name: b, type: RegularExpression, value: '*'}]}], backendRefs: [{name: w, port: 80}]", refused, "spec.rules[0].matches[0].queryParams[0].value", ""},
-		{"HTTPRoute", "matches: [{path: {type: RegularExpression, value: '/(a{1000}){1000}'}}], backendRefs: [{name: w, port: 80}]", refused, "spec.rules[0].matches[0].path.value", ""},
-		{"HTTPRoute", "matches: [{path: {type: RegularExpression, value: '/a.*'}}], backendRefs: [{name: w, port: 80}]", accepted, "", "w.gw.svc.cluster.local"},
-		{"GRPCRoute", "matches: [{method: {type: RegularExpression, service: '('}}], backendRefs: [{name: w, port: 80}]", refused, "spec.rules[0].matches[0].method.service", ""},
-		{"GRPCRoute", "matches: [{method: {type: RegularExpression, method: '('}}], backendRefs: [{name: w, port: 80}]", refused, "spec.rules[0].matches[0].method.method", ""},
-		{"GRPCRoute", "matches: [{headers: [{name: b, type: RegularExpression, value: ')'}]}], backendRefs: [{name: w, port: 80}]", refused, "spec.rules[0].matches[0].headers[0].value", ""},
+		{"HTTPRoute", "matches: [{path: {type: RegularExpression, value: '/a(b'}}, {path: {value: /x}}], backendRefs: [{name: w, port: " +
+			"80}]", refused, "spec.rules[0].matches[0].path.value", "500"},
+		{"HTTPRoute", "matches: [{headers: [{name: a, value: x}, {name: b, type: RegularExpression, value: '['}]}], backendRefs: " +
+			"[{name: w, port: 80}]", refused, "spec.rules[0].matches[0].headers[1].value", ""},
+		{"HTTPRoute", "matches: [{queryParams: [{name: b, type: RegularExpression, value: '*'}]}], backendRefs: [{name: w, port: 80}]",
+			refused, "spec.rules[0].matches[0].queryParams[0].value", ""},
+		{"HTTPRoute", "matches: [{path: {type: RegularExpression, value: '/(a{1000}){1000}'}}], backendRefs: [{name: w, port: 80}]",
+			refused, "spec.rules[0].matches[0].path.value", ""},
+		{"HTTPRoute", "matches: [{path: {type: RegularExpression, value: '/a.*'}}], backendRefs: [{name: w, port: 80}]", accepted, "",
+			"w.gw.svc.cluster.local"},
+		{"GRPCRoute", "matches: [{method: {type: RegularExpression, service: '('}}], backendRefs: [{name: w, port: 80}]", refused,
+			"spec.rules[0].matches[0].method.service", ""},
+		{"GRPCRoute", "matches: [{method: {type: RegularExpression, method: '('}}], backendRefs: [{name: w, port: 80}]", refused,
+			"spec.rules[0].matches[0].method.method", ""},
+		{"GRPCRoute", "matches: [{headers: [{name: b, type: RegularExpression, value: ')'}]}], backendRefs: [{name: w, port: 80}]",
+			refused, "spec.rules[0].matches[0].headers[0].value", ""},
 		{"HTTPRoute", "filters: [{type: Unheard}], backendRefs: [{name: w, port: 80}]", refused, "spec.rules[0].filters[0].type", "500"},
 		{"HTTPRoute", "filters: [{type: ExternalAuth}], backendRefs: [{name: w, port: 80}]", refused, "spec.rules[0].filters[0].type", "500"},
 		{"GRPCRoute", "filters: [{type: Unheard}], backendRefs: [{name: w, port: 80}]", refused, "spec.rules[0].filters[0].type", "500"},
-		{"HTTPRoute", "filters: [{type: ExtensionRef, extensionRef: {group: x.org, kind: Why, name: z}}], backendRefs: [{name: w, port: 80}]", unresolved, "spec.rules[0].filters[0]", "500"},
-		{"GRPCRoute", "filters: [{type: ExtensionRef, extensionRef: {group: x.org, kind: Why, name: z}}], backendRefs: [{name: w, port: 80}]", unresolved, "spec.rules[0].filters[0]", "500"},
-		{"HTTPRoute", "backendRefs: [{name: w, port: 80, filters: [{type: ExtensionRef, extensionRef: {group: x.org, kind: Why, name: z}}]}]", unresolved, "spec.rules[0].backendRefs[0].filters[0]", "UnknownService"},
-		{"HTTPRoute", "filters: [{type: RequestRedirect, requestRedirect: {scheme: ftp}}]", refused, "spec.rules[0].filters[0].requestRedirect.scheme", "500"},
-		{"HTTPRoute", "filters: [{type: RequestRedirect, requestRedirect: {statusCode: 399}}]", refused, "spec.rules[0].filters[0].requestRedirect.statusCode", "500"},
+		{"HTTPRoute", "filters: [{type: ExtensionRef, extensionRef: {group: x.org, kind: Why, name: z}}], backendRefs: [{name: w, port: " +
+			"80}]", unresolved, "spec.rules[0].filters[0]", "500"},
+		{"GRPCRoute", "filters: [{type: ExtensionRef, extensionRef: {group: x.org, kind: Why, name: z}}], backendRefs: [{name: w, port: " +
+			"80}]", unresolved, "spec.rules[0].filters[0]", "500"},
+		{"HTTPRoute", "backendRefs: [{name: w, port: 80, filters: [{type: ExtensionRef, extensionRef: {group: x.org, kind: Why, name: " +
+			"z}}]}]", unresolved, "spec.rules[0].backendRefs[0].filters[0]", "UnknownService"},
+		{"HTTPRoute", "filters: [{type: RequestRedirect, requestRedirect: {scheme: ftp}}]", refused,
+			"spec.rules[0].filters[0].requestRedirect.scheme", "500"},
+		{"HTTPRoute", "filters: [{type: RequestRedirect, requestRedirect: {statusCode: 399}}]", refused,
+			"spec.rules[0].filters[0].requestRedirect.statusCode", "500"},
 		{"HTTPRoute", `filters: [{type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: a, value: "b\nc"}]}}], backendRefs: [{name: w, port: 80}]`, refused, "spec.rules[0].filters[0].requestHeaderModifier.set[0].value", "500"},
-		{"HTTPRoute", "filters: [{type: ResponseHeaderModifier, responseHeaderModifier: {add: [{name: A, value: b}, {name: a, value: c}]}}], backendRefs: [{name: w, port: 80}]", accepted, "spec.rules[0].filters[0].responseHeaderModifier.add[1].name", "w.gw.svc.cluster.local"},
-		{"HTTPRoute", "matches: [{headers: [{name: A, value: b}, {name: a, value: c}]}], backendRefs: [{name: w, port: 80}]", accepted, "spec.rules[0].matches[0].headers[1].name", "w.gw.svc.cluster.local"},
-		{"HTTPRoute", "backendRefs: [{name: w, port: 80, weight: 0}, {name: w, port: 80, weight: 0}]", accepted, "spec.rules[0].backendRefs", "500"},
-		{"HTTPRoute", "backendRefs: [{name: w, port: 80, group: x.org, kind: Why}]", "Accepted=True Accepted, ResolvedRefs=False InvalidKind", "spec.rules[0].backendRefs[0].kind", "UnknownService"},
-		{"HTTPRoute", "backendRefs: [{name: w}]", "Accepted=True Accepted, ResolvedRefs=False InvalidDestination", "spec.rules[0].backendRefs[0].port", "UnknownService"},
+		{"HTTPRoute", "filters: [{type: ResponseHeaderModifier, responseHeaderModifier: {add: [{name: A, value: b}, {name: a, value: " +
+			"c}]}}], backendRefs: [{name: w, port: 80}]", accepted, "spec.rules[0].filters[0].responseHeaderModifier.add[1].name",
+			"w.gw.svc.cluster.local"},
+		{"HTTPRoute", "matches: [{headers: [{name: A, value: b}, {name: a, value: c}]}], backendRefs: [{name: w, port: 80}]", accepted,
+			"spec.rules[0].matches[0].headers[1].name", "w.gw.svc.cluster.local"},
+		{"HTTPRoute", "backendRefs: [{name: w, port: 80, weight: 0}, {name: w, port: 80, weight: 0}]", accepted,
+			"spec.rules[0].backendRefs", "500"},
+		{"HTTPRoute", "backendRefs: [{name: w, port: 80, group: x.org, kind: Why}]",
+			"Accepted=True Accepted, ResolvedRefs=False InvalidKind", "spec.rules[0].backendRefs[0].kind", "UnknownService"},
+		{"HTTPRoute", "backendRefs: [{name: w}]", "Accepted=True Accepted, ResolvedRefs=False InvalidDestination",
+			"spec.rules[0].backendRefs[0].port", "UnknownService"},
 		{"HTTPRoute", "backendRefs: [{name: w, port: 81}]", accepted, "spec.rules[0].backendRefs[0].port", "w.gw.svc.cluster.local"},
 	} {
-		d := derived(t, edge+"apiVersion: gateway.networking.k8s.io/v1\nkind: "+c.kind+"\nmetadata: {name: r, namespace: gw}\nspec: {parentRefs: [{name: edge, sectionName: a}], rules: [{"+c.rule+"}]}")
+		d := derived(t, edge+"apiVersion: gateway.networking.k8s.io/v1\nkind: "+c.kind+"\nmetadata: {name: r, namespace: gw}\nspec: "+
+			"{parentRefs: [{name: edge, sectionName: a}], rules: [{"+c.rule+"}]}")
 		kind := kinds.HTTPRoute
 		if c.kind == "GRPCRoute" {
 			kind = kinds.GRPCRoute
@@ -151,16 +171,22 @@ func TestUnsupportedRoutes(t *testing.T) {
 // TestManyExpressions: the expressions of a route have one bound together.
 func TestManyExpressions(t *testing.T) {
 	rule := "{matches: [{path: {type: RegularExpression, value: '/(a|bc){300}'}}], backendRefs: [{name: w, port: 80}]}, "
-	d := derived(t, edge+"apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: r, namespace: gw}\nspec: {parentRefs: [{name: edge, sectionName: a}], rules: ["+strings.Repeat(rule, 64)+"]}")
-	if got := fmt.Sprint(statusOf(d, kinds.HTTPRoute, "r")); !strings.Contains(got, "the expressions of the route together need more than") || !strings.Contains(got, "UnsupportedValue") {
+	d := derived(t, edge+"apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: r, namespace: gw}\nspec: "+
+		"{parentRefs: [{name: edge, sectionName: a}], rules: ["+strings.Repeat(rule, 64)+"]}")
+	if got := fmt.Sprint(statusOf(d, kinds.HTTPRoute, "r")); !strings.Contains(got,
+		"the expressions of the route together need more than") || !strings.Contains(got, "UnsupportedValue") {
 		t.Error(got)
 	}
 }
 
 // TestLiteralHeaders: a percent sign in a header's value is one, unless Envoy takes the value as a text with commands.
 func TestLiteralHeaders(t *testing.T) {
-	for value, want := range map[string]string{"100%": "100%%", "50%%": "50%%", "a%zz%": "a%%zz%%", "%REQ(x-a)%": "%REQ(x-a)%", "%DOWNSTREAM_REMOTE_ADDRESS%": "%DOWNSTREAM_REMOTE_ADDRESS%", "%a %PROTOCOL%": "%%a %%PROTOCOL%%", "%FOO%": "%%FOO%%", "%REQ%": "%%REQ%%", "%PROTOCOL(x)%": "%%PROTOCOL(x)%%", "%UPSTREAM_HOST% %CEL(x)%": "%%UPSTREAM_HOST%% %%CEL(x)%%"} {
-		d := derived(t, edge+"apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: r, namespace: gw}\nspec: {parentRefs: [{name: edge, sectionName: a}], rules: [{filters: [{type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: a, value: '"+value+"'}]}}], backendRefs: [{name: w, port: 80}]}]}")
+	for value, want := range map[string]string{"100%": "100%%", "50%%": "50%%", "a%zz%": "a%%zz%%", "%REQ(x-a)%": "%REQ(x-a)%",
+		"%DOWNSTREAM_REMOTE_ADDRESS%": "%DOWNSTREAM_REMOTE_ADDRESS%", "%a %PROTOCOL%": "%%a %%PROTOCOL%%", "%FOO%": "%%FOO%%",
+		"%REQ%": "%%REQ%%", "%PROTOCOL(x)%": "%%PROTOCOL(x)%%", "%UPSTREAM_HOST% %CEL(x)%": "%%UPSTREAM_HOST%% %%CEL(x)%%"} {
+		d := derived(t, edge+"apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: r, namespace: gw}\nspec: "+
+			"{parentRefs: [{name: edge, sectionName: a}], rules: [{filters: [{type: RequestHeaderModifier, requestHeaderModifier: {set: "+
+			"[{name: a, value: '"+value+"'}]}}], backendRefs: [{name: w, port: 80}]}]}")
 		got := ""
 		for _, x := range d.Objects {
 			if x.Object.Kind == kinds.VirtualService {
@@ -175,7 +201,9 @@ func TestLiteralHeaders(t *testing.T) {
 
 // TestNoWeight: connections of a route whose backends have no weight are closed, also those to a service of the mesh.
 func TestNoWeight(t *testing.T) {
-	d := derived(t, edge+"apiVersion: gateway.networking.k8s.io/v1\nkind: TCPRoute\nmetadata: {name: r, namespace: gw}\nspec: {parentRefs: [{name: edge, sectionName: t}, {group: '', kind: Service, name: w}], rules: [{backendRefs: [{name: w, port: 80, weight: 0}]}]}")
+	d := derived(t, edge+"apiVersion: gateway.networking.k8s.io/v1\nkind: TCPRoute\nmetadata: {name: r, namespace: gw}\nspec: "+
+		"{parentRefs: [{name: edge, sectionName: t}, {group: '', kind: Service, name: w}], rules: [{backendRefs: [{name: w, port: 80, "+
+		"weight: 0}]}]}")
 	found := 0
 	for _, x := range d.Objects {
 		if x.Object.Kind != kinds.VirtualService {
@@ -242,12 +270,15 @@ func TestManyListeners(t *testing.T) {
 		}
 		return strings.Join(all, ", ")
 	}
-	world.put(t, "apiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {name: edge, namespace: gw}\nspec: {gatewayClassName: istio, allowedListeners: {namespaces: {from: Same}}, listeners: ["+listeners(0)+"]}")
+	world.put(t, "apiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {name: edge, namespace: gw}\nspec: "+
+		"{gatewayClassName: istio, allowedListeners: {namespaces: {from: Same}}, listeners: ["+listeners(0)+"]}")
 	const sets = 200
 	for i := range sets {
-		world.put(t, fmt.Sprintf("apiVersion: gateway.networking.k8s.io/v1\nkind: ListenerSet\nmetadata: {name: s%d, namespace: gw}\nspec: {parentRef: {name: edge}, listeners: [%s]}", i, listeners(i+1)))
+		world.put(t, fmt.Sprintf("apiVersion: gateway.networking.k8s.io/v1\nkind: ListenerSet\nmetadata: {name: s%d, namespace: "+
+			"gw}\nspec: {parentRef: {name: edge}, listeners: [%s]}", i, listeners(i+1)))
 	}
-	world.put(t, "apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: r, namespace: gw}\nspec: {parentRefs: [{kind: ListenerSet, name: s7}], rules: [{backendRefs: [{name: w, port: 80}]}]}")
+	world.put(t, "apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: r, namespace: gw}\nspec: {parentRefs: "+
+		"[{kind: ListenerSet, name: s7}], rules: [{backendRefs: [{name: w, port: 80}]}]}")
 	d := stage.Run(t, world, mesh.Default())
 	if len(d.Statuses) != sets+2 {
 		t.Errorf("%d statuses", len(d.Statuses))
@@ -272,7 +303,8 @@ func TestManyListeners(t *testing.T) {
 // TestIdleRoute: of two TCPRoutes for a listener the younger has a finding: it gets no connections.
 func TestIdleRoute(t *testing.T) {
 	route := func(name string) string {
-		return "\n---\napiVersion: gateway.networking.k8s.io/v1\nkind: TCPRoute\nmetadata: {name: " + name + ", namespace: gw}\nspec: {parentRefs: [{name: edge, sectionName: t}], rules: [{backendRefs: [{name: w, port: 80}]}]}"
+		return "\n---\napiVersion: gateway.networking.k8s.io/v1\nkind: TCPRoute\nmetadata: {name: " + name +
+			", namespace: gw}\nspec: {parentRefs: [{name: edge, sectionName: t}], rules: [{backendRefs: [{name: w, port: 80}]}]}"
 	}
 	d := derived(t, strings.TrimSuffix(edge, "\n---\n")+route("b")+route("a"))
 	var idle []string

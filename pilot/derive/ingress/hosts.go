@@ -17,15 +17,15 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/derive"
 )
 
-// hostResult is what was made of one host.
+// hostResult is the result for one host.
 type hostResult struct {
 	of       []*conversion
-	secure   *conversion // whose certificate clients of the host see; nil: nobody's
+	secure   *conversion // Ingress whose certificate clients of the host see; nil if none has TLS for it
 	object   derive.Derived
 	findings []diag.Diagnostic
 }
 
-// mergeHosts returns a VirtualService for each host that the Ingresses name, which are sorted by age.
+// mergeHosts returns a VirtualService for each host that the Ingresses name. The Ingresses are sorted by age.
 func (s *stage) mergeHosts(all []*conversion) (objects []derive.Derived, found []diag.Diagnostic) {
 	byHost := map[string][]*conversion{}
 	for _, c := range all {
@@ -49,8 +49,8 @@ func (s *stage) mergeHosts(all []*conversion) (objects []derive.Derived, found [
 	return objects, found
 }
 
-// keyOf returns the key of a host's VirtualService. It says the host with dashes for dots, so that two hosts may come
-// to the same: then the second has a number.
+// keyOf returns the key of a host's VirtualService. Its name contains the host with dashes for dots. If two hosts give
+// the same name, the second one gets a number.
 func (s *stage) keyOf(host string, first *kinds.Object, taken map[kinds.Key]bool) kinds.Key {
 	name := first.Name + "-" + suffix
 	key := kinds.Key{Kind: kinds.VirtualService, Namespace: first.Namespace, Name: strings.ReplaceAll(host, ".", "-") + "-" + name}
@@ -60,8 +60,8 @@ func (s *stage) keyOf(host string, first *kinds.Object, taken map[kinds.Key]bool
 	return key
 }
 
-// securedHosts returns, for each host in a tls section, the oldest Ingress that has it there: the others' servers for
-// it do not count. A finding says so where they name another Secret.
+// securedHosts returns, for each host in a tls section, the oldest Ingress that has it there. The servers of other
+// Ingresses for the host are not used, and a finding says so if they name another Secret.
 func securedHosts(all []*conversion) (secured map[string]*conversion, found []diag.Diagnostic) {
 	secured, secrets := map[string]*conversion{}, map[string]string{}
 	for _, c := range all {
@@ -82,8 +82,8 @@ func securedHosts(all []*conversion) (secured map[string]*conversion, found []di
 	return secured, found
 }
 
-// secureOf returns the Ingress whose certificate clients of a host see, if one of those that name the host has TLS for
-// it. Of the hosts in tls sections the most specific one counts.
+// secureOf returns the Ingress whose certificate clients of a host see, if one of the Ingresses that name the host has
+// TLS for it. The most specific host in tls sections is used.
 func secureOf(host string, secured map[string]*conversion, list []*conversion) *conversion {
 	secures := func(c *conversion) bool {
 		return slices.ContainsFunc(spec(c.object).TLS, func(t ingressv1.IngressTLS) bool {
@@ -105,9 +105,9 @@ func secureOf(host string, secured map[string]*conversion, list []*conversion) *
 	}
 }
 
-// merge makes the VirtualService of one host. Where two Ingresses have the same path, the older one's counts. Default
-// backends come after all paths. The VirtualService is bound to the Gateway of the oldest Ingress, which has its routes
-// over HTTP, and to the one with its certificate.
+// merge makes the VirtualService of one host. If two Ingresses have the same path, the older one takes precedence.
+// Default backends come after all paths. The VirtualService is bound to the Gateway of the oldest Ingress, which has
+// its routes over HTTP, and to the Gateway with its certificate.
 func (s *stage) merge(host string, key kinds.Key, list []*conversion, secure *conversion) *hostResult {
 	h := &hostResult{of: list, secure: secure}
 	out := &networkingv1.VirtualService{Hosts: []string{host}}
@@ -132,7 +132,8 @@ func (s *stage) merge(host string, key kinds.Key, list []*conversion, secure *co
 			}
 			if first, taken := owners[m]; taken {
 				where := "path " + cmp.Or(r.path, "/")
-				h.findings = append(h.findings, finding(c.object, diag.Warning, "Ingress", strings.TrimSuffix(r.field, ".backend"), "remove one of the two",
+				h.findings = append(h.findings, finding(c.object, diag.Warning, "Ingress", strings.TrimSuffix(r.field, ".backend"),
+					"remove one of the two",
 					"it gets no request for host "+host+": "+first.String()+" has the same "+where)...)
 				continue
 			}
@@ -159,7 +160,8 @@ func (s *stage) merge(host string, key kinds.Key, list []*conversion, secure *co
 		out.Http = append(out.Http, r.http)
 	}
 	h.object = derive.Derived{
-		Object: &kinds.Object{Key: key, Created: list[0].object.Created, Annotations: map[string]string{kinds.AnnotationRouteSemantics: kinds.RoutesOfIngress}, Spec: out},
+		Object: &kinds.Object{Key: key, Created: list[0].object.Created,
+			Annotations: map[string]string{kinds.AnnotationRouteSemantics: kinds.RoutesOfIngress}, Spec: out},
 		Origin: list[0].object.Key,
 	}
 	return h

@@ -18,13 +18,13 @@ import (
 // controller is the name of this controller in an IngressClass.
 const controller = names.IngressController
 
-// Options of the stage.
+// Options configures the stage.
 type Options struct {
-	Domain    string // of the cluster's services, such as cluster.local
-	Namespace string // of the Gateways that are derived, and of the Service that leads to the proxies
+	Domain    string // DNS domain of the cluster's services, such as cluster.local
+	Namespace string // namespace of the derived Gateways, and of the Service that leads to the proxies
 }
 
-// stage keeps what it made of objects between runs.
+// stage caches the conversions of Ingresses between runs.
 type stage struct {
 	o         Options
 	converted map[kinds.Key]*conversion
@@ -40,13 +40,13 @@ func New(o Options) derive.Stage {
 func (s *stage) derive(in derive.Objects) (d derive.Part) {
 	var list []*kinds.Object
 	for _, o := range in.List {
-		ours, found := counts(in, o)
+		ours, found := served(in, o)
 		d.Findings = append(d.Findings, found...)
 		if ours {
 			list = append(list, o)
 		}
 	}
-	slices.SortFunc(list, func(a, b *kinds.Object) int { // as their Gateways are sorted
+	slices.SortFunc(list, func(a, b *kinds.Object) int { // in the order in which Gateways are sorted
 		return cmp.Or(a.Created.Compare(b.Created), strings.Compare(gatewayName(a), gatewayName(b)), strings.Compare(a.Namespace, b.Namespace))
 	})
 	selector := proxySelector(in)
@@ -77,10 +77,10 @@ func (s *stage) derive(in derive.Objects) (d derive.Part) {
 
 func spec(o *kinds.Object) *ingressv1.IngressSpec { return &o.Spec.(*ingressv1.Ingress).Spec }
 
-// counts reports whether an Ingress is the mesh's. By the annotation it is if that names the mesh's class; by
-// ingressClassName, if the IngressClass of that name is of this controller. In mode DEFAULT one without a class is, and
+// served reports whether an Ingress belongs to the mesh: its annotation names the mesh's class, or its ingressClassName
+// names an IngressClass of this controller. In mode DEFAULT an Ingress without a class also belongs to the mesh, and
 // one whose class does not exist.
-func counts(in derive.Objects, o *kinds.Object) (ours bool, found []diag.Diagnostic) {
+func served(in derive.Objects, o *kinds.Object) (ours bool, found []diag.Diagnostic) {
 	mode := in.Mesh.GetIngressControllerMode()
 	if mode == meshv1alpha1.MeshConfig_OFF {
 		return false, nil
@@ -104,7 +104,7 @@ func counts(in derive.Objects, o *kinds.Object) (ours bool, found []diag.Diagnos
 		return true, nil
 	}
 	return false, finding(o, diag.Warning, "IngressClass", "spec.ingressClassName",
-		"add an IngressClass of that name with controller "+controller, "there is no IngressClass "+*class+": nothing of the Ingress is served")
+		"add an IngressClass of that name with controller "+controller, "there is no IngressClass "+*class+": the Ingress is not served")
 }
 
 // defaultService is the ingressService of a mesh configuration that sets none, and defaultProxies the value of the
@@ -114,8 +114,8 @@ const (
 	defaultProxies = "ingressgateway"
 )
 
-// proxySelector returns the label istio of the proxies that serve Ingresses: the ingressSelector, else the name of the
-// ingressService.
+// proxySelector returns the label istio of the proxies that serve Ingresses: the ingressSelector, or else the name of
+// the ingressService.
 func proxySelector(in derive.Objects) string {
 	service := in.Mesh.GetIngressService()
 	if service == defaultService {
@@ -124,7 +124,8 @@ func proxySelector(in derive.Objects) string {
 	return cmp.Or(in.Mesh.GetIngressSelector(), service, defaultProxies)
 }
 
-// finding returns one about an object.
+// finding returns a finding about an object.
 func finding(o *kinds.Object, severity diag.Severity, code, field, fix, message string) []diag.Diagnostic {
-	return []diag.Diagnostic{diag.Diagnostic{Severity: severity, Code: code, Object: o.String(), Field: field, Message: message, Fix: fix}.At(o.Position)}
+	return []diag.Diagnostic{diag.Diagnostic{Severity: severity, Code: code, Object: o.String(), Field: field, Message: message,
+		Fix: fix}.At(o.Position)}
 }

@@ -15,8 +15,9 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry/kube"
 )
 
-// addresses returns what the status of every Ingress of the mesh should say: where clients reach the proxies. It is the
-// external addresses of the ingressService. Without one it is the external addresses of the nodes that run the proxies.
+// addresses returns the wanted status of every Ingress of the mesh: the addresses of the proxies for clients. These are
+// the external addresses of the ingressService, or without one the external addresses of the nodes that run the
+// proxies.
 func (s *stage) addresses(in derive.Objects) (map[string]any, []diag.Diagnostic) {
 	var ips, names []string
 	add := func(address string) {
@@ -33,7 +34,8 @@ func (s *stage) addresses(in derive.Objects) (map[string]any, []diag.Diagnostic)
 		service := in.Get(kinds.Key{Kind: kinds.Service, Namespace: s.o.Namespace, Name: name})
 		if service == nil {
 			found = []diag.Diagnostic{{
-				Severity: diag.Info, Code: "IngressService", Object: "MeshConfig", Field: "ingressService", Fix: "name the Service of the proxies, or write none",
+				Severity: diag.Info, Code: "IngressService", Object: "MeshConfig", Field: "ingressService",
+				Fix:     "name the Service of the proxies, or write none",
 				Message: "there is no Service " + s.o.Namespace + "/" + name + ": the status of Ingresses says no address",
 			}}
 		} else {
@@ -69,7 +71,7 @@ func status(addresses []any) map[string]any {
 	return map[string]any{"loadBalancer": map[string]any{"ingress": addresses}}
 }
 
-// ofService adds the addresses by which a Service is reached from outside of the cluster.
+// ofService adds the external addresses of a Service.
 func ofService(s *corev1.Service, add func(string)) {
 	if s.Spec.Type == corev1.ServiceTypeExternalName {
 		add(s.Spec.ExternalName)
@@ -84,7 +86,7 @@ func ofService(s *corev1.Service, add func(string)) {
 	}
 }
 
-// currentStatus returns what the status of an Ingress says now.
+// currentStatus returns the present status of an Ingress.
 func currentStatus(o *kinds.Object) map[string]any {
 	var list []any
 	for _, in := range o.Spec.(*ingressv1.Ingress).Status.LoadBalancer.Ingress {

@@ -24,7 +24,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
-// message returns a resource without the filters that only Istio's Envoy has.
+// message decodes a resource and removes the filters that only Istio's Envoy has.
 func message(r *envoy.Resource) (proto.Message, error) {
 	var a anypb.Any
 	if err := proto.Unmarshal(r.Bytes(), &a); err != nil {
@@ -62,8 +62,8 @@ func message(r *envoy.Resource) (proto.Message, error) {
 	return m, nil
 }
 
-// fetched has a WebAssembly module come from somewhere with a checksum: agents fetch modules and check them, and files
-// of a proxy are not here.
+// fetched replaces the source of a WebAssembly module by a remote one with a checksum. Agents fetch modules and check
+// them, and the files of a proxy do not exist here.
 func fetched(c *corev3.TypedExtensionConfig) error {
 	fetch := func(p *wasmextv3.PluginConfig) {
 		if code := p.GetVmConfig().GetCode(); code != nil {
@@ -90,11 +90,12 @@ func fetched(c *corev3.TypedExtensionConfig) error {
 	return nil
 }
 
-// without returns filters without those that only Istio's Envoy has.
+// without returns filters except for those of Istio's Envoy alone.
 func without[T interface{ GetTypedConfig() *anypb.Any }](filters []T) []T {
 	var list []T
 	for _, f := range filters {
-		if url := f.GetTypedConfig().GetTypeUrl(); !istios(url) && !(strings.HasSuffix(url, ".TypedStruct") && strings.Contains(string(f.GetTypedConfig().GetValue()), "istio")) {
+		if url := f.GetTypedConfig().GetTypeUrl(); !istios(url) &&
+			!(strings.HasSuffix(url, ".TypedStruct") && strings.Contains(string(f.GetTypedConfig().GetValue()), "istio")) {
 			list = append(list, f)
 		}
 	}
@@ -103,19 +104,21 @@ func without[T interface{ GetTypedConfig() *anypb.Any }](filters []T) []T {
 
 func istios(url string) bool {
 	url = strings.TrimPrefix(url, "type.googleapis.com/")
-	return strings.HasPrefix(url, "io.istio.") || strings.HasPrefix(url, "istio.") || strings.HasPrefix(url, "envoy.tcp.metadataexchange.") || url == "stats.PluginConfig"
+	return strings.HasPrefix(url, "io.istio.") || strings.HasPrefix(url, "istio.") ||
+		strings.HasPrefix(url, "envoy.tcp.metadataexchange.") || url == "stats.PluginConfig"
 }
 
-// bootstrap returns a bootstrap with resources as static ones, and with clusters of all names.
+// bootstrap returns a bootstrap with static resources, and with a cluster for each name.
 func bootstrap(all []resource, names map[string]bool) *bootstrapv3.Bootstrap {
 	s := &bootstrapv3.Bootstrap_StaticResources{}
 	clusters, addresses, listeners := map[string]int{}, map[string]bool{}, map[string]int{}
-	// What resources name and every proxy has of its own bootstrap.
+	// Clusters that every proxy has in its own bootstrap and that resources refer to.
 	for _, name := range []string{"xds-grpc", "sds-grpc", "agent", "prometheus_stats", "zipkin"} {
 		clusters[name]++
-		s.Clusters = append(s.Clusters, &clusterv3.Cluster{Name: name, ConnectTimeout: durationpb.New(1e9), TypedExtensionProtocolOptions: map[string]*anypb.Any{
-			"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": envoy.Any(&httpv3.HttpProtocolOptions{UpstreamProtocolOptions: envoy.ExplicitHTTP2()}),
-		}})
+		s.Clusters = append(s.Clusters, &clusterv3.Cluster{Name: name, ConnectTimeout: durationpb.New(1e9),
+			TypedExtensionProtocolOptions: map[string]*anypb.Any{
+				"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": envoy.Any(&httpv3.HttpProtocolOptions{UpstreamProtocolOptions: envoy.ExplicitHTTP2()}),
+			}})
 	}
 	for i, r := range all {
 		switch m := proto.Clone(r.message).(type) {
@@ -125,7 +128,8 @@ func bootstrap(all []resource, names map[string]bool) *bootstrapv3.Bootstrap {
 			}
 			s.Clusters = append(s.Clusters, m)
 		case *endpointv3.ClusterLoadAssignment:
-			s.Clusters = append(s.Clusters, &clusterv3.Cluster{Name: fmt.Sprintf("assignment %d", i), ConnectTimeout: durationpb.New(1e9), LoadAssignment: m})
+			s.Clusters = append(s.Clusters, &clusterv3.Cluster{Name: fmt.Sprintf("assignment %d", i), ConnectTimeout: durationpb.New(1e9),
+				LoadAssignment: m})
 		case *listenerv3.Listener:
 			if listeners[m.Name]++; listeners[m.Name] > 1 {
 				m.Name = fmt.Sprintf("%s (%d)", m.Name, i)
@@ -164,19 +168,20 @@ func bootstrap(all []resource, names map[string]bool) *bootstrapv3.Bootstrap {
 	}
 }
 
-// around returns a listener for routes and HTTP filters.
+// around returns a listener that contains routes and HTTP filters.
 func around(addresses map[string]bool, name string, routes *routev3.RouteConfiguration, filters ...*hcmv3.HttpFilter) *listenerv3.Listener {
-	l := &listenerv3.Listener{Name: name, Address: envoy.Address("127.0.0.1", 1), FilterChains: []*listenerv3.FilterChain{{Filters: []*listenerv3.Filter{
-		envoy.NetworkFilter("envoy.filters.network.http_connection_manager", envoy.Any(&hcmv3.HttpConnectionManager{
-			StatPrefix: "x", RouteSpecifier: &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: routes},
-			HttpFilters: append(filters, envoy.HTTPFilter("envoy.filters.http.router", envoy.Any(&routerv3.Router{}))),
-		})),
-	}}}}
+	l := &listenerv3.Listener{Name: name, Address: envoy.Address("127.0.0.1", 1),
+		FilterChains: []*listenerv3.FilterChain{{Filters: []*listenerv3.Filter{
+			envoy.NetworkFilter("envoy.filters.network.http_connection_manager", envoy.Any(&hcmv3.HttpConnectionManager{
+				StatPrefix: "x", RouteSpecifier: &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: routes},
+				HttpFilters: append(filters, envoy.HTTPFilter("envoy.filters.http.router", envoy.Any(&routerv3.Router{}))),
+			})),
+		}}}}
 	distinct(addresses, l.Address)
 	return l
 }
 
-// distinct changes the port of an address, or the path of a socket, until nothing else has it.
+// distinct changes the port of an address, or the path of a socket, until no other listener uses it.
 func distinct(taken map[string]bool, a *corev3.Address) {
 	for key := func() string { return envoy.Any(a).String() }; taken[key()]; {
 		if s := a.GetSocketAddress(); s != nil {

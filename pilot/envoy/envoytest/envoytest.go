@@ -18,7 +18,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
-// Program returns the path of the Envoy to ask: what the environment names, or the one in the tree's .tools.
+// Program returns the path of the Envoy to run: the one that the environment names, or the one in the tree's .tools.
 func Program(t testing.TB) string {
 	t.Helper()
 	if program := os.Getenv("ENVOY"); program != "" {
@@ -39,21 +39,21 @@ func isFile(path string) bool {
 	return err == nil && s.Mode().IsRegular()
 }
 
-// Resources are those that one Envoy is to be asked about. Equal ones are asked about once.
+// Resources is a collection of resources for one Envoy to validate. Equal resources are validated once.
 type Resources struct {
 	all      []resource
 	seen     map[[sha256.Size]byte]bool
-	clusters map[string]bool // the names of all clusters: some filters name one that must be there
+	clusters map[string]bool // names of all clusters; some filters refer to one that must exist
 }
 
-// resource is one that is asked about.
+// resource is one resource to validate.
 type resource struct {
-	from    string // the first place that it is from
+	from    string // first place that the resource comes from
 	name    string
 	message proto.Message
 }
 
-// Add adds a resource, unless it is there or of a type that is not asked about. from is for people.
+// Add adds a resource, unless it is already there or its type is not validated. from describes the origin in messages.
 func (r *Resources) Add(t testing.TB, from, typeURL string, res *envoy.Resource) {
 	t.Helper()
 	switch typeURL {
@@ -82,13 +82,13 @@ func (r *Resources) Add(t testing.TB, from, typeURL string, res *envoy.Resource)
 // Len returns the number of resources.
 func (r *Resources) Len() int { return len(r.all) }
 
-// Refusal is a resource that Envoy refuses.
+// Refusal is a resource that Envoy rejects.
 type Refusal struct {
 	From, Reason string
 	Message      proto.Message
 }
 
-// Refused returns the resources that an Envoy refuses, but one alone of those from the same place.
+// Refused returns the resources that Envoy rejects, at most one from each place.
 func (r *Resources) Refused(t testing.TB) []Refusal {
 	t.Helper()
 	q := question{t.Context(), Program(t), t.TempDir(), r.clusters, map[string]bool{}}
@@ -99,7 +99,7 @@ func (r *Resources) Refused(t testing.TB) []Refusal {
 	return list
 }
 
-// Check fails the test for each resource that an Envoy refuses.
+// Check fails the test for each resource that Envoy rejects.
 func (r *Resources) Check(t testing.TB) {
 	t.Helper()
 	for _, f := range r.Refused(t) {
@@ -107,12 +107,12 @@ func (r *Resources) Check(t testing.TB) {
 	}
 }
 
-// question asks an Envoy about resources.
+// question runs Envoy on a list of resources.
 type question struct {
 	ctx          context.Context
 	program, dir string
 	clusters     map[string]bool
-	places       map[string]bool // of resources that were refused
+	places       map[string]bool // places of rejected resources
 }
 
 func (q question) refused(all []resource) ([]Refusal, error) {
@@ -139,7 +139,7 @@ func (q question) refused(all []resource) ([]Refusal, error) {
 	return append(first, second...), err
 }
 
-// ask returns why an Envoy refuses resources, or "" if it takes them.
+// ask returns why Envoy rejects resources, or "" if it accepts them.
 func (q question) ask(all []resource) (string, error) {
 	b, err := proto.Marshal(bootstrap(all, q.clusters))
 	if err != nil {
@@ -149,7 +149,8 @@ func (q question) ask(all []resource) (string, error) {
 	if err := os.WriteFile(config, b, 0o600); err != nil {
 		return "", err
 	}
-	said, err := exec.CommandContext(q.ctx, q.program, "-c", config, "--mode", "validate", "-l", "error", "--concurrency", "1").CombinedOutput()
+	said, err := exec.CommandContext(q.ctx, q.program, "-c", config, "--mode", "validate", "-l", "error", "--concurrency",
+		"1").CombinedOutput()
 	var exit *exec.ExitError
 	switch {
 	case err == nil:
@@ -162,7 +163,7 @@ func (q question) ask(all []resource) (string, error) {
 
 var logged = regexp.MustCompile(`(?m)^\[[^\]]*\]\[\d+\]\[\w+\]\[\w+\] \[[^\]]*\] `)
 
-// short returns what an Envoy said, without when and where.
+// short returns a message of Envoy without its time and source location.
 func short(said string) string {
 	said = strings.TrimSpace(logged.ReplaceAllString(said, ""))
 	if _, why, ok := strings.Cut(said, "envoy.pb': "); ok {

@@ -9,7 +9,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 )
 
-// New returns the feature of policies that proxies evaluate: those of actions AUDIT, DENY and ALLOW.
+// New returns the feature of policies that proxies evaluate themselves, of actions AUDIT, DENY and ALLOW.
 func New() *feature.Feature {
 	return &feature.Feature{
 		Name:  "authz",
@@ -27,11 +27,11 @@ func New() *feature.Feature {
 }
 
 // withoutOpening returns a Selection without policies of action ALLOW that target services, if another such policy
-// applies to the workload. They are written for proxies in front of the services, and would let in what the workload's
-// own policies do not. Alone they let in less.
+// applies to the workload. They are written for proxies in front of the services, and would allow requests that the
+// workload's own policies do not. Alone they only restrict.
 func withoutOpening(s feature.Selection) feature.Selection {
 	var all, kept []*kinds.Object
-	own := false // a policy of the workload's own says what is let in
+	own := false // a policy for the workload itself says what is allowed
 	for o := range s.Objects.All {
 		all = append(all, o)
 		enforced := action(o) == securityv1.AuthorizationPolicy_ALLOW && !dryRun(o)
@@ -52,14 +52,14 @@ func spec(o *kinds.Object) *securityv1.AuthorizationPolicy {
 
 func action(o *kinds.Object) securityv1.AuthorizationPolicy_Action { return spec(o).Action }
 
-// dryRun reports whether a policy is to log what it would refuse, and to refuse nothing. A value that is no boolean
-// does not make a policy a dry run.
+// dryRun reports whether a policy only logs what it would deny. An annotation that is not a boolean does not make a
+// policy a dry run.
 func dryRun(o *kinds.Object) bool {
 	dry, err := strconv.ParseBool(o.Annotations[kinds.AnnotationDryRun])
 	return err == nil && dry
 }
 
-// ruleName returns the name of a rule: proxies name it in their logs, metrics and traces.
+// ruleName returns the name of a rule, which proxies write in logs, metrics and traces.
 func ruleName(o *kinds.Object, rule int) string {
 	return "ns[" + o.Namespace + "]-policy[" + o.Name + "]-rule[" + strconv.Itoa(rule) + "]"
 }

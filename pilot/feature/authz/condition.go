@@ -8,10 +8,10 @@ import (
 	securityv1beta1 "istio.io/api/security/v1beta1"
 )
 
-// filterPrefix begins the keys of conditions about what a filter of Envoy says.
+// filterPrefix is the prefix of keys of conditions on the metadata of an Envoy filter.
 const filterPrefix = "experimental."
 
-// condition returns what a condition demands, of the operation or of the source.
+// condition translates a condition to attributes of the operation or of the source.
 func (t translation) condition(c *securityv1beta1.Condition) ([]attribute[*rbacv3.Permission], []attribute[*rbacv3.Principal], error) {
 	operation := func(match matchAny[*rbacv3.Permission]) ([]attribute[*rbacv3.Permission], []attribute[*rbacv3.Principal], error) {
 		return []attribute[*rbacv3.Permission]{{c.Values, c.NotValues, match}}, nil, nil
@@ -63,7 +63,7 @@ func (t translation) condition(c *securityv1beta1.Condition) ([]attribute[*rbacv
 	return nil, nil, fmt.Errorf("unknown key %q", c.Key)
 }
 
-// splitKey returns a key without the names in brackets at its end, and these: name[a][b].
+// splitKey splits a key such as name[a][b] into its name and the names in brackets at its end.
 func splitKey(key string) (name string, inner []string) {
 	name, rest, ok := strings.Cut(key, "[")
 	if !ok || !strings.HasSuffix(rest, "]") {

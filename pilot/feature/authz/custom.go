@@ -17,8 +17,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 )
 
-// NewCustom returns the feature of policies by which proxies ask an authorizer: those of action CUSTOM. Their filters
-// come before tokens are validated.
+// NewCustom returns the feature of policies of action CUSTOM, by which proxies ask an external authorizer. Their
+// filters come before tokens are validated.
 func NewCustom() *feature.Feature {
 	return &feature.Feature{
 		Name:   "authz-custom",
@@ -48,26 +48,26 @@ func selectCustom(r feature.Reader, namespace string) func(feature.Workload) fea
 	}
 }
 
-// What the filters of a custom action call each other. The filter of the policies never refuses: it says, as if in a
-// dry run, which rule a request matches. The filter that asks the authorizer is enabled where there is such a rule.
+// Names shared by the filters of action CUSTOM. The filter of the policies never denies a request: like a dry run, it
+// records which rule a request matches. The filter that asks the authorizer is enabled if there is such a rule.
 const (
 	customPrefix = "istio-ext-authz"
 	customStats  = "istio_ext_authz_"
 	customResult = customStats + "shadow_effective_policy_id"
 )
 
-// refused ends the names of rules that refuse what they match, because the authorizer cannot be asked.
+// refused is the suffix of the names of rules that deny all matching requests because the authorizer cannot be asked.
 const refused = "-deny-due-to-bad-CUSTOM-action"
 
-// customRules are the rules of the policies that name one provider. Without provider they refuse what they match:
-// nobody can be asked about it.
+// customRules are the rules of the policies that name one provider. If provider is nil, there is no authorizer to ask,
+// and matching requests are denied.
 type customRules struct {
 	*rbacv3.RBAC
 	provider *feature.ExtensionProvider
 }
 
-// byProvider returns the rules of the policies that are selected, by provider. A workload has one authorizer: if its
-// policies name several, none is asked.
+// byProvider returns the rules of the selected policies by provider. A workload has one authorizer: if its policies
+// name several, none is asked.
 func byProvider(c feature.Chain) []customRules {
 	var list []customRules
 	providers := slices.Collect(c.Selection.Providers.All)
@@ -87,7 +87,7 @@ func byProvider(c feature.Chain) []customRules {
 	return list
 }
 
-// customReadsOf is filtersReadOf, with what headers of a provider depend on.
+// customReadsOf is filtersReadOf, with the fields that the headers of a provider depend on.
 func customReadsOf(c feature.Chain) feature.Chain {
 	read := filtersReadOf(c)
 	if applies(c) {
@@ -127,7 +127,8 @@ func customNetwork(c feature.Chain) []*listenerv3.Filter {
 			continue
 		}
 		list = append(list,
-			envoy.NetworkFilter(networkRBAC, envoy.Any(&tcprbacv3.RBAC{ShadowRules: r.RBAC, ShadowRulesStatPrefix: customStats, StatPrefix: tcpStats})),
+			envoy.NetworkFilter(networkRBAC, envoy.Any(&tcprbacv3.RBAC{ShadowRules: r.RBAC, ShadowRulesStatPrefix: customStats,
+				StatPrefix: tcpStats})),
 			envoy.NetworkFilter("envoy.filters.network.ext_authz", envoy.Any(askTCP(r.provider))),
 		)
 	}

@@ -165,7 +165,8 @@ func startEnvoy(t *testing.T, program string, m *mesh.Config, all [][]*kinds.Obj
 	must.Succeed(t, err)
 	defer log.Close()
 	ctx, cancel := context.WithCancel(t.Context())
-	cmd := exec.CommandContext(ctx, program, "-c", config, "--admin-address-path", admin, "--concurrency", "1", "--use-dynamic-base-id", "-l", "error")
+	cmd := exec.CommandContext(ctx, program, "-c", config, "--admin-address-path", admin, "--concurrency", "1",
+		"--use-dynamic-base-id", "-l", "error")
 	cmd.Stdout, cmd.Stderr = log, log
 	must.Succeed(t, cmd.Start())
 	ended := make(chan struct{})
@@ -218,7 +219,8 @@ func startEnvoy(t *testing.T, program string, m *mesh.Config, all [][]*kinds.Obj
 }
 
 func address() *corev3.Address {
-	return &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{Address: "127.0.0.1", PortSpecifier: &corev3.SocketAddress_PortValue{}}}}
+	return &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{Address: "127.0.0.1",
+		PortSpecifier: &corev3.SocketAddress_PortValue{}}}}
 }
 
 func networkFilter(name string, m proto.Message) *listenerv3.Filter {
@@ -265,7 +267,8 @@ func (p *running) listener(t *testing.T, name string, filters []*listenerv3.Filt
 		FilterChains: []*listenerv3.FilterChain{
 			{
 				Name: "tls", Filters: filters, FilterChainMatch: &listenerv3.FilterChainMatch{TransportProtocol: "tls"},
-				TransportSocket: &corev3.TransportSocket{Name: "envoy.transport_sockets.tls", ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: envoy.Any(secure)}},
+				TransportSocket: &corev3.TransportSocket{Name: "envoy.transport_sockets.tls",
+					ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: envoy.Any(secure)}},
 			},
 			{Name: "plaintext", Filters: filters, FilterChainMatch: &listenerv3.FilterChainMatch{TransportProtocol: "raw_buffer"}},
 		},
@@ -294,12 +297,14 @@ const (
 
 // everyAnswer is the condition of what is added to answers of Envoy's own.
 var everyAnswer = &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_StatusCodeFilter{StatusCodeFilter: &accesslogv3.StatusCodeFilter{
-	Comparison: &accesslogv3.ComparisonFilter{Op: accesslogv3.ComparisonFilter_GE, Value: &corev3.RuntimeUInt32{DefaultValue: 100, RuntimeKey: "none"}},
+	Comparison: &accesslogv3.ComparisonFilter{Op: accesslogv3.ComparisonFilter_GE,
+		Value: &corev3.RuntimeUInt32{DefaultValue: 100, RuntimeKey: "none"}},
 }}}
 
 // requestFilters returns a connection manager whose routes have the filters of a set of policies each.
 func requestFilters(m *mesh.Config, all [][]*kinds.Object) []*listenerv3.Filter {
-	noted := []*corev3.HeaderValueOption{{Header: &corev3.HeaderValue{Key: notedHeader, Value: "%DYNAMIC_METADATA(envoy.filters.http.rbac:istio_ext_authz_shadow_effective_policy_id)%"}}}
+	noted := []*corev3.HeaderValueOption{{Header: &corev3.HeaderValue{Key: notedHeader,
+		Value: "%DYNAMIC_METADATA(envoy.filters.http.rbac:istio_ext_authz_shadow_effective_policy_id)%"}}}
 	host := &routev3.VirtualHost{Name: "all", Domains: []string{"*"}}
 	for i, policies := range all {
 		r := &routev3.Route{
@@ -326,9 +331,10 @@ func requestFilters(m *mesh.Config, all [][]*kinds.Object) []*listenerv3.Filter 
 			MetadataNamespace: namespace, Key: key, Type: header2metadatav3.Config_PROTOBUF_VALUE, Encode: header2metadatav3.Config_BASE64,
 		}}
 	}
-	filters := []*hcmv3.HttpFilter{envoy.HTTPFilter("envoy.filters.http.header_to_metadata", envoy.Any(&header2metadatav3.Config{RequestRules: []*header2metadatav3.Config_Rule{
-		values(claimsHeader, "envoy.filters.http.jwt_authn", "payload"), values(saysHeader, filter, "saying"),
-	}}))}
+	filters := []*hcmv3.HttpFilter{envoy.HTTPFilter("envoy.filters.http.header_to_metadata",
+		envoy.Any(&header2metadatav3.Config{RequestRules: []*header2metadatav3.Config_Rule{
+			values(claimsHeader, "envoy.filters.http.jwt_authn", "payload"), values(saysHeader, filter, "saying"),
+		}}))}
 	for n := range perCase {
 		filters = append(filters, envoy.HTTPFilter(fmt.Sprint("rbac-", n), envoy.Any(&httprbacv3.RBAC{})))
 	}
@@ -370,7 +376,8 @@ func (p *running) decide(t *testing.T, set int, r *request) verdict {
 		return verdict{allowed: err == nil && said == "hello\n"}
 	}
 	var text strings.Builder
-	fmt.Fprintf(&text, "%s %s HTTP/1.1\r\nHost: %s\r\n%s: %d\r\nContent-Length: 0\r\nConnection: close\r\n", r.method, r.path, r.host, caseHeader, set)
+	fmt.Fprintf(&text, "%s %s HTTP/1.1\r\nHost: %s\r\n%s: %d\r\nContent-Length: 0\r\nConnection: close\r\n", r.method, r.path, r.host,
+		caseHeader, set)
 	for k, v := range r.headers {
 		fmt.Fprintf(&text, "%s: %s\r\n", k, v)
 	}
@@ -391,7 +398,8 @@ func (p *running) decide(t *testing.T, set int, r *request) verdict {
 	if answer.StatusCode != http.StatusOK && answer.StatusCode != http.StatusForbidden {
 		t.Fatalf("%+v: %s", *r, answer.Status)
 	}
-	return verdict{allowed: answer.StatusCode == http.StatusOK, asked: strings.HasPrefix(answer.Header.Get(notedHeader), "istio-ext-authz-"+provider.Name)}
+	return verdict{allowed: answer.StatusCode == http.StatusOK,
+		asked: strings.HasPrefix(answer.Header.Get(notedHeader), "istio-ext-authz-"+provider.Name)}
 }
 
 // encoded returns a value as header_to_metadata reads it.

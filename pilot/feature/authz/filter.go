@@ -12,28 +12,29 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 )
 
-// The names of filters.
+// Names of filters.
 const (
 	httpRBAC    = "envoy.filters.http.rbac"
 	networkRBAC = "envoy.filters.network.rbac"
 )
 
-// tcpStats begins the names of the metrics of network filters.
+// tcpStats is the prefix of the names of metrics of network filters.
 const tcpStats = "tcp."
 
-// The prefixes of the keys under which the results of dry runs are in the metadata of a request. Traces have tags of
-// them (package telemetry).
+// Prefixes of the metadata keys under which the results of dry runs are stored. Traces have tags with them (package
+// telemetry).
 const (
 	dryRunAllow = "istio_dry_run_allow_"
 	dryRunDeny  = "istio_dry_run_deny_"
 )
 
-// applies reports whether the policies of a workload are about a chain: it takes calls for the workload.
+// applies reports whether a chain takes connections for the workload, to which its policies apply.
 func applies(c feature.Chain) bool {
 	return !c.Selection.Empty() && c.Direction != feature.Outbound && !c.Refused
 }
 
-// filtersReadOf returns what filters depend on: the policies, and whether they are for requests or connections.
+// filtersReadOf returns a chain with the fields that filters depend on: the policies, and whether they are for requests
+// or connections.
 func filtersReadOf(c feature.Chain) feature.Chain {
 	if !applies(c) {
 		return feature.Chain{}
@@ -48,7 +49,8 @@ func httpFilters(c feature.Chain) []*hcmv3.HttpFilter {
 	}
 	var list []*hcmv3.HttpFilter
 	for _, r := range byAction(c) {
-		list = append(list, envoy.HTTPFilter(httpRBAC, envoy.Any(&httprbacv3.RBAC{Rules: r.enforced, ShadowRules: r.dry, ShadowRulesStatPrefix: r.prefix})))
+		list = append(list, envoy.HTTPFilter(httpRBAC,
+			envoy.Any(&httprbacv3.RBAC{Rules: r.enforced, ShadowRules: r.dry, ShadowRulesStatPrefix: r.prefix})))
 	}
 	return list
 }
@@ -67,19 +69,19 @@ func networkFilters(c feature.Chain) []*listenerv3.Filter {
 	return list
 }
 
-// rules are those of the policies of one action. They are nil where there is no such policy.
+// rules are the rules of the policies of one action. They are nil if there is no such policy.
 type rules struct {
 	enforced, dry *rbacv3.RBAC
-	prefix        string // of what dry runs say
+	prefix        string // metadata prefix of the results of dry runs
 }
 
-// byAction returns the rules of the policies that are selected, by action, in the order of filters.
+// byAction returns the rules of the selected policies by action, in the order of filters.
 func byAction(c feature.Chain) []rules {
 	var list []rules
 	for _, a := range []struct {
 		action securityv1.AuthorizationPolicy_Action
 		rbac   rbacv3.RBAC_Action
-		dry    string // the prefix of what dry runs say
+		dry    string // metadata prefix of the results of dry runs
 	}{
 		{securityv1.AuthorizationPolicy_AUDIT, rbacv3.RBAC_LOG, ""},
 		{securityv1.AuthorizationPolicy_DENY, rbacv3.RBAC_DENY, dryRunDeny},

@@ -24,7 +24,8 @@ var (
 	methods    = []string{"GET", "PUT", "POST"}
 	hosts      = []string{"a.example", "A.Example", "axexample", "b.a.example", "a.example:80", "example"}
 	paths      = []string{
-		"/", "/a", "/A", "/a/", "/a/b", "/a//b", "//a", "/a%2Fb", "/%2Fa", "/a;b", "/a/b.css", "/a/b/c", "/b/a", "/a/x/b", "/a/*/b", "/a/x/y/b", "/a.css", "/axcss", "/ab",
+		"/", "/a", "/A", "/a/", "/a/b", "/a//b", "//a", "/a%2Fb", "/%2Fa", "/a;b", "/a/b.css", "/a/b/c", "/b/a", "/a/x/b", "/a/*/b",
+		"/a/x/y/b", "/a.css", "/axcss", "/ab",
 	}
 	queries   = []string{"", "", "", "?", "?/a", "?b.css", "?a=b"}
 	templates = []string{"/{*}", "/{**}", "/a/{*}", "/a/{**}", "/a/{*}/b", "/{*}/b", "/a/{**}/b", "/{*}/{**}"}
@@ -33,8 +34,9 @@ var (
 	issuers   = []string{"issuer", "https://issuer", "https://issuer/a", "issuer/a", "https://issuerx"}
 	subjects  = []string{"a", "b", "a/b", "a.b", "axb"}
 	addresses = []string{"127.0.0.1", "127.0.0.2", "10.0.0.1", "10.0.1.1", "192.0.2.1", "2001:db8::1", "::1"}
-	ranges    = []string{"127.0.0.2", "127.0.0.0/31", "10.0.0.1", "10.0.0.0/24", "10.0.0.77/16", "0.0.0.0/0", "192.0.2.1/32", "2001:db8::/32", "::/0", "::1"}
-	ports     = []string{"80", "8080"}
+	ranges    = []string{"127.0.0.2", "127.0.0.0/31", "10.0.0.1", "10.0.0.0/24", "10.0.0.77/16", "0.0.0.0/0", "192.0.2.1/32",
+		"2001:db8::/32", "::/0", "::1"}
+	ports = []string{"80", "8080"}
 )
 
 // identities returns the names of peers, in the form of values.
@@ -164,7 +166,8 @@ func drawPolicies(t *rapid.T) []*kinds.Object {
 	var list []*kinds.Object
 	for i := range rapid.IntRange(1, 3).Draw(t, "policies") {
 		p := &securityv1.AuthorizationPolicy{Action: rapid.SampledFrom([]securityv1.AuthorizationPolicy_Action{
-			securityv1.AuthorizationPolicy_ALLOW, securityv1.AuthorizationPolicy_ALLOW, securityv1.AuthorizationPolicy_DENY, securityv1.AuthorizationPolicy_AUDIT, securityv1.AuthorizationPolicy_CUSTOM,
+			securityv1.AuthorizationPolicy_ALLOW, securityv1.AuthorizationPolicy_ALLOW, securityv1.AuthorizationPolicy_DENY,
+			securityv1.AuthorizationPolicy_AUDIT, securityv1.AuthorizationPolicy_CUSTOM,
 		}).Draw(t, "action")}
 		if p.Action == securityv1.AuthorizationPolicy_CUSTOM {
 			p.ActionDetail = &securityv1.AuthorizationPolicy_Provider{Provider: &securityv1.AuthorizationPolicy_ExtensionProvider{Name: provider.Name}}
@@ -186,7 +189,8 @@ func drawPolicies(t *rapid.T) []*kinds.Object {
 			p.Rules = append(p.Rules, r)
 		}
 		namespace := rapid.SampledFrom([]string{"a", "a.b"}).Draw(t, "namespace of the policy")
-		list = append(list, &kinds.Object{Key: kinds.Key{Kind: kinds.AuthorizationPolicy, Namespace: namespace, Name: fmt.Sprint("p", i)}, Spec: p})
+		list = append(list, &kinds.Object{Key: kinds.Key{Kind: kinds.AuthorizationPolicy, Namespace: namespace, Name: fmt.Sprint("p", i)},
+			Spec: p})
 	}
 	return list
 }
@@ -217,13 +221,15 @@ func drawUgly(t *rapid.T) *kinds.Object {
 			r.To[0].Operation.Paths = []string{"/" + strings.Join(rapid.SliceOfN(segment, 1, 4).Draw(t, "segments"), "/")}
 		}
 	default:
-		key := rapid.SampledFrom([]string{"request.headers[%]", "request.auth.claims[%]", "request.auth.claims[%][%]", "experimental.envoy.filters.%[%]", "connection.sni", "request.auth.presenter", "source.namespace"}).Draw(t, "key")
+		key := rapid.SampledFrom([]string{"request.headers[%]", "request.auth.claims[%]", "request.auth.claims[%][%]",
+			"experimental.envoy.filters.%[%]", "connection.sni", "request.auth.presenter", "source.namespace"}).Draw(t, "key")
 		for strings.Contains(key, "%]") || strings.Contains(key, ".%") {
 			key = strings.Replace(key, "%", strings.ReplaceAll(one.Draw(t, "name"), "%", "x"), 1)
 		}
 		r.When = []*securityv1beta1.Condition{{Key: key, Values: list("values")}}
 	}
-	action := rapid.SampledFrom([]securityv1.AuthorizationPolicy_Action{securityv1.AuthorizationPolicy_ALLOW, securityv1.AuthorizationPolicy_DENY}).Draw(t, "action")
+	action := rapid.SampledFrom([]securityv1.AuthorizationPolicy_Action{securityv1.AuthorizationPolicy_ALLOW,
+		securityv1.AuthorizationPolicy_DENY}).Draw(t, "action")
 	return &kinds.Object{
 		Key:  kinds.Key{Kind: kinds.AuthorizationPolicy, Namespace: "a", Name: "ugly"},
 		Spec: &securityv1.AuthorizationPolicy{Action: action, Rules: []*securityv1beta1.Rule{r}},
@@ -281,7 +287,8 @@ func (d dice) request() *request {
 		r.headers = map[string]string{"x-a": d.of(append(texts, ""))}
 	}
 	if !d.rarely(3) {
-		r.claims = map[string]any{"iss": d.of(append(issuers, "")), "sub": d.of(subjects), "aud": d.saying(), "group": d.saying(), "nested": map[string]any{"key.a": d.saying()}}
+		r.claims = map[string]any{"iss": d.of(append(issuers, "")), "sub": d.of(subjects), "aud": d.saying(), "group": d.saying(),
+			"nested": map[string]any{"key.a": d.saying()}}
 		for _, k := range []string{"sub", "aud", "group", "nested"} {
 			if d.rarely(4) {
 				delete(r.claims, k)

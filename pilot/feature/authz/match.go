@@ -17,7 +17,7 @@ import (
 // star anywhere else is a plain character.
 type pattern struct {
 	kind patternKind
-	text string // without the star
+	text string // text without the star
 }
 
 type patternKind int
@@ -41,8 +41,8 @@ func parsePattern(value string) pattern {
 	return pattern{exact, value}
 }
 
-// matcher returns the matcher of a string. Presence, and a prefix or suffix without text, is any string but the empty
-// one.
+// matcher returns the matcher of a string. Presence, and a prefix or suffix without text, match any string except the
+// empty one.
 func (p pattern) matcher(ignoreCase bool) *matcherv3.StringMatcher {
 	m := &matcherv3.StringMatcher{IgnoreCase: ignoreCase}
 	switch {
@@ -58,8 +58,8 @@ func (p pattern) matcher(ignoreCase bool) *matcherv3.StringMatcher {
 	return m
 }
 
-// regex returns the regular expression of a part of a string. What the pattern leaves open, the expression rest
-// matches.
+// regex returns the regular expression of a part of a string. rest is the expression for the part that the pattern
+// leaves open.
 func (p pattern) regex(rest string) string {
 	text := regexp.QuoteMeta(p.text)
 	switch p.kind {
@@ -73,7 +73,7 @@ func (p pattern) regex(rest string) string {
 	return text
 }
 
-// glob returns the regular expression of a value in which each star stands for what the expression rest matches.
+// glob returns the regular expression of a value in which rest replaces each star.
 func glob(value, rest string) string {
 	parts := strings.Split(value, "*")
 	for i, p := range parts {
@@ -85,7 +85,7 @@ func glob(value, rest string) string {
 // stringMatcher returns the matcher of a value.
 func stringMatcher(value string) *matcherv3.StringMatcher { return parsePattern(value).matcher(false) }
 
-// regexMatcher returns the matcher of strings that a regular expression matches whole.
+// regexMatcher returns a matcher for strings that match a regular expression as a whole.
 func regexMatcher(regex string) *matcherv3.StringMatcher {
 	return &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_SafeRegex{SafeRegex: &matcherv3.RegexMatcher{Regex: regex}}}
 }

@@ -14,10 +14,10 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
-// errNoHTTP is returned for what only HTTP requests have.
+// errNoHTTP is returned for attributes that only HTTP requests have.
 var errNoHTTP = errors.New("only HTTP requests have it")
 
-// operation returns what an operation demands.
+// operation returns the attributes that an operation requires.
 func (t translation) operation(o *securityv1beta1.Operation) []attribute[*rbacv3.Permission] {
 	return []attribute[*rbacv3.Permission]{
 		{o.GetHosts(), o.GetNotHosts(), t.header(":authority", true)},
@@ -65,7 +65,7 @@ func serverName(value string) (*rbacv3.Permission, error) {
 	return &rbacv3.Permission{Rule: &rbacv3.Permission_RequestedServerName{RequestedServerName: stringMatcher(value)}}, nil
 }
 
-// filterMetadata matches what a filter says of a request. A value in brackets is an element of a list.
+// filterMetadata matches metadata that a filter sets on a request. A value in brackets is an element of a list.
 func filterMetadata(filter, key string) matchAny[*rbacv3.Permission] {
 	return func(values []string, _ bool) (*rbacv3.Permission, error) {
 		var list []*matcherv3.ValueMatcher

@@ -106,7 +106,9 @@ func (o oracle) rule(rule *securityv1beta1.Rule, own string, restricts bool, r *
 	}
 	var conditions []ternary
 	for _, c := range rule.When {
-		conditions = append(conditions, values(restricts, c.Values, c.NotValues, func(v string, keepsOut bool) ternary { return o.condition(c.Key, v, own, keepsOut, r) })...)
+		conditions = append(conditions, values(restricts, c.Values, c.NotValues, func(v string, keepsOut bool) ternary {
+			return o.condition(c.Key, v, own, keepsOut, r)
+		})...)
 	}
 	when := all(conditions)
 	return from && to && when && (restricts || !open)

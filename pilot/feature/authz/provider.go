@@ -19,11 +19,11 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 )
 
-// defaultTimeout is how long proxies wait for an authorizer by default.
+// defaultTimeout is the default time limit for a request to an authorizer.
 const defaultTimeout = 600 * time.Second
 
-// usable reports whether a provider is an authorizer that can be asked about requests, or else about connections: one
-// that takes HTTP knows requests only.
+// usable reports whether a provider is an authorizer for requests, or else for connections. An authorizer that is
+// called over HTTP decides about requests only.
 func usable(p *feature.ExtensionProvider, http bool) bool {
 	if g := p.Config.GetEnvoyExtAuthzGrpc(); g != nil {
 		return p.HasPort(g.Port) && validStatus(g.StatusOnError)
@@ -39,7 +39,7 @@ func timeout(d *durationpb.Duration) *durationpb.Duration {
 	return d
 }
 
-// askHTTP returns the filter that has an authorizer decide about a request.
+// askHTTP returns the filter that asks an authorizer about requests.
 func askHTTP(p *feature.ExtensionProvider, c node.Capabilities) *httpauthzv3.ExtAuthz {
 	if g := p.Config.GetEnvoyExtAuthzGrpc(); g != nil {
 		return &httpauthzv3.ExtAuthz{
@@ -59,7 +59,7 @@ func askHTTP(p *feature.ExtensionProvider, c node.Capabilities) *httpauthzv3.Ext
 			Uri: "http://" + p.Service.Host, HttpUpstreamType: &corev3.HttpUri_Cluster{Cluster: p.Cluster(h.Port)}, Timeout: timeout(h.Timeout),
 		},
 	}
-	allowed := patterns(slices.Concat(h.IncludeRequestHeadersInCheck, h.IncludeHeadersInCheck)) //nolint:staticcheck // the deprecated field counts too
+	allowed := patterns(slices.Concat(h.IncludeRequestHeadersInCheck, h.IncludeHeadersInCheck)) //nolint:staticcheck // the deprecated field has the same effect
 	var add []*corev3.HeaderValue
 	for _, k := range slices.Sorted(maps.Keys(h.IncludeAdditionalHeadersInCheck)) {
 		add = append(add, &corev3.HeaderValue{Key: k, Value: feature.Commands(c, h.IncludeAdditionalHeadersInCheck[k])})
@@ -69,7 +69,8 @@ func askHTTP(p *feature.ExtensionProvider, c node.Capabilities) *httpauthzv3.Ext
 	}
 	up, deny, allow := patterns(h.HeadersToUpstreamOnAllow), patterns(h.HeadersToDownstreamOnDeny), patterns(h.HeadersToDownstreamOnAllow)
 	if up != nil || deny != nil || allow != nil {
-		service.AuthorizationResponse = &httpauthzv3.AuthorizationResponse{AllowedUpstreamHeaders: up, AllowedClientHeaders: deny, AllowedClientHeadersOnSuccess: allow}
+		service.AuthorizationResponse = &httpauthzv3.AuthorizationResponse{AllowedUpstreamHeaders: up, AllowedClientHeaders: deny,
+			AllowedClientHeadersOnSuccess: allow}
 	}
 	return &httpauthzv3.ExtAuthz{
 		Services:              &httpauthzv3.ExtAuthz_HttpService{HttpService: service},
@@ -83,7 +84,7 @@ func askHTTP(p *feature.ExtensionProvider, c node.Capabilities) *httpauthzv3.Ext
 	}
 }
 
-// askTCP returns the filter that has an authorizer decide about a connection.
+// askTCP returns the filter that asks an authorizer about connections.
 func askTCP(p *feature.ExtensionProvider) *tcpauthzv3.ExtAuthz {
 	g := p.Config.GetEnvoyExtAuthzGrpc()
 	return &tcpauthzv3.ExtAuthz{
@@ -97,12 +98,13 @@ func askTCP(p *feature.ExtensionProvider) *tcpauthzv3.ExtAuthz {
 
 func grpcService(p *feature.ExtensionProvider, g *meshv1alpha1.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationGrpcProvider) *corev3.GrpcService {
 	return &corev3.GrpcService{
-		TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{ClusterName: p.Cluster(g.Port), Authority: p.Service.Host}},
-		Timeout:         timeout(g.Timeout),
+		TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{ClusterName: p.Cluster(g.Port),
+			Authority: p.Service.Host}},
+		Timeout: timeout(g.Timeout),
 	}
 }
 
-// enabled matches requests for which a filter of the policies has found a rule.
+// enabled matches requests that match a rule of the policies' filter.
 func enabled(filter, provider string) *matcherv3.MetadataMatcher {
 	return metadataMatcher(filter, textValue(&matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Prefix{Prefix: customPrefix + "-" + provider}}), customResult)
 }
@@ -110,26 +112,27 @@ func enabled(filter, provider string) *matcherv3.MetadataMatcher {
 // validStatus reports whether a text is empty or the number of a status that Envoy knows.
 func validStatus(s string) bool {
 	n, err := strconv.ParseUint(s, 10, 16)
-	return s == "" || err == nil && n > 0 && typev3.StatusCode_name[int32(n)] != "" //nolint:gosec // 16 bits
+	return s == "" || err == nil && n > 0 && typev3.StatusCode_name[int32(n)] != "" //nolint:gosec // parsed with 16 bits
 }
 
-// status returns a status by its number; nil for none.
+// status returns a status by its number, or nil for none.
 func status(s string) *typev3.HttpStatus {
 	if s == "" {
 		return nil
 	}
 	n, _ := strconv.ParseUint(s, 10, 16)
-	return &typev3.HttpStatus{Code: typev3.StatusCode(n)} //nolint:gosec // 16 bits
+	return &typev3.HttpStatus{Code: typev3.StatusCode(n)} //nolint:gosec // parsed with 16 bits
 }
 
 func body(b *meshv1alpha1.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationRequestBody) *httpauthzv3.BufferSettings {
 	if b == nil {
 		return nil
 	}
-	return &httpauthzv3.BufferSettings{MaxRequestBytes: cmp.Or(b.MaxRequestBytes, 1), AllowPartialMessage: b.AllowPartialMessage, PackAsBytes: b.PackAsBytes}
+	return &httpauthzv3.BufferSettings{MaxRequestBytes: cmp.Or(b.MaxRequestBytes, 1), AllowPartialMessage: b.AllowPartialMessage,
+		PackAsBytes: b.PackAsBytes}
 }
 
-// patterns returns the matcher of headers; nil where none is named.
+// patterns returns the matcher of headers, or nil if none is named.
 func patterns(values []string) *matcherv3.ListStringMatcher {
 	if len(values) == 0 {
 		return nil

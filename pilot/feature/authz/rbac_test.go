@@ -70,7 +70,8 @@ func stages(http []*hcmv3.HttpFilter, network []*listenerv3.Filter) []stage {
 func (e *evaluator) decide(filters []stage, r *request) verdict {
 	v, noted := verdict{allowed: true}, ""
 	for _, f := range filters {
-		if id, matched := e.matches(f.rules, r); f.rules != nil && matched != (f.rules.Action == rbacv3.RBAC_ALLOW) && f.rules.Action != rbacv3.RBAC_LOG {
+		if id, matched := e.matches(f.rules, r); f.rules != nil && matched != (f.rules.Action == rbacv3.RBAC_ALLOW) &&
+			f.rules.Action != rbacv3.RBAC_LOG {
 			_ = id
 			v.allowed = false
 		}

@@ -9,17 +9,17 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 )
 
-// translation is what rules are translated for: the requests, or the connections, that one kind of chain takes.
+// translation is the target of a translation of rules: the requests, or the connections, of one kind of chain.
 type translation struct {
 	http    bool
-	wide    bool     // a condition that cannot be evaluated is left out; without it the whole rule is
+	wide    bool     // leave out a condition that cannot be evaluated, instead of the whole rule
 	domains []string // the mesh's trust domain, and its aliases
-	own     string   // the namespace of the policy
+	own     string   // namespace of the policy
 }
 
-// translate adds the rules of a policy to those of its action, for a chain. begin and end are added to their names. An
-// ALLOW rule with a condition that cannot be evaluated on the chain is left out. In policies of other actions, the
-// condition alone is left out.
+// translate adds the rules of a policy for a chain to those of its action. begin and end are a prefix and a suffix of
+// their names. An ALLOW rule with a condition that cannot be evaluated on the chain is left out. In policies of other
+// actions, only the condition is left out.
 func translate(out *rbacv3.RBAC, o *kinds.Object, c feature.Chain, begin, end string) {
 	t := translation{http: c.HTTP, wide: action(o) != securityv1.AuthorizationPolicy_ALLOW, domains: trustDomains(c.Mesh), own: o.Namespace}
 	for i, r := range spec(o).Rules {
@@ -32,18 +32,18 @@ func translate(out *rbacv3.RBAC, o *kinds.Object, c feature.Chain, begin, end st
 	}
 }
 
-// attribute is what a rule demands of one attribute: one of values, and none of notValues. An empty list demands
+// attribute is a condition on one attribute: it must match one of values, and none of notValues. An empty list requires
 // nothing.
 type attribute[M any] struct {
 	values, notValues []string
 	match             matchAny[M]
 }
 
-// matchAny returns the matcher of an attribute that has one of some values. keepsOut says that a request or connection
-// with such a value is refused. A value that can be read in two ways is then read in both.
+// matchAny returns a matcher for an attribute that matches one of the values. keepsOut says that a matching request or
+// connection is denied. An ambiguous value is then read in every way.
 type matchAny[M any] func(values []string, keepsOut bool) (M, error)
 
-// each returns the function that combines the matchers of single values.
+// each returns a matchAny that combines the matchers of single values.
 func each[M any](l logic[M], one func(value string) (M, error)) matchAny[M] {
 	return func(values []string, _ bool) (M, error) {
 		all := make([]M, len(values))
@@ -57,7 +57,7 @@ func each[M any](l logic[M], one func(value string) (M, error)) matchAny[M] {
 	}
 }
 
-// all returns the matcher of all attributes together.
+// all returns a matcher for all attributes together.
 func all[M any](t translation, l logic[M], attributes []attribute[M]) (M, error) {
 	var list []M
 	for _, a := range attributes {
@@ -83,7 +83,8 @@ func all[M any](t translation, l logic[M], attributes []attribute[M]) (M, error)
 	return l.and(list...), nil
 }
 
-// policy translates a rule. It returns an error where the chain's traffic has not what the rule asks for.
+// policy translates a rule. It returns an error if the chain's traffic does not have an attribute that the rule
+// requires.
 func (t translation) policy(r *securityv1beta1.Rule) (*rbacv3.Policy, error) {
 	var operations []attribute[*rbacv3.Permission]
 	var sources []attribute[*rbacv3.Principal]
@@ -112,7 +113,7 @@ func (t translation) policy(r *securityv1beta1.Rule) (*rbacv3.Policy, error) {
 	return p, nil
 }
 
-// orOne returns a list, or one zero value where it is empty: a rule without operations or sources is about all of them.
+// orOne returns a list, or one zero value if it is empty: a rule without operations or sources applies to all of them.
 func orOne[T any](list []*T) []*T {
 	if len(list) == 0 {
 		return []*T{nil}

@@ -9,7 +9,7 @@ import (
 	securityv1beta1 "istio.io/api/security/v1beta1"
 )
 
-// source returns what a source demands.
+// source returns the attributes that a source requires.
 func (t translation) source(s *securityv1beta1.Source) []attribute[*rbacv3.Principal] {
 	return []attribute[*rbacv3.Principal]{
 		{s.GetPrincipals(), s.GetNotPrincipals(), t.principals},
@@ -22,16 +22,16 @@ func (t translation) source(s *securityv1beta1.Source) []attribute[*rbacv3.Princ
 	}
 }
 
-// authenticated matches the SPIFFE ID that the peer has proved. A peer over plaintext has none, and matches nothing.
+// authenticated matches the authenticated SPIFFE ID of the peer. A peer over plaintext has none, and matches nothing.
 func authenticated(m *matcherv3.StringMatcher) *rbacv3.Principal {
 	return &rbacv3.Principal{Identifier: &rbacv3.Principal_Authenticated_{Authenticated: &rbacv3.Principal_Authenticated{PrincipalName: m}}}
 }
 
-// scheme begins every SPIFFE ID.
+// scheme is the prefix of every SPIFFE ID.
 const scheme = "spiffe://"
 
-// principals matches the peer's ID. An ID of one of the mesh's trust domains stands for that ID in all of them. In what
-// keeps out, each star of a value that begins with a star is a wildcard.
+// principals matches the peer's ID. An ID in one of the mesh's trust domains matches that ID in all of them. If
+// matching peers are denied, each star of a value that begins with a star is a wildcard.
 func (t translation) principals(values []string, keepsOut bool) (*rbacv3.Principal, error) {
 	var list []*rbacv3.Principal
 	for _, v := range t.inEveryDomain(values, keepsOut) {
@@ -54,7 +54,7 @@ func (t translation) principals(values []string, keepsOut bool) (*rbacv3.Princip
 }
 
 // namespaces matches the namespace in the peer's ID. The expression of a value that could match the "sa" after the
-// namespace is bound to the namespace's place.
+// namespace is anchored at the namespace's position.
 func namespaces(values []string, keepsOut bool) (*rbacv3.Principal, error) {
 	var list []*rbacv3.Principal
 	for _, v := range values {
@@ -67,7 +67,7 @@ func namespaces(values []string, keepsOut bool) (*rbacv3.Principal, error) {
 	return principals{}.or(list...), nil
 }
 
-// trustDomains matches the trust domain in the peer's ID. A trust domain of the mesh stands for all of them.
+// trustDomains matches the trust domain in the peer's ID. A trust domain of the mesh matches all of them.
 func (t translation) trustDomains(values []string, keepsOut bool) (*rbacv3.Principal, error) {
 	var list []*rbacv3.Principal
 	begins := func(with string) *rbacv3.Principal {
@@ -86,8 +86,8 @@ func (t translation) trustDomains(values []string, keepsOut bool) (*rbacv3.Princ
 	return principals{}.or(list...), nil
 }
 
-// segment returns the regular expression of a value that is one segment of an ID. In what keeps out, each star is a
-// wildcard.
+// segment returns the regular expression of a value that is one segment of an ID. If matching peers are denied, each
+// star is a wildcard.
 func segment(value string, keepsOut bool) string {
 	const any = "[^/]*"
 	if keepsOut {
@@ -105,7 +105,7 @@ func (t translation) serviceAccount(value string) (*rbacv3.Principal, error) {
 	return authenticated(regexMatcher(scheme + ".+/ns/" + regexp.QuoteMeta(ns) + "/(.+/|)sa/" + regexp.QuoteMeta(name) + "(/.+)?")), nil
 }
 
-// sourceIP matches the address from which the connection comes.
+// sourceIP matches the source address of the connection.
 func sourceIP(value string) (*rbacv3.Principal, error) {
 	r, err := cidr(value)
 	return &rbacv3.Principal{Identifier: &rbacv3.Principal_DirectRemoteIp{DirectRemoteIp: r}}, err

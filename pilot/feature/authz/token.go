@@ -9,7 +9,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/lists"
 )
 
-// tokenFilter is the filter that validates tokens, and payload the key under which it says what is in them.
+// tokenFilter is the filter that validates tokens, and payload is the metadata key of their claims.
 const (
 	tokenFilter = "envoy.filters.http.jwt_authn"
 	payload     = "payload"
@@ -17,12 +17,13 @@ const (
 
 // claim matches a claim of the request's token.
 func claim(m *matcherv3.ValueMatcher, path ...string) *rbacv3.Principal {
-	return &rbacv3.Principal{Identifier: &rbacv3.Principal_Metadata{Metadata: metadataMatcher(tokenFilter, m, append([]string{payload}, path...)...)}}
+	return &rbacv3.Principal{Identifier: &rbacv3.Principal_Metadata{Metadata: metadataMatcher(tokenFilter, m,
+		append([]string{payload}, path...)...)}}
 }
 
-// requestPrincipals matches the issuer and the subject of the request's token, joined by a slash. Both may have slashes
-// themselves. In what lets requests in, the last slash of a value separates the two. In what keeps them out, each of
-// its slashes and stars may.
+// requestPrincipals matches the issuer and the subject of the request's token, joined by a slash. Both may contain
+// slashes. If matching requests are allowed, the last slash of a value separates the two. If they are denied, each of
+// its slashes may separate them, and each of its stars is a wildcard.
 func (t translation) requestPrincipals(values []string, keepsOut bool) (*rbacv3.Principal, error) {
 	if !t.http {
 		return nil, errNoHTTP
@@ -72,11 +73,11 @@ func splitPrincipal(value string) tokenOf {
 	return tokenOf{iss.matcher(false), sub.matcher(false)}
 }
 
-// maxSplits is the largest number of places at which a value is split. A value with more of them matches every token.
+// maxSplits limits the number of places at which a value is split. A value with more of them matches every token.
 const maxSplits = 64
 
-// everySplit returns the matchers of each issuer and subject that joined by a slash match a value in which each star is
-// a wildcard. No issuer ends within the "://" of a URL.
+// everySplit returns the matchers of every issuer and subject that, joined by a slash, match a value in which each star
+// is a wildcard. No issuer ends within the "://" of a URL.
 func everySplit(value string) []tokenOf {
 	var list []tokenOf
 	for i, c := range value {
@@ -107,7 +108,7 @@ func globMatcher(value string) *matcherv3.StringMatcher {
 	return p.matcher(false)
 }
 
-// claims matches a claim that is one of the values, or a list with one of them.
+// claims matches a claim that is one of the values, or a list that contains one of them.
 func (t translation) claims(path ...string) matchAny[*rbacv3.Principal] {
 	return func(values []string, _ bool) (*rbacv3.Principal, error) {
 		if !t.http {
@@ -137,7 +138,7 @@ func elementOf(m *matcherv3.ValueMatcher) *matcherv3.ValueMatcher {
 	return &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_ListMatch{ListMatch: &matcherv3.ListMatcher{MatchPattern: &matcherv3.ListMatcher_OneOf{OneOf: m}}}}
 }
 
-// anyOf matches what one of all matches.
+// anyOf matches a value that at least one of the matchers matches.
 func anyOf(all []*matcherv3.ValueMatcher) *matcherv3.ValueMatcher {
 	if len(all) == 1 {
 		return all[0]

@@ -7,20 +7,20 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 )
 
-// trustDomains returns the mesh's trust domain, and then its aliases by name.
+// trustDomains returns the mesh's trust domain, and then its aliases, sorted.
 func trustDomains(m *mesh.Config) []string {
 	all := m.TrustDomains()
 	slices.Sort(all[1:])
 	return slices.Compact(all)
 }
 
-// anyTrustDomain is the name that stands in principals for each trust domain of the mesh, whatever they are: policies
-// are written with the name that a mesh has by default.
+// anyTrustDomain is a name in principals that matches each trust domain of the mesh. Policies are written with the
+// default trust domain of a mesh.
 const anyTrustDomain = "cluster.local"
 
-// inEveryDomain returns principals, with each that names a trust domain of the mesh in all of them. A pattern names a
-// trust domain that it matches. One that is no whole ID does so only by the exact name or the end of a trust domain of
-// the mesh.
+// inEveryDomain returns principals in which each ID in a trust domain of the mesh is repeated for all of them. A
+// pattern names a trust domain that it matches. A pattern that is not a whole ID does so only by the exact name or the
+// end of a trust domain of the mesh.
 func (t translation) inEveryDomain(values []string, keepsOut bool) []string {
 	var list []string
 	for _, v := range values {
@@ -44,13 +44,13 @@ func (t translation) inEveryDomain(values []string, keepsOut bool) []string {
 			}
 		}
 		if pointer && keepsOut && !slices.Contains(t.domains, named) {
-			list = append(list, v) // a peer of another mesh may have the name itself
+			list = append(list, v) // a peer of another mesh may have this trust domain
 		}
 	}
 	return list
 }
 
-// withAliases returns names of trust domains, with each that is one of the mesh's replaced by all of them.
+// withAliases returns names of trust domains in which each of the mesh's is replaced by all of them.
 func (t translation) withAliases(names []string) []string {
 	var list []string
 	added := false

@@ -13,23 +13,24 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 )
 
-// unsupported returns findings about a policy that does not do what it seems to.
+// unsupported returns findings about parts of a policy without the intended effect.
 func unsupported(o *kinds.Object) []diag.Diagnostic {
 	var found []diag.Diagnostic
 	value, ok := o.Annotations[kinds.AnnotationDryRun]
 	if _, err := strconv.ParseBool(value); ok && err != nil {
 		found = append(found, diag.Diagnostic{
 			Severity: diag.Warning, Code: "InvalidValue", Field: "metadata.annotations[" + strconv.Quote(kinds.AnnotationDryRun) + "]",
-			Message: strconv.Quote(value) + " is no boolean: the policy is enforced", Fix: `write "true" or "false"`,
+			Message: strconv.Quote(value) + " is not a boolean: the policy is enforced", Fix: `write "true" or "false"`,
 		})
 	}
 	if action(o) == securityv1.AuthorizationPolicy_CUSTOM && dryRun(o) {
-		found = append(found, feature.NotImplemented("metadata.annotations["+strconv.Quote(kinds.AnnotationDryRun)+"]", "no authorizer is asked in a dry run: the policy has no effect", "remove it to have the authorizer asked"))
+		found = append(found, feature.NotImplemented("metadata.annotations["+strconv.Quote(kinds.AnnotationDryRun)+"]",
+			"no authorizer is asked in a dry run: the policy has no effect", "remove it to ask the authorizer"))
 	}
 	return found
 }
 
-// unsupportedMesh returns the findings about authorizers that cannot be asked as they are configured.
+// unsupportedMesh returns findings about authorizers that cannot be asked because of their configuration.
 func unsupportedMesh(c *mesh.Config, _ *meshv1alpha1.MeshConfig) []diag.Diagnostic {
 	var found []diag.Diagnostic
 	for i, p := range c.GetExtensionProviders() {
@@ -42,11 +43,13 @@ func unsupportedMesh(c *mesh.Config, _ *meshv1alpha1.MeshConfig) []diag.Diagnost
 		if (g != nil || h != nil) && !validStatus(status) {
 			found = append(found, diag.Diagnostic{
 				Severity: diag.Error, Code: "InvalidValue", Field: field + ".statusOnError",
-				Message: strconv.Quote(status) + " is no status of HTTP: policies that name the provider refuse what they match", Fix: `write a number such as "503"`,
+				Message: strconv.Quote(status) + " is not an HTTP status: policies that name the provider deny all matching requests",
+				Fix:     `write a number such as "503"`,
 			})
 		}
 		if h.GetIncludeRequestBodyInCheck().GetPackAsBytes() {
-			found = append(found, feature.NotImplemented(field+".includeRequestBodyInCheck.packAsBytes", "a provider that takes HTTP is sent the body as it is", ""))
+			found = append(found, feature.NotImplemented(field+".includeRequestBodyInCheck.packAsBytes",
+				"a provider that is called over HTTP gets the body unchanged", ""))
 		}
 	}
 	return found

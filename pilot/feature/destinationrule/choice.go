@@ -11,10 +11,10 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// Choice implements feature.Destination. The settings of the rule decide alone; or else the service's traffic
-// distribution; or else the mesh's settings, where those of zones override those of localities. By a rule with
-// minHealthPercent Envoy calls all endpoints, the unhealthy too, while few of them are healthy: then unhealthy ones are
-// left out. As in istiod, the mesh's default policy is not consulted.
+// Choice implements feature.Destination. The settings of the rule take precedence over the service's traffic
+// distribution, and that over the mesh's settings, where settings for zones override those for localities. With
+// minHealthPercent Envoy calls all endpoints, also unhealthy ones, while few of them are healthy: then unhealthy ones
+// are left out. As in istiod, the mesh's default policy is not consulted.
 func (policies) Choice(m *mesh.Config, s *registry.Service, p traffic.Policy) feature.Choice {
 	c := feature.Choice{ReadyOnly: p.OutlierDetection.GetMinHealthPercent() > 0}
 	switch {

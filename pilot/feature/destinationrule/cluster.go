@@ -43,7 +43,7 @@ func (policies) Policy(p traffic.Policy, t feature.PolicyTarget, c *clusterv3.Cl
 	applyChoice(c, t.Choice)
 }
 
-// retryBudget returns how many retries may be active: by default a fifth of the active requests, and always three.
+// retryBudget returns the limit of active retries: by default a fifth of the active requests, and at least three.
 func retryBudget(b *networkingv1alpha3.TrafficPolicy_RetryBudget) *clusterv3.CircuitBreakers_Thresholds_RetryBudget {
 	percent, least := 20.0, uint32(3)
 	if b.Percent != nil {
@@ -76,7 +76,8 @@ func applyTCP(c *clusterv3.Cluster, options *httpv3.HttpProtocolOptions, tcp *ne
 	}
 }
 
-func applyHTTP(c *clusterv3.Cluster, options *httpv3.HttpProtocolOptions, http *networkingv1alpha3.ConnectionPoolSettings_HTTPSettings, t feature.PolicyTarget) {
+func applyHTTP(c *clusterv3.Cluster, options *httpv3.HttpProtocolOptions,
+	http *networkingv1alpha3.ConnectionPoolSettings_HTTPSettings, t feature.PolicyTarget) {
 	if http == nil {
 		return
 	}
@@ -139,7 +140,7 @@ func applyLoadBalancer(c *clusterv3.Cluster, lb *networkingv1alpha3.LoadBalancer
 				c.LbConfig = &clusterv3.Cluster_MaglevLbConfig_{MaglevLbConfig: &clusterv3.Cluster_MaglevLbConfig{TableSize: wrapperspb.UInt64(a.Maglev.TableSize)}}
 			}
 		default:
-			size := max(hash.GetRingHash().GetMinimumRingSize(), hash.GetMinimumRingSize()) //nolint:staticcheck // the older field is still in use
+			size := max(hash.GetRingHash().GetMinimumRingSize(), hash.GetMinimumRingSize()) //nolint:staticcheck // users still set the older field
 			size = cmp.Or(size, defaultRingSize)
 			c.LbPolicy = clusterv3.Cluster_RING_HASH
 			c.LbConfig = &clusterv3.Cluster_RingHashLbConfig_{RingHashLbConfig: &clusterv3.Cluster_RingHashLbConfig{MinimumRingSize: wrapperspb.UInt64(size)}}
@@ -161,14 +162,15 @@ func applyLoadBalancer(c *clusterv3.Cluster, lb *networkingv1alpha3.LoadBalancer
 	}
 }
 
-// slowStart returns the settings by which a new endpoint gets its share of requests gradually; nil without any.
+// slowStart returns the settings for gradually increasing the share of requests of a new endpoint, or nil.
 func slowStart(lb *networkingv1alpha3.LoadBalancerSettings) *clusterv3.Cluster_SlowStartConfig {
 	switch {
 	case lb.GetWarmup() != nil:
 		w := lb.Warmup
 		s := &clusterv3.Cluster_SlowStartConfig{
-			SlowStartWindow:  w.Duration,
-			Aggression:       &corev3.RuntimeDouble{DefaultValue: 1, RuntimeKey: "("}, // the key must not be empty; no runtime layer has this one
+			SlowStartWindow: w.Duration,
+			// the key must not be empty; no runtime layer defines this one
+			Aggression:       &corev3.RuntimeDouble{DefaultValue: 1, RuntimeKey: "("},
 			MinWeightPercent: &typev3.Percent{Value: 10},
 		}
 		if w.Aggression != nil {
@@ -188,7 +190,7 @@ func applyOutlierDetection(c *clusterv3.Cluster, options *httpv3.HttpProtocolOpt
 	d := &clusterv3.OutlierDetection{
 		Interval:             o.Interval,
 		BaseEjectionTime:     o.BaseEjectionTime,
-		EnforcingSuccessRate: envoy.UInt32(0), // Istio has no such setting, and Envoy's default would eject
+		EnforcingSuccessRate: envoy.UInt32(0), // Istio has no such setting, and Envoy's default would eject endpoints
 	}
 	if o.MaxEjectionPercent > 0 {
 		d.MaxEjectionPercent = envoy.UInt32(uint32(o.MaxEjectionPercent))
@@ -235,7 +237,7 @@ func anyStatus(codes []uint32) *matcherv3.MatchPredicate {
 	return &matcherv3.MatchPredicate{Rule: &matcherv3.MatchPredicate_OrMatch{OrMatch: &matcherv3.MatchPredicate_MatchSet{Rules: all}}}
 }
 
-// enforce returns the percentage that enforces a threshold: 100 if the threshold is above zero, else 0.
+// enforce returns the enforcement percentage of a threshold: 100 if the threshold is above zero, else 0.
 func enforce(threshold *wrapperspb.UInt32Value) *wrapperspb.UInt32Value {
 	if threshold.Value > 0 {
 		return envoy.UInt32(100)

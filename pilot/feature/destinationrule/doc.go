@@ -1,13 +1,13 @@
-// Package destinationrule is the feature of traffic policies, which DestinationRules have, and Sidecars for calls to
-// their workload. Which policy is in force is known before: see pilot/scope/traffic.
+// Package destinationrule is the feature of traffic policies, which are part of DestinationRules, and of Sidecars for
+// calls to their workload. pilot/scope/traffic determines which policy is in force.
 //
-//   - destinationrule.go: what the feature declares.
-//   - cluster.go: load balancing, connection pools and outlier detection of a cluster.
-//   - connection.go: connections that are forwarded as bytes: timeouts, tunnels; PROXY headers.
-//   - tls.go: how its connections are secured.
-//   - choice.go: how a cluster chooses among endpoints, and how they are called.
-//   - hash.go: the consistent hash of the routes that lead to it.
-//   - unsupported.go: the fields that have no effect.
+// - destinationrule.go: what the feature declares.
+// - cluster.go: load balancing, connection pools and outlier detection of a cluster.
+// - connection.go: connections that are forwarded as bytes: timeouts, tunnels; PROXY headers.
+// - tls.go: TLS of a cluster's connections.
+// - choice.go: how a cluster chooses among endpoints, and how they are called.
+// - hash.go: the consistent hash of routes to the cluster.
+// - unsupported.go: fields without effect.
 //
 // The package is pure.
 package destinationrule

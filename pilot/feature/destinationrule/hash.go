@@ -8,7 +8,7 @@ import (
 )
 
 // Hash implements feature.Destination. The hash of a subset comes before the hash of the service, and the hash of a
-// port before the hash of all ports. An entry without a hash keeps the next one.
+// port before the hash of all ports. An entry without a hash does not hide the next one.
 func (policies) Hash(r traffic.Rule, port uint32) []*routev3.RouteAction_HashPolicy {
 	var h *networkingv1alpha3.LoadBalancerSettings_ConsistentHashLB
 	for _, p := range []traffic.Policy{r.Policy(port), r.Policy(0), r.WithoutSubset().Policy(port), r.WithoutSubset().Policy(0)} {
@@ -24,7 +24,8 @@ func (policies) Hash(r traffic.Rule, port uint32) []*routev3.RouteAction_HashPol
 	case *networkingv1alpha3.LoadBalancerSettings_ConsistentHashLB_HttpHeaderName:
 		policy.PolicySpecifier = &routev3.RouteAction_HashPolicy_Header_{Header: &routev3.RouteAction_HashPolicy_Header{HeaderName: key.HttpHeaderName}}
 	case *networkingv1alpha3.LoadBalancerSettings_ConsistentHashLB_HttpCookie:
-		cookie := &routev3.RouteAction_HashPolicy_Cookie{Name: key.HttpCookie.GetName(), Path: key.HttpCookie.GetPath(), Ttl: key.HttpCookie.GetTtl()}
+		cookie := &routev3.RouteAction_HashPolicy_Cookie{Name: key.HttpCookie.GetName(), Path: key.HttpCookie.GetPath(),
+			Ttl: key.HttpCookie.GetTtl()}
 		for _, a := range key.HttpCookie.GetAttributes() {
 			cookie.Attributes = append(cookie.Attributes, &routev3.RouteAction_HashPolicy_CookieAttribute{Name: a.GetName(), Value: a.GetValue()})
 		}

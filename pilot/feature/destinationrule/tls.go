@@ -16,7 +16,8 @@ import (
 )
 
 // TLS implements feature.Destination.
-func (policies) TLS(t *networkingv1alpha3.ClientTLSSettings, o feature.PolicyTLS, c *clusterv3.Cluster, options *httpv3.HttpProtocolOptions) {
+func (policies) TLS(t *networkingv1alpha3.ClientTLSSettings, o feature.PolicyTLS, c *clusterv3.Cluster,
+	options *httpv3.HttpProtocolOptions) {
 	switch t.Mode {
 	case networkingv1alpha3.ClientTLSSettings_DISABLE:
 		return
@@ -56,7 +57,7 @@ func (policies) TLS(t *networkingv1alpha3.ClientTLSSettings, o feature.PolicyTLS
 		common.ValidationContextType = &tlsv3.CommonTlsContext_ValidationContext{ValidationContext: &tlsv3.CertificateValidationContext{}}
 	} else {
 		common.ValidationContextType = &tlsv3.CommonTlsContext_CombinedValidationContext{CombinedValidationContext: &tlsv3.CommonTlsContext_CombinedCertificateValidationContext{
-			// The untyped field: what the real istiod sends, and what every supported Envoy takes.
+			// The untyped field is the one that istiod sends, and that every supported Envoy accepts.
 			DefaultValidationContext:         &tlsv3.CertificateValidationContext{MatchSubjectAltNames: sans, Crl: crl(t)}, //nolint:staticcheck
 			ValidationContextSdsSecretConfig: root,
 		}}
@@ -67,13 +68,13 @@ func (policies) TLS(t *networkingv1alpha3.ClientTLSSettings, o feature.PolicyTLS
 	}}
 	istio := c.Metadata.GetFilterMetadata()["istio"]
 	if istio != nil && !o.InMesh {
-		istio.Fields["alpn_override"] = envoy.Text("false") // the protocols of the mesh mean nothing outside it
+		istio.Fields["alpn_override"] = envoy.Text("false") // the protocols of the mesh are unknown outside of it
 	}
 }
 
-// nameByRequest has Envoy ask for, and verify, the host that a request is for. The host is the server name where the
-// settings have none. A certificate has to be for the host where the settings name neither a server nor alternative
-// names; in a cluster that calls any host, it has to be in any case, because such names hold for all of its hosts.
+// nameByRequest makes Envoy request and verify the host of each request. The host is the server name if the settings
+// have none. The certificate must be for the host if the settings name neither a server nor alternative names. In a
+// cluster that calls any host it always must be, because such names apply to all of its hosts.
 func nameByRequest(t *networkingv1alpha3.ClientTLSSettings, c *clusterv3.Cluster, options *httpv3.HttpProtocolOptions) {
 	asks := t.Sni == ""
 	verifies := !t.GetInsecureSkipVerify().GetValue() && (callsAnyHost(c) || asks && len(t.SubjectAltNames) == 0)

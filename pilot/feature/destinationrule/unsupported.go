@@ -24,8 +24,7 @@ func unsupported(o *kinds.Object) []diag.Diagnostic {
 	return feature.Unsupported("spec", o.Spec.(*networkingv1.DestinationRule), lacks)
 }
 
-// lacks returns what is not done of a field of a traffic policy, and what to do about it, as feature.Unsupported takes
-// it.
+// lacks returns the message and the remedy for an unsupported field of a traffic policy, see feature.Unsupported.
 func lacks(field string) (message, fix string) {
 	if field == "OutlierDetection.consecutiveErrors" {
 		message, fix = "these errors are not counted", "use consecutive5xxErrors"
@@ -33,12 +32,13 @@ func lacks(field string) (message, fix string) {
 	return message, fix
 }
 
-// unsupportedMesh returns a finding for each default of policies in a mesh configuration that is not supported. What
-// deactivates a check has no effect: a check can be left out where a DestinationRule says so.
+// unsupportedMesh returns a finding for each unsupported default of policies in a mesh configuration. A setting that
+// disables a check has no effect: only a DestinationRule can disable one.
 func unsupportedMesh(c *mesh.Config, _ *meshv1alpha1.MeshConfig) []diag.Diagnostic {
 	var list []diag.Diagnostic
 	if v := c.GetVerifyCertificateAtClient(); v != nil && !v.Value {
-		list = append(list, feature.NotImplemented("verifyCertificateAtClient", "the certificates of servers are verified, by those of the system where a DestinationRule names none",
+		list = append(list, feature.NotImplemented("verifyCertificateAtClient",
+			"server certificates are always verified, by the system's roots if a DestinationRule names none",
 			"use tls.insecureSkipVerify in DestinationRules"))
 	}
 	return append(list, feature.Unsupported("defaultTrafficPolicy", c.GetDefaultTrafficPolicy(), lacks)...)

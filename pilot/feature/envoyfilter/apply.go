@@ -20,12 +20,12 @@ type patch struct {
 	*compiledPatch
 }
 
-// op returns what the patch does with its value.
+// op returns the operation of the patch.
 func (p patch) op() networkingv1alpha3.EnvoyFilter_Patch_Operation {
 	return p.GetPatch().GetOperation()
 }
 
-// outcome is what became of the patches of a list, by their places in it.
+// outcome holds the results of a list of patches, by index.
 type outcome struct {
 	applied map[int]bool
 	failed  map[int]error
@@ -42,7 +42,7 @@ func (o outcome) set(i int, err error) {
 	}
 }
 
-// Apply applies patches to a message, which it does not change, and returns the result.
+// Apply applies patches to a message and returns the result. It does not change the message.
 func (f *filters) Apply(patches []feature.Patch, t feature.PatchTarget, m proto.Message) (proto.Message, []feature.PatchNote) {
 	list := lists.Map(patches, func(p feature.Patch) patch { return patch{p, &f.of(p.Object).patches[p.Index]} })
 	if m == nil {
@@ -67,7 +67,8 @@ func (f *filters) Apply(patches []feature.Patch, t feature.PatchTarget, m proto.
 	return made, notes
 }
 
-// refused returns why Envoy would refuse a message; nil for the reason for which it would refuse what was patched.
+// refused returns why Envoy would reject a message, or nil if it would reject the unpatched message for the same
+// reason.
 func refused(m proto.Message, was error) error {
 	err := valid(m)
 	if err != nil && was != nil && err.Error() == was.Error() {
@@ -76,7 +77,7 @@ func refused(m proto.Message, was error) error {
 	return err
 }
 
-// withoutBad applies those patches with which the result is not refused. It adds why the others fail. It bisects, so
+// withoutBad applies the patches with which the result is accepted, and records why the others fail. It bisects, so
 // that a few bad patches among many cost little.
 func withoutBad(list []patch, t feature.PatchTarget, m proto.Message, was error, out outcome) proto.Message {
 	var good []patch
@@ -93,13 +94,13 @@ func withoutBad(list []patch, t feature.PatchTarget, m proto.Message, was error,
 			add(middle, to)
 			return
 		}
-		out.failed[from] = fmt.Errorf("Envoy would refuse the result: %w", refused(made, was))
+		out.failed[from] = fmt.Errorf("Envoy would reject the result: %w", refused(made, was))
 	}
 	add(0, len(list))
 	return result
 }
 
-// run applies patches to a message, and changes it. Those that fail leave it as it is. The result is nil if a patch
+// run applies patches to a message, and changes it. Patches that fail leave it as it is. The result is nil if a patch
 // removes it.
 func run(list []patch, t feature.PatchTarget, m proto.Message, out outcome) proto.Message {
 	switch m := m.(type) {
@@ -134,7 +135,8 @@ func run(list []patch, t feature.PatchTarget, m proto.Message, out outcome) prot
 	return m
 }
 
-// mergeInto merges the value of a patch into a message. The callers keep the names of resources: others refer to them.
+// mergeInto merges the value of a patch into a message. Callers restore the names of resources, because others refer to
+// them.
 func (p patch) mergeInto(m proto.Message) error {
 	if !merges(p.op()) {
 		return nil

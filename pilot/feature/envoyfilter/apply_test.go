@@ -68,7 +68,8 @@ func TestLeftOut(t *testing.T) {
 // transport socket that the cluster does not choose from is not dropped without a word.
 func TestMerges(t *testing.T) {
 	const tls = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext"
-	broken := &corev3.TransportSocket{Name: "t", ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: &anypb.Any{TypeUrl: tls, Value: []byte{0xff}}}}
+	broken := &corev3.TransportSocket{Name: "t", ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: &anypb.Any{TypeUrl: tls,
+		Value: []byte{0xff}}}}
 	limit := wrapperspb.UInt32(5)
 	for _, test := range []struct {
 		value     string
@@ -76,13 +77,16 @@ func TestMerges(t *testing.T) {
 		reason    string
 	}{
 		{
-			`{"alt_stat_name": "x", "per_connection_buffer_limit_bytes": 7, "transport_socket": {"name": "t", "typed_config": {"@type": "` + tls + `", "sni": "y"}}}`,
+			`{"alt_stat_name": "x", "per_connection_buffer_limit_bytes": 7, "transport_socket": {"name": "t", "typed_config": {"@type": "` +
+				tls + `", "sni": "y"}}}`,
 			&clusterv3.Cluster{Name: "c", PerConnectionBufferLimitBytes: limit, TransportSocket: broken}, nil, "cannot be merged",
 		},
-		{`{"per_connection_buffer_limit_bytes": 0}`, &clusterv3.Cluster{Name: "c", PerConnectionBufferLimitBytes: limit}, &clusterv3.Cluster{Name: "c", PerConnectionBufferLimitBytes: limit}, ""},
+		{`{"per_connection_buffer_limit_bytes": 0}`, &clusterv3.Cluster{Name: "c", PerConnectionBufferLimitBytes: limit},
+			&clusterv3.Cluster{Name: "c", PerConnectionBufferLimitBytes: limit}, ""},
 		{
 			`{"alt_stat_name": "x", "transport_socket": {"name": "other"}}`,
-			&clusterv3.Cluster{Name: "c", TransportSocketMatches: []*clusterv3.Cluster_TransportSocketMatch{{Name: "m", TransportSocket: &corev3.TransportSocket{Name: "t"}}}}, nil, `named "other"`,
+			&clusterv3.Cluster{Name: "c", TransportSocketMatches: []*clusterv3.Cluster_TransportSocketMatch{{Name: "m",
+				TransportSocket: &corev3.TransportSocket{Name: "t"}}}}, nil, `named "other"`,
 		},
 	} {
 		spec := &networkingv1alpha3.EnvoyFilter{}
@@ -92,8 +96,10 @@ func TestMerges(t *testing.T) {
 		if test.want == nil {
 			test.want = test.was
 		}
-		m, notes := f.Patches.Apply([]feature.Patch{{Object: o}}, feature.PatchTarget{Type: envoy.ClusterType, Direction: feature.Outbound, Name: "c"}, test.was)
-		if !proto.Equal(m, test.want) || len(notes) != 1 || !strings.Contains(notes[0].Reason, test.reason) || (test.reason == "") != (notes[0].Reason == "") {
+		m, notes := f.Patches.Apply([]feature.Patch{{Object: o}},
+			feature.PatchTarget{Type: envoy.ClusterType, Direction: feature.Outbound, Name: "c"}, test.was)
+		if !proto.Equal(m, test.want) || len(notes) != 1 || !strings.Contains(notes[0].Reason, test.reason) ||
+			(test.reason == "") != (notes[0].Reason == "") {
 			t.Errorf("%s: %v, %v", test.value, m, notes)
 		}
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 )
 
-// matchesService reports whether a cluster is of the service that a patch matches. The name of an inbound cluster has
-// no service, but its metadata do.
+// matchesService reports whether a cluster belongs to the service that a patch matches. The name of an inbound cluster
+// contains no service, but its metadata does.
 func (p patch) matchesService(t feature.PatchTarget, c *clusterv3.Cluster) bool {
 	m := p.GetMatch().GetCluster()
 	if t.Direction != feature.Inbound || m.GetService() == "" || m.GetName() != "" {
@@ -24,8 +24,8 @@ func (p patch) matchesService(t feature.PatchTarget, c *clusterv3.Cluster) bool 
 	})
 }
 
-// mergeIntoCluster merges the value of a patch into a cluster. A transport socket is merged into those of the same name
-// that the cluster chooses from for each endpoint, where it does: its own would never be used.
+// mergeIntoCluster merges the value of a patch into a cluster. If the cluster chooses a transport socket for each
+// endpoint, a transport socket is merged into those of the same name, because the cluster's own would never be used.
 func (p patch) mergeIntoCluster(c *clusterv3.Cluster) error {
 	value := p.value.(*clusterv3.Cluster)
 	lists, name := p.op() == mergeLists, c.Name

@@ -29,26 +29,26 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 )
 
-// filters are EnvoyFilters, each compiled once. Safe for concurrent use.
+// filters caches compiled EnvoyFilters. It is safe for concurrent use.
 type filters struct {
 	compiled sync.Map // func() *compiled, by weak.Pointer[kinds.Object]
 }
 
-// compiled is what an object's patches mean.
+// compiled is an object with its compiled patches.
 type compiled struct {
-	patches  []compiledPatch // as many as the object has
+	patches  []compiledPatch // one for each patch of the object
 	findings []diag.Diagnostic
 }
 
 // compiledPatch is one patch of an object.
 type compiledPatch struct {
 	*networkingv1alpha3.EnvoyFilter_EnvoyConfigObjectPatch
-	usable  bool           // it has a meaning
+	usable  bool           // whether the patch is valid and supported
 	value   proto.Message  // nil if the operation has none
-	version *regexp.Regexp // nil if it is for any version
+	version *regexp.Regexp // nil if it applies to any version
 }
 
-// of returns an object compiled. It is compiled once, and forgotten with the object.
+// of returns an object compiled. It is compiled once, and dropped with the object.
 func (f *filters) of(o *kinds.Object) *compiled {
 	key := weak.Make(o)
 	if c, ok := f.compiled.Load(key); ok {
@@ -63,7 +63,7 @@ func (f *filters) of(o *kinds.Object) *compiled {
 			}
 		}, key)
 	}
-	return c.(func() *compiled)() // which forgets the object once it has returned
+	return c.(func() *compiled)() // the function drops the object once it has returned
 }
 
 func compile(o *kinds.Object) *compiled {
@@ -77,7 +77,7 @@ func compile(o *kinds.Object) *compiled {
 	return c
 }
 
-// Short names of what is patched, and of operations.
+// Short names for the targets of patches, and for operations.
 const (
 	toListener       = networkingv1alpha3.EnvoyFilter_LISTENER
 	toChain          = networkingv1alpha3.EnvoyFilter_FILTER_CHAIN
@@ -100,7 +100,7 @@ const (
 	mergeLists   = networkingv1alpha3.EnvoyFilter_Patch_MERGE_AND_REPLACE_LIST
 )
 
-// message returns an empty message of what is patched.
+// message returns an empty message of the type that a patch changes.
 func message(to networkingv1alpha3.EnvoyFilter_ApplyTo) proto.Message {
 	switch to {
 	case toListener:
@@ -132,7 +132,7 @@ func merges(o networkingv1alpha3.EnvoyFilter_Patch_Operation) bool {
 	return o == merge || o == mergeLists
 }
 
-// filterName returns the name of the filter that a patch matches; empty: any.
+// filterName returns the name of the filter that a patch matches, or "" for any.
 func (p *compiledPatch) filterName() string {
 	l := p.GetMatch().GetListener()
 	switch p.GetApplyTo() {
@@ -144,8 +144,8 @@ func (p *compiledPatch) filterName() string {
 	return l.GetFilterChain().GetFilter().GetName()
 }
 
-// holdsFilters reports whether the value of a patch is a filter, or holds some: without a field that is misspelled one
-// may let calls through that it is to refuse.
+// holdsFilters reports whether the value of a patch is or contains a filter. A filter in which a field is misspelled
+// may allow calls that it should deny.
 func (p *compiledPatch) holdsFilters() bool {
 	switch p.GetApplyTo() {
 	case toListener, toChain, toNetworkFilter, toHTTPFilter, toListenerFilter, toExtension:
@@ -154,8 +154,8 @@ func (p *compiledPatch) holdsFilters() bool {
 	return false
 }
 
-// compile reads a patch. It returns what is wrong with it: one that fails, or asks for what is not supported, is not
-// usable. All are warnings: the other patches of the object apply.
+// compile parses a patch and returns its findings. A patch that is invalid or not supported is not usable. All findings
+// are warnings, because the other patches of the object apply.
 func (p *compiledPatch) compile(field string) (found []diag.Diagnostic) {
 	p.usable = true
 	lacks := func(at, message, fix string) {
@@ -164,7 +164,8 @@ func (p *compiledPatch) compile(field string) (found []diag.Diagnostic) {
 	}
 	fails := func(at, message, fix string) {
 		p.usable = false
-		found = append(found, diag.Diagnostic{Severity: diag.Warning, Code: codeLeftOut, Field: field + at, Message: "the patch is left out: " + message, Fix: fix})
+		found = append(found, diag.Diagnostic{Severity: diag.Warning, Code: codeLeftOut, Field: field + at,
+			Message: "the patch is left out: " + message, Fix: fix})
 	}
 	ignored := func(at, message, fix string) {
 		found = append(found, diag.Diagnostic{Severity: diag.Warning, Code: "NoEffect", Field: field + at, Message: message, Fix: fix})
@@ -172,7 +173,8 @@ func (p *compiledPatch) compile(field string) (found []diag.Diagnostic) {
 	op := p.GetPatch().GetOperation()
 	switch {
 	case p.GetApplyTo() == networkingv1alpha3.EnvoyFilter_BOOTSTRAP:
-		lacks(".applyTo", "the bootstrap is made by the agent beside the proxy, not by this server", "set it in the proxy's ProxyConfig or by a custom bootstrap")
+		lacks(".applyTo", "the bootstrap is made by the agent beside the proxy, not by this server",
+			"set it in the proxy's ProxyConfig or by a custom bootstrap")
 		return found
 	case p.GetMatch().GetContext() == networkingv1alpha3.EnvoyFilter_WAYPOINT || p.GetMatch().GetWaypoint() != nil:
 		lacks(".match", "waypoints are not served", "")
@@ -182,7 +184,7 @@ func (p *compiledPatch) compile(field string) (found []diag.Diagnostic) {
 		return found
 	}
 	if !slices.Contains(patches.Operations(p.GetApplyTo()), op) {
-		p.usable = false // package validation says so
+		p.usable = false // package validation reports it
 		return found
 	}
 	if expr := p.GetMatch().GetProxy().GetProxyVersion(); expr != "" {
@@ -196,7 +198,7 @@ func (p *compiledPatch) compile(field string) (found []diag.Diagnostic) {
 	}
 	for key, value := range p.GetMatch().GetProxy().GetMetadata() {
 		if len(key) > 256 || len(value) > 256 {
-			lacks(".match.proxy.metadata", "metadata of more than 256 bytes is not kept of proxies: this matches none", "match other metadata")
+			lacks(".match.proxy.metadata", "proxy metadata of more than 256 bytes is not stored: this matches no proxy", "match other metadata")
 		}
 	}
 	l := p.GetMatch().GetListener()
@@ -204,7 +206,7 @@ func (p *compiledPatch) compile(field string) (found []diag.Diagnostic) {
 		ignored(".match.listener.portName", "listeners are not matched by the names of ports", "remove it")
 	}
 	if r := p.GetMatch().GetRouteConfiguration(); p.GetMatch().GetContext() != networkingv1alpha3.EnvoyFilter_GATEWAY {
-		const alone = "it counts for gateways alone: sidecars are matched without it"
+		const alone = "it is used for gateways only: sidecars match regardless of it"
 		if r.GetGateway() != "" {
 			ignored(".match.routeConfiguration.gateway", alone, "write the context GATEWAY, or remove it")
 		}
@@ -216,35 +218,37 @@ func (p *compiledPatch) compile(field string) (found []diag.Diagnostic) {
 		lacks(".match", "REPLACE replaces the filter that is matched by its name, and none is", "name the filter")
 	}
 	if p.GetPatch().GetFilterClass() != 0 && (p.GetApplyTo() != toHTTPFilter && p.GetApplyTo() != toNetworkFilter || op != add) {
-		ignored(".patch.filterClass", "it counts for HTTP and network filters with the operation ADD alone", "remove it")
+		ignored(".patch.filterClass", "it is used only for HTTP and network filters with the operation ADD", "remove it")
 	}
 	if op == remove {
 		return found
 	}
 	value, odd, err := decode(p.GetApplyTo(), p.GetPatch())
 	if err != nil {
-		fix := "write it as Envoy's API v3 has it"
+		fix := "write it in the form of Envoy's v3 API"
 		if strings.Contains(err.Error(), "unable to resolve") {
-			fix = "correct the type; if it is one of a newer Envoy, write a xds.type.v3.TypedStruct with type_url and value, which the proxy resolves"
+			fix = "correct the type; if it is one of a newer Envoy, write a xds.type.v3.TypedStruct with type_url and value, which the " +
+				"proxy resolves"
 		}
 		fails(".patch.value", err.Error(), fix)
 		return found
 	}
 	for _, r := range odd {
-		const fix = "write it as Envoy's API v3 has it"
+		const fix = "write it in the form of Envoy's v3 API"
 		switch at := ".patch.value" + r.at; {
 		case r.unset:
 			ignored(at, r.message, "remove it")
 		case !merges(op) && p.holdsFilters():
 			fails(at, r.message, fix)
 		default:
-			found = append(found, diag.Diagnostic{Severity: diag.Warning, Code: "UnknownField", Field: field + at, Message: r.message + ": it is left out", Fix: fix})
+			found = append(found, diag.Diagnostic{Severity: diag.Warning, Code: "UnknownField", Field: field + at,
+				Message: r.message + ": it is left out", Fix: fix})
 		}
 	}
 	if f, is := value.(filter); is && merges(op) {
 		for _, name := range keepConfiguration(f) {
-			ignored(".patch.value."+name, "only the name and the typed_config of a filter are merged: the filter stays as it is in this",
-				"remove it; REMOVE takes the filter away, and REPLACE replaces it")
+			ignored(".patch.value."+name, "only the name and the typed_config of a filter are merged: this field has no effect",
+				"remove it; use REMOVE to remove the filter, or REPLACE to replace it")
 		}
 	}
 	p.value = value
@@ -254,8 +258,8 @@ func (p *compiledPatch) compile(field string) (found []diag.Diagnostic) {
 	return found
 }
 
-// keepConfiguration clears the fields of a filter that are not merged into another one, all but its name and its typed
-// configuration: others could switch off a filter that refuses requests. It returns the names of those fields.
+// keepConfiguration clears the fields of a filter that are not merged into another one, all except its name and its
+// typed configuration. Others could disable a filter that denies requests. It returns the names of these fields.
 func keepConfiguration(f filter) (cleared []string) {
 	m := f.ProtoReflect()
 	m.Range(func(fd protoreflect.FieldDescriptor, _ protoreflect.Value) bool {
@@ -269,7 +273,7 @@ func keepConfiguration(f filter) (cleared []string) {
 	return cleared
 }
 
-// decode returns the value of a patch as a message, and what of it is not in the message.
+// decode returns the value of a patch as a message, and remarks about fields that are not in the message.
 func decode(to networkingv1alpha3.EnvoyFilter_ApplyTo, p *networkingv1alpha3.EnvoyFilter_Patch) (m proto.Message, odd []remark, err error) {
 	m = message(to)
 	value := proto.CloneOf(p.GetValue())
@@ -293,8 +297,8 @@ func decode(to networkingv1alpha3.EnvoyFilter_ApplyTo, p *networkingv1alpha3.Env
 	return m, odd, nil
 }
 
-// plain returns an error of package protojson without its prefix, which varies, and without a position: the text is no
-// file.
+// plain returns an error of package protojson without its prefix, which varies, and without a position, which is no
+// position in a file.
 func plain(err error) string {
 	text := strings.ReplaceAll(err.Error(), "\u00a0", " ")
 	text = strings.TrimPrefix(strings.TrimPrefix(text, "proto: "), "syntax error ")
@@ -306,8 +310,7 @@ func plain(err error) string {
 	return text
 }
 
-// resolver resolves types that are not linked as messages without fields: an empty one has an empty value whatever its
-// type is.
+// resolver resolves types that are not linked as messages without fields: an empty one has an empty value for any type.
 type resolver struct{ *protoregistry.Types }
 
 // FindMessageByURL returns the type of a URL.

@@ -39,8 +39,9 @@ func (f *filters) sel(r feature.Reader, namespace string) func(feature.Workload)
 		all = append(all, r.Objects(kinds.EnvoyFilter, namespace)...)
 	}
 	slices.SortStableFunc(all, func(a, b *kinds.Object) int {
-		// Names are compared as istiod does, with a dot behind them: a-b comes before a.
-		return cmp.Or(cmp.Compare(spec(a).Priority, spec(b).Priority), compareRoot(r.RootNamespace(), a, b), a.Created.Compare(b.Created), strings.Compare(a.Name+".", b.Name+"."))
+		// Names are compared as in istiod, with a dot appended: a-b comes before a.
+		return cmp.Or(cmp.Compare(spec(a).Priority, spec(b).Priority), compareRoot(r.RootNamespace(), a, b), a.Created.Compare(b.Created),
+			strings.Compare(a.Name+".", b.Name+"."))
 	})
 	return func(w feature.Workload) feature.Selection {
 		var list []*kinds.Object
@@ -90,9 +91,10 @@ func selects(o *kinds.Object, w feature.Workload) bool {
 	return w.Labels.Match(s.GetWorkloadSelector().GetLabels())
 }
 
-// matchesProxy reports whether a patch can be used, and is for the proxy of a workload.
+// matchesProxy reports whether a patch is usable, and applies to the proxy of a workload.
 func (p *compiledPatch) matchesProxy(w feature.Workload) bool {
-	if !p.usable || p.version != nil && !p.version.MatchString(w.Version) || p.GetMatch().GetProxy().GetProxyVersion() != "" && w.Version == "" {
+	if !p.usable || p.version != nil && !p.version.MatchString(w.Version) || p.GetMatch().GetProxy().GetProxyVersion() != "" &&
+		w.Version == "" {
 		return false
 	}
 	for key, value := range p.GetMatch().GetProxy().GetMetadata() {
@@ -110,7 +112,7 @@ func (p *compiledPatch) matchesProxy(w feature.Workload) bool {
 func (f *filters) each(s feature.Selection) func(yield func(feature.Patch, *compiledPatch) bool) {
 	return func(yield func(feature.Patch, *compiledPatch) bool) {
 		for o := range s.Objects.All {
-			var excluded map[string]bool // nil reads as empty
+			var excluded map[string]bool // reading a nil map is allowed
 			for e := range s.Excluded.All {
 				if e.Object == o {
 					excluded = map[string]bool{}

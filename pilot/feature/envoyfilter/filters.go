@@ -89,19 +89,20 @@ func edit[T filter](list []T, patches iter.Seq2[int, patch], out outcome, applie
 func (p patch) mergeFilter(f filter) (applies bool, err error) {
 	if from := p.value.(filter).GetTypedConfig(); from != nil && f.GetTypedConfig() != nil && from.TypeUrl != f.GetTypedConfig().TypeUrl {
 		if f.GetName() != p.value.(filter).GetName() && p.value.(filter).GetName() != "" {
-			return false, nil // a value without a match by name is for the filters of its type
+			return false, nil // without a match by name, the patch is for filters of the value's type
 		}
-		return true, fmt.Errorf("%s has a configuration of type %s, into which none of %s can be merged: use REPLACE", f.GetName(), f.GetTypedConfig().TypeUrl, from.TypeUrl)
+		return true, fmt.Errorf("%s has a configuration of type %s, into which none of %s can be merged: use REPLACE", f.GetName(),
+			f.GetTypedConfig().TypeUrl, from.TypeUrl)
 	}
 	return true, p.mergeInto(f)
 }
 
-// last returns the place after all listener filters.
+// last returns the index after all listener filters.
 func last(_ networkingv1alpha3.EnvoyFilter_Patch_FilterClass, list []*listenerv3.ListenerFilter) int {
 	return len(list)
 }
 
-// networkPlace returns where a network filter of a class is added: before the filter that ends the chain.
+// networkPlace returns the index at which a network filter of a class is added: before the filter that ends the chain.
 func networkPlace(_ networkingv1alpha3.EnvoyFilter_Patch_FilterClass, list []*listenerv3.Filter) int {
 	if n := len(list); n > 0 && isTerminal(list[n-1]) {
 		return n - 1
@@ -109,7 +110,7 @@ func networkPlace(_ networkingv1alpha3.EnvoyFilter_Patch_FilterClass, list []*li
 	return len(list)
 }
 
-// httpPlace returns where an HTTP filter of a class is added: after the filters of the server that are of the class, or
+// httpPlace returns the index at which an HTTP filter of a class is added: after the server's filters of the class, or
 // else before the router, which must be the last.
 func httpPlace(class networkingv1alpha3.EnvoyFilter_Patch_FilterClass, list []*hcmv3.HttpFilter) int {
 	after := func(names ...string) int {
@@ -125,7 +126,8 @@ func httpPlace(class networkingv1alpha3.EnvoyFilter_Patch_FilterClass, list []*h
 	case networkingv1alpha3.EnvoyFilter_Patch_AUTHN:
 		return after("istio.metadata_exchange", "envoy.filters.http.jwt_authn", "istio_authn")
 	case networkingv1alpha3.EnvoyFilter_Patch_AUTHZ:
-		return after("istio.metadata_exchange", "envoy.filters.http.jwt_authn", "istio_authn", "envoy.filters.http.rbac", "envoy.filters.http.ext_authz")
+		return after("istio.metadata_exchange", "envoy.filters.http.jwt_authn", "istio_authn", "envoy.filters.http.rbac",
+			"envoy.filters.http.ext_authz")
 	}
 	for i, f := range list {
 		if f.Name == "istio.stats" && class == networkingv1alpha3.EnvoyFilter_Patch_STATS || f.GetTypedConfig().GetTypeUrl() == router {

@@ -15,8 +15,8 @@ import (
 // codeLeftOut is the code of findings about patches that are not applied.
 const codeLeftOut = "PatchLeftOut"
 
-// Findings returns which patches are left out of resources, one finding for each patch, and which have found nothing to
-// apply to.
+// Findings returns findings about patches that are left out of resources, one for each patch, and about patches that
+// match nothing.
 func (f *filters) Findings(uses []feature.PatchUse, notes []feature.PatchNote) []diag.Diagnostic {
 	noted := map[feature.Patch]bool{}
 	failed := map[feature.Patch][]feature.PatchNote{}
@@ -33,7 +33,8 @@ func (f *filters) Findings(uses []feature.PatchUse, notes []feature.PatchNote) [
 		for p, c := range f.each(use.Selection) {
 			if !noted[p] && c.sought(use) {
 				noted[p] = true
-				list = append(list, finding(p, feature.PatchNoMatch, "no proxy that the object selects has what it matches", "compare the match with a proxy's configuration, as pilot-discovery translate shows it"))
+				list = append(list, finding(p, feature.PatchNoMatch, "no proxy that the object selects has a matching resource",
+					"compare the match with a proxy's configuration, as pilot-discovery translate shows it"))
 			}
 		}
 	}
@@ -59,11 +60,12 @@ func leftOut(p feature.Patch, notes []feature.PatchNote) diag.Diagnostic {
 // finding returns a finding about a patch.
 func finding(p feature.Patch, code, message, fix string) diag.Diagnostic {
 	return diag.Diagnostic{
-		Severity: diag.Warning, Code: code, Object: p.Object.String(), Field: fmt.Sprintf("spec.configPatches[%d]", p.Index), Message: message, Fix: fix,
+		Severity: diag.Warning, Code: code, Object: p.Object.String(), Field: fmt.Sprintf("spec.configPatches[%d]", p.Index),
+		Message: message, Fix: fix,
 	}.At(p.Object.Position)
 }
 
-// sought reports whether something was made that a patch would have been applied to if it had matched.
+// sought reports whether a resource was made to which the patch would apply if it matched.
 func (p *compiledPatch) sought(use feature.PatchUse) bool {
 	inbound := p.inContext(feature.Inbound) && !use.Gateway
 	if use.Gateway && !p.inContext(feature.Gateway) || !use.Gateway && !inbound && !p.inContext(feature.Outbound) {
@@ -77,5 +79,5 @@ func (p *compiledPatch) sought(use feature.PatchUse) bool {
 	case toRoutes, toHost, toRoute:
 		return use.Types[envoy.ListenerType] && (use.Types[envoy.RouteType] || !p.inContext(feature.Outbound) && inbound)
 	}
-	return false // nobody may ask for the extension
+	return false // proxies may not subscribe to the extension
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 )
 
-// listener applies patches to a listener and what is in it.
+// listener applies patches to a listener and its parts.
 type listener struct {
 	list   []patch
 	target feature.PatchTarget
@@ -57,7 +57,7 @@ func (l listener) run() bool {
 	return true
 }
 
-// of yields the patches of one sort of object with their places in the list.
+// of yields the patches of one target with their indexes in the list.
 func (l listener) of(to networkingv1alpha3.EnvoyFilter_ApplyTo) func(yield func(int, patch) bool) {
 	return func(yield func(int, patch) bool) {
 		for i, p := range l.list {
@@ -151,7 +151,7 @@ func (l listener) chain(c *listenerv3.FilterChain) bool {
 	return true
 }
 
-// connectionManagers changes the connection managers of a chain. change is given the name of the filter.
+// connectionManagers changes the connection managers of a chain. change gets the name of the filter.
 func (l listener) connectionManagers(c *listenerv3.FilterChain, change func(name string, m *hcmv3.HttpConnectionManager)) {
 	for _, f := range c.Filters {
 		m := &hcmv3.HttpConnectionManager{}
@@ -165,7 +165,7 @@ func (l listener) connectionManagers(c *listenerv3.FilterChain, change func(name
 	}
 }
 
-// inlineRoutes applies patches to the routes that are in the connection managers of a chain.
+// inlineRoutes applies patches to the routes inside the connection managers of a chain.
 func (l listener) inlineRoutes(c *listenerv3.FilterChain) {
 	l.connectionManagers(c, func(_ string, m *hcmv3.HttpConnectionManager) {
 		rc := m.GetRouteConfig()

@@ -12,8 +12,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 )
 
-// Of returns what finds the patches of a Selection that may apply to resources of the type and direction of a
-// target, by their names.
+// Of returns a function that finds the patches of a Selection that may apply to resources of the type and direction of
+// a target, by their names.
 func (f *filters) Of(s feature.Selection, of feature.PatchTarget) func(feature.PatchTarget) []feature.Patch {
 	var candidates []patch
 	for of, p := range f.each(s) {
@@ -46,7 +46,7 @@ func (p *compiledPatch) concerns(t feature.PatchTarget) bool {
 			return !adds
 		case toChain, toNetworkFilter, toHTTPFilter, toListenerFilter:
 			return true
-		case toRoutes, toHost, toRoute: // the routes of inbound chains are in their listener
+		case toRoutes, toHost, toRoute: // inbound routes are part of their listener
 			return t.Direction == feature.Inbound
 		}
 	case envoy.RouteType:
@@ -93,7 +93,7 @@ func (p *compiledPatch) adds(t feature.PatchTarget) bool {
 		return p.GetApplyTo() == toListener && p.inContext(t.Direction)
 	case envoy.VirtualHostType:
 		return p.GetApplyTo() == toHost && p.inContext(t.Direction) && p.matchesRoutes(t)
-	case envoy.ExtensionType: // which both directions of a sidecar share
+	case envoy.ExtensionType: // shared by both directions of a sidecar
 		return p.GetApplyTo() == toExtension && (p.inContext(t.Direction) || t.Direction == feature.Outbound && p.inContext(feature.Inbound))
 	}
 	return false
@@ -128,11 +128,11 @@ func (p *compiledPatch) matchesCluster(t feature.PatchTarget) bool {
 	}
 	c, ok := names.ParseCluster(t.Name)
 	return ok && (m.Subset == "" || m.Subset == c.Subset) &&
-		(m.Service == "" || m.Service == c.Host || t.Direction == feature.Inbound) && // matchesService decides
+		(m.Service == "" || m.Service == c.Host || t.Direction == feature.Inbound) && // matchesService decides later
 		(m.PortNumber == 0 || m.PortNumber == c.Port)
 }
 
-// mayMatchListener reports whether a patch may apply to a listener of that name, or to what is in it.
+// mayMatchListener reports whether a patch may apply to a listener of that name, or to a part of it.
 func (p *compiledPatch) mayMatchListener(name string) bool {
 	m := p.GetMatch().GetListener()
 	if m.GetName() != "" && m.GetName() != name {
@@ -146,7 +146,7 @@ func (p *compiledPatch) mayMatchListener(name string) bool {
 	return i < 0 || err != nil || uint32(port) == m.GetPortNumber()
 }
 
-// matchesRoutes reports whether a patch applies to a route configuration, or to what is in it.
+// matchesRoutes reports whether a patch applies to a route configuration, or to a part of it.
 func (p *compiledPatch) matchesRoutes(t feature.PatchTarget) bool {
 	m := p.GetMatch().GetRouteConfiguration()
 	if m == nil {
@@ -165,26 +165,27 @@ func (p *compiledPatch) matchesRoutes(t feature.PatchTarget) bool {
 		return false
 	}
 	if n, _ := names.ParseRoute(t.Name); n.Scheme == "http" && (m.PortName != "" || m.Gateway != "") {
-		return false // the servers of several Gateways may share it
+		return false // several Gateways' servers may share it
 	}
 	for _, s := range t.Servers(t.Name) {
-		if (m.PortNumber == 0 || m.PortNumber == s.Port) && (m.PortName == "" || m.PortName == s.PortName) && (m.Gateway == "" || m.Gateway == s.Gateway) {
+		if (m.PortNumber == 0 || m.PortNumber == s.Port) && (m.PortName == "" || m.PortName == s.PortName) &&
+			(m.Gateway == "" || m.Gateway == s.Gateway) {
 			return true
 		}
 	}
 	return false
 }
 
-// routePort returns the port that is in the name of a sidecar's route configuration; 0 if there is none.
+// routePort returns the port in the name of a sidecar's route configuration, or 0 if there is none.
 func routePort(t feature.PatchTarget) uint32 {
-	if c, ok := names.ParseCluster(t.Name); ok { // of an inbound chain
+	if c, ok := names.ParseCluster(t.Name); ok { // route configuration of an inbound chain
 		return c.Port
 	}
 	n, _ := names.ParseRoute(t.Name)
 	return n.Port
 }
 
-// mayMatchHost reports whether a patch may apply to a virtual host of that name, or to what is in it.
+// mayMatchHost reports whether a patch may apply to a virtual host of that name, or to a part of it.
 func (p *compiledPatch) mayMatchHost(name string) bool {
 	m := p.GetMatch().GetRouteConfiguration().GetVhost()
 	return m.GetName() == "" || m.GetName() == name

@@ -8,10 +8,10 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// mergeMessages merges one message into another of its type, as protobuf defines it: fields that are set replace those
-// of the other, messages are merged, entries of maps are replaced, and lists are appended, or replaced if lists is set.
-// So a wrapped number or truth value that is zero changes nothing. Other than in protobuf, durations are replaced, and
-// messages inside of google.protobuf.Any are merged if they have the same type. An error leaves into changed in part.
+// mergeMessages merges one message into another of its type, as protobuf defines it: set fields replace those of the
+// other, messages are merged, entries of maps are replaced, and lists are appended, or replaced if lists is set. So a
+// wrapped number or boolean that is zero changes nothing. Unlike in protobuf, durations are replaced, and messages
+// inside of google.protobuf.Any are merged if they have the same type. After an error, into is changed in part.
 func mergeMessages(into, from protoreflect.Message, lists bool) error {
 	if a, ok := into.Interface().(*anypb.Any); ok {
 		return mergeAny(a, from.Interface().(*anypb.Any), lists)
@@ -22,7 +22,7 @@ func mergeMessages(into, from protoreflect.Message, lists bool) error {
 		return nil
 	}
 	fields := from.Descriptor().Fields()
-	for i := range fields.Len() { // in order: replicas must send the same
+	for i := range fields.Len() { // in a fixed order, because replicas must send the same bytes
 		fd := fields.Get(i)
 		if !from.Has(fd) {
 			continue
@@ -53,7 +53,7 @@ func mergeMessages(into, from protoreflect.Message, lists bool) error {
 	return nil
 }
 
-// change changes a message as f does, or not at all where that fails.
+// change applies f to a copy of a message and returns it, or returns the message unchanged if f fails.
 func change[T proto.Message](m T, f func(T) error) error {
 	made := proto.Clone(m).(T)
 	if err := f(made); err != nil {
@@ -64,7 +64,7 @@ func change[T proto.Message](m T, f func(T) error) error {
 	return nil
 }
 
-// clone returns a value of a field, or of an item of a list or a map, with no memory in common.
+// clone returns a deep copy of a value of a field, or of an item of a list or a map.
 func clone(fd protoreflect.FieldDescriptor, v protoreflect.Value) protoreflect.Value {
 	if fd.Message() != nil {
 		return protoreflect.ValueOfMessage(proto.Clone(v.Message().Interface()).ProtoReflect())
@@ -72,7 +72,7 @@ func clone(fd protoreflect.FieldDescriptor, v protoreflect.Value) protoreflect.V
 	return v
 }
 
-// mergeAny merges messages inside of google.protobuf.Any. One of another type takes the place of the other.
+// mergeAny merges messages inside of google.protobuf.Any. A message of another type replaces the other.
 func mergeAny(into, from *anypb.Any, lists bool) error {
 	if into.TypeUrl == "" || into.TypeUrl != from.TypeUrl {
 		into.TypeUrl, into.Value = from.TypeUrl, from.Value

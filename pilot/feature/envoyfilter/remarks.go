@@ -10,31 +10,32 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// remark is about a field of a value that the message made of it does not have.
+// remark is a remark about a field of a value that the decoded message does not have.
 type remark struct {
-	at      string // from the value on, such as ".typed_config.rules"
+	at      string // path from the value, such as ".typed_config.rules"
 	message string
-	unset   bool // it is what the field is by default, and is merged
+	unset   bool // the field has its default value in a message that is merged
 }
 
-// maxRemarks is the number of fields of one value that are named.
+// maxRemarks limits the number of fields that are named for one value.
 const maxRemarks = 10
 
-// remarks returns which fields of a value its type does not have, and which cannot be merged because they are what they
-// are by default. What is in messages whose types are not linked is not judged.
+// remarks returns which fields of a value its type does not have, and which have no effect in a merge because they have
+// their default value. It skips messages whose types are not linked.
 func remarks(md protoreflect.MessageDescriptor, value *structpb.Struct, merged bool) []remark {
 	var w walk
 	w.message(md, value, "", merged)
 	if more := len(w) - maxRemarks; more > 0 {
 		unknown := func(r remark) bool { return !r.unset }
-		w = append(w[:maxRemarks:maxRemarks], remark{message: fmt.Sprintf("%d more fields are unknown or without effect", more), unset: !slices.ContainsFunc(w[maxRemarks:], unknown)})
+		w = append(w[:maxRemarks:maxRemarks], remark{message: fmt.Sprintf("%d more fields are unknown or without effect", more),
+			unset: !slices.ContainsFunc(w[maxRemarks:], unknown)})
 	}
 	return w
 }
 
 type walk []remark
 
-// message looks at a message. merged: it may be merged into another one.
+// message checks a message. merged says that it may be merged into another one.
 func (w *walk) message(md protoreflect.MessageDescriptor, s *structpb.Struct, at string, merged bool) {
 	typed := md.FullName() == "google.protobuf.Any"
 	if typed {
@@ -44,7 +45,7 @@ func (w *walk) message(md protoreflect.MessageDescriptor, s *structpb.Struct, at
 		}
 		md = t.Descriptor()
 	}
-	if md.FullName().Parent() == "google.protobuf" { // JSON has its own forms of those
+	if md.FullName().Parent() == "google.protobuf" { // JSON has special forms of these types
 		return
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.GetFields())) {
@@ -70,19 +71,19 @@ func (w *walk) message(md protoreflect.MessageDescriptor, s *structpb.Struct, at
 	}
 }
 
-// value looks at a value of a field, or at an item of a list or a map.
+// value checks a value of a field, or an item of a list or a map.
 func (w *walk) value(fd protoreflect.FieldDescriptor, v *structpb.Value, at string, merged bool) {
 	switch {
 	case fd.Message() != nil && fd.Message().ParentFile().Path() == "google/protobuf/wrappers.proto":
 		if merged && isDefault(fd, v) {
-			*w = append(*w, remark{at: at, message: "MERGE sets this only where nothing else is set: a zero replaces no other value", unset: true})
+			*w = append(*w, remark{at: at, message: "MERGE does not replace another value by zero", unset: true})
 		}
 	case fd.Message() != nil:
 		w.message(fd.Message(), v.GetStructValue(), at, merged)
 	case fd.Enum() != nil && isText(v) && fd.Enum().Values().ByName(protoreflect.Name(v.GetStringValue())) == nil:
 		*w = append(*w, remark{at: at, message: fmt.Sprintf("%s has no value %q", fd.Enum().FullName(), v.GetStringValue())})
 	case merged && !fd.HasPresence() && isDefault(fd, v):
-		*w = append(*w, remark{at: at, message: "MERGE does not set a field to what it is by default", unset: true})
+		*w = append(*w, remark{at: at, message: "MERGE does not set a field to its default value", unset: true})
 	}
 }
 
@@ -91,7 +92,7 @@ func isText(v *structpb.Value) bool {
 	return ok
 }
 
-// isDefault reports whether a value of a field without presence is what the field is where it is not set.
+// isDefault reports whether a value of a field without presence is the field's default.
 func isDefault(fd protoreflect.FieldDescriptor, v *structpb.Value) bool {
 	switch k := v.GetKind().(type) {
 	case *structpb.Value_BoolValue:

@@ -61,7 +61,7 @@ func (r routes) hostIf(h *routev3.VirtualHost, applies func(patch) bool) bool {
 	return true
 }
 
-// insert adds the route of a patch to a virtual host, and reports whether there is a place for it.
+// insert adds the route of a patch to a virtual host, and reports whether there is a position for it.
 func (r routes) insert(h *routev3.VirtualHost, p patch) bool {
 	at := slices.IndexFunc(h.Routes, p.matchesRoute)
 	any := p.GetMatch().GetRouteConfiguration().GetVhost().GetRoute() == nil

@@ -14,7 +14,8 @@ import (
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 )
 
-// validValue returns why Envoy would refuse a value wherever it is put; nil if that depends on what it is merged into.
+// validValue returns why Envoy would reject a value in any place, or nil if that depends on the message into which it
+// is merged.
 func validValue(m proto.Message, op networkingv1alpha3.EnvoyFilter_Patch_Operation) error {
 	if !merges(op) {
 		return valid(m)
@@ -22,8 +23,8 @@ func validValue(m proto.Message, op networkingv1alpha3.EnvoyFilter_Patch_Operati
 	return nil
 }
 
-// valid returns why Envoy would refuse a resource or a part of one, as far as that is known: by the constraints of
-// its API, in each message inside of it too, and by the order of filters.
+// valid returns why Envoy would reject a resource or a part of one, as far as that is known: by the constraints of its
+// API, also in each message inside, and by the order of filters.
 func valid(m proto.Message) error {
 	if v, ok := m.(interface{ Validate() error }); ok {
 		if err := v.Validate(); err != nil {
@@ -44,14 +45,14 @@ func valid(m proto.Message) error {
 	return nil
 }
 
-// validInside judges the messages that are in google.protobuf.Any.
+// validInside validates the messages inside of google.protobuf.Any.
 func validInside(m protoreflect.Message) (err error) {
 	if a, ok := m.Interface().(*anypb.Any); ok {
 		inner, err := a.UnmarshalNew()
 		switch {
 		case err == nil:
 			return valid(inner)
-		case a.TypeUrl == "" || errors.Is(err, protoregistry.NotFound): // not linked: nobody here knows
+		case a.TypeUrl == "" || errors.Is(err, protoregistry.NotFound): // not linked, so its constraints are not known
 			return nil
 		}
 		return fmt.Errorf("%s: %w", a.TypeUrl, err)
@@ -144,7 +145,7 @@ func isTerminal(f *listenerv3.Filter) bool {
 
 const router = "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"
 
-// validFilters judges the order of HTTP filters: the router is last.
+// validFilters validates the order of HTTP filters: the router is last.
 func validFilters(m *hcmv3.HttpConnectionManager) error {
 	for i, f := range m.HttpFilters {
 		if f.GetTypedConfig().GetTypeUrl() == router && i < len(m.HttpFilters)-1 {

@@ -12,11 +12,11 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 )
 
-// Phase is where among the filters of a proxy an extension stands.
+// Phase is the place of an extension among the filters of a proxy.
 type Phase extensionsv1alpha1.PluginPhase
 
 // Phases, in the order of their filters: before requests are authenticated, before they are authorized, after that, and
-// behind all of these.
+// after all of these.
 const (
 	Authn = Phase(extensionsv1alpha1.PluginPhase_AUTHN)
 	Authz = Phase(extensionsv1alpha1.PluginPhase_AUTHZ)
@@ -42,7 +42,7 @@ func New(p Phase) *feature.Feature {
 			Extensions: modules{},
 		},
 	}
-	if p == Authn { // all phases read the same kinds: one of them finds what is wrong
+	if p == Authn { // all phases read the same kinds; one of them makes the findings
 		f.Unsupported = unsupported
 	}
 	return f
@@ -63,14 +63,15 @@ func ordered(r feature.Reader, p Phase, namespace string) []*kinds.Object {
 	}
 	slices.SortFunc(list, func(a, b *kinds.Object) int {
 		return cmp.Or(
-			cmp.Compare(read(b).priority, read(a).priority), a.Created.Compare(b.Created), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(ownName(a), ownName(b)),
+			cmp.Compare(read(b).priority, read(a).priority), a.Created.Compare(b.Created), cmp.Compare(a.Namespace, b.Namespace),
+			cmp.Compare(ownName(a), ownName(b)),
 		)
 	})
 	return list
 }
 
-// applies reports whether an object is for a workload: by its targets, which count if they are Gateways, or else its
-// selector.
+// applies reports whether an object applies to a workload: by its targets, which are in force if they are Gateways, or
+// else by its selector.
 func applies(o *kinds.Object, w feature.Workload) bool {
 	refs := feature.Targets(o)
 	if len(refs) == 0 {

@@ -10,8 +10,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 )
 
-// Types that the configuration of a filter may have. Where a module cannot be fetched and requests are to be refused,
-// an agent puts a filter in its place that refuses them.
+// Types of the configuration of a filter. If a module cannot be fetched and requests are to be denied, an agent
+// replaces its filter by one that denies them.
 const (
 	httpWasm    = "type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm"
 	httpRBAC    = "type.googleapis.com/envoy.extensions.filters.http.rbac.v3.RBAC"
@@ -41,13 +41,14 @@ func networkFilters(c feature.Chain) []*listenerv3.Filter {
 	var list []*listenerv3.Filter
 	for o := range c.Selection.Objects.All {
 		if p := read(o); p.network() && p.handles(c) {
-			list = append(list, &listenerv3.Filter{Name: filterName(o), ConfigType: &listenerv3.Filter_ConfigDiscovery{ConfigDiscovery: discovery(networkWasm, networkRBAC)}})
+			list = append(list, &listenerv3.Filter{Name: filterName(o),
+				ConfigType: &listenerv3.Filter_ConfigDiscovery{ConfigDiscovery: discovery(networkWasm, networkRBAC)}})
 		}
 	}
 	return list
 }
 
-// discovery has proxies subscribe to a configuration of one of some types.
+// discovery makes proxies subscribe to a configuration of one of some types.
 func discovery(types ...string) *corev3.ExtensionConfigSource {
 	return &corev3.ExtensionConfigSource{ConfigSource: envoy.ADS(), TypeUrls: types}
 }

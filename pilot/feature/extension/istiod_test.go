@@ -42,7 +42,8 @@ func observed(listeners, configs map[string]any) string {
 			if chain, ok := c.(map[string]any); ok {
 				called, _ := chain["name"].(string)
 				match, _ := chain["filterChainMatch"].(map[string]any)
-				places.Add("chain\n    "+strings.Join(filters(chain["filters"]), "\n    ")+"\n", strings.TrimSpace(name+" "+called+" "+inspecttest.Line(match)))
+				places.Add("chain\n    "+strings.Join(filters(chain["filters"]), "\n    ")+"\n",
+					strings.TrimSpace(name+" "+called+" "+inspecttest.Line(match)))
 			}
 		}
 	}

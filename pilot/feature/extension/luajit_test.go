@@ -73,7 +73,8 @@ func loadAll(t *testing.T, program string, scripts []string) []string {
 		}
 		all.WriteString("try(table.concat(s)) end\n")
 	}
-	all.WriteString("for i = 1, #out do out[i] = i .. ' ' .. out[i]:gsub('[^ -~]', '?'):sub(-120) end\nerror('\\n<<' .. table.concat(out, '\\n<<'))\n")
+	all.WriteString("for i = 1, #out do out[i] = i .. ' ' .. out[i]:gsub('[^ -~]', '?'):sub(-120) end\nerror('\\n<<' .. " +
+		"table.concat(out, '\\n<<'))\n")
 	text := all.String()
 	// A function holds few constants: the script is passed in functions of its own.
 	data, err := protojson.Marshal(&bootstrapv3.Bootstrap{StaticResources: &bootstrapv3.Bootstrap_StaticResources{
@@ -104,28 +105,45 @@ type wrap struct{ before, after string }
 // Each list takes expressions or statements and makes the same.
 var (
 	aroundExpressions = []wrap{
-		{"(", ")"}, {"f(", ")"}, {"f(1,", ")"}, {"o:m(", ")"}, {"{", "}"}, {"{a=", "}"}, {"{[", "]=1}"}, {"{1,f,", "}"}, {"not ", ""}, {"-", ""}, {"#", ""}, {"a..", ""}, {"a^", ""},
-		{"a+", ""}, {"", "+a"}, {"1+", ""}, {"", "*2"}, {"a[", "]"}, {"a and ", ""}, {"a or ", ""}, {"(a and ", ")"}, {"a==", ""}, {"(", "<a)"}, {"(", ">a)"}, {"a.b+", ""}, {"a.b..", ""},
-		{"function() return ", " end"}, {"f{", "}"}, {"f(a,b,", ",c)"}, {"(", ")()"}, {"(", ").a"}, {"(a.b or ", ")"}, {"f(...,", ")"}, {"x[1][2][", "]"}, {"f(g(h(1,2,3),4,5),", ")"}, {"(function(...) return ", " end)(1)"},
+		{"(", ")"}, {"f(", ")"}, {"f(1,", ")"}, {"o:m(", ")"}, {"{", "}"}, {"{a=", "}"}, {"{[", "]=1}"}, {"{1,f,", "}"}, {"not ", ""},
+		{"-", ""}, {"#", ""}, {"a..", ""}, {"a^", ""},
+		{"a+", ""}, {"", "+a"}, {"1+", ""}, {"", "*2"}, {"a[", "]"}, {"a and ", ""}, {"a or ", ""}, {"(a and ", ")"}, {"a==", ""},
+		{"(", "<a)"}, {"(", ">a)"}, {"a.b+", ""}, {"a.b..", ""},
+		{"function() return ", " end"}, {"f{", "}"}, {"f(a,b,", ",c)"}, {"(", ")()"}, {"(", ").a"}, {"(a.b or ", ")"}, {"f(...,", ")"},
+		{"x[1][2][", "]"}, {"f(g(h(1,2,3),4,5),", ")"}, {"(function(...) return ", " end)(1)"},
 		{"{...,", "}"}, {"-(", ")"}, {"not(", ")"}, {"1LL+", ""}, {"a-", "-b"}, {"{f(),", "}"}, {"f'x'(", ")"}, {"a:b(c,", ")"},
 	}
 	aroundStatements = []wrap{
-		{"do ", " end "}, {"if a then ", " end "}, {"if a then elseif b then ", " else end "}, {"while a do ", " end "}, {"for i=1,2 do ", " end "}, {"for k,v in f() do ", " end "},
-		{"for a,b,c,d,e in f,g,h do ", " end "}, {"repeat ", " until a "}, {"function f() ", " end "}, {"local function f() ", " end "}, {"local a,b,c ", " "}, {"local a = f(a) ", " "}, {"local f = function(x) ", " end "},
-		{"for i=1,2,3 do local x ", " end "}, {"a.b, c = 1, 2 ", " "}, {"function a.b:c(x, y, ...) ", " end "}, {"do local a <close> ", " end "}, {"repeat local a ", " until a==b "}, {"local x = function(...) local a,b = ... ", " end "},
-		{"goto l ", " "}, {"do goto l ", " end "}, {"do ", " ::m:: end "}, {"do ::m:: ", " end "}, {"local v; v = v + 1 ", " "}, {"v, t[v] = t[v], v ", " "}, {"x = f(a, ", ") "},
+		{"do ", " end "}, {"if a then ", " end "}, {"if a then elseif b then ", " else end "}, {"while a do ", " end "},
+		{"for i=1,2 do ", " end "}, {"for k,v in f() do ", " end "},
+		{"for a,b,c,d,e in f,g,h do ", " end "}, {"repeat ", " until a "}, {"function f() ", " end "}, {"local function f() ", " end "},
+		{"local a,b,c ", " "}, {"local a = f(a) ", " "}, {"local f = function(x) ", " end "},
+		{"for i=1,2,3 do local x ", " end "}, {"a.b, c = 1, 2 ", " "}, {"function a.b:c(x, y, ...) ", " end "},
+		{"do local a <close> ", " end "}, {"repeat local a ", " until a==b "}, {"local x = function(...) local a,b = ... ", " end "},
+		{"goto l ", " "}, {"do goto l ", " end "}, {"do ", " ::m:: end "}, {"do ::m:: ", " end "}, {"local v; v = v + 1 ", " "},
+		{"v, t[v] = t[v], v ", " "}, {"x = f(a, ", ") "},
 	}
-	expressionCores = []string{"a", "1", "'x'", "nil", "true", "f()", "...", "{}", "a.b", "a and b", "a<b", "function() end", "2^3", "not a", "v"}
-	statementCores  = []string{"", "f()", "return", "return f()", "break", "a=1", "goto l", "::l::", "local a", "local b = v return b", "f() ::l:: ", "return a, b, ...", "t[v], v = 1, 2"}
+	expressionCores = []string{"a", "1", "'x'", "nil", "true", "f()", "...", "{}", "a.b", "a and b", "a<b", "function() end", "2^3",
+		"not a", "v"}
+	statementCores = []string{"", "f()", "return", "return f()", "break", "a=1", "goto l", "::l::", "local a", "local b = v return b",
+		"f() ::l:: ", "return a, b, ...", "t[v], v = 1, 2"}
 )
 
 // listsOf are scripts of one list each, whose length is drawn.
 var listsOf = []struct{ before, item, between, after string }{
-	{"local ", "a", ",", ""}, {"local ", "a", ",", " = f()"}, {"local ", "a", ",", " = 1, 2"}, {"", "local a ", "", ""}, {"f(", "1", ",", ")"}, {"f(", "a", ",", ")"}, {"return ", "a", ",", ""}, {"return ", "f()", ",", ""},
-	{"function f(", "a", ",", ") end"}, {"function f(", "a", ",", ", ...) end"}, {"function o:f(", "a", ",", ") end"}, {"", "a", ",", " = 1"}, {"", "a", ",", " = f()"}, {"", "t[1]", ",", " = 1"}, {"", "t[i]", ",", " = 1"}, {"local t,i ", "t[i]", ",", " = 1"},
-	{"x = ", "a", "..", ""}, {"x = ", "a", "^", ""}, {"x = ", "a", "+", ""}, {"x = ", "a", " and ", ""}, {"x = ", "not ", "", "a"}, {"x = ", "- ", "", "a"}, {"x = ", "#", "", "a"}, {"x = ", "-", " ", "1"}, {"x = {", "a", ",", "}"}, {"x = {", "f()", ",", "}"},
-	{"for ", "a", ",", " in b do end"}, {"for i=1,2 do local ", "a", ",", " end"}, {"for k in a do for i=1,2 do local ", "a", ",", " end end"}, {"x = ", "'a'", "..", ""}, {"x = ", "f(", "", ""}, {"x = ", "(", "", ""}, {"x = f", "()", "", ""}, {"x = f", ".a", "", ""},
-	{"", "do ", "", ""}, {"f = ", "function() return ", "", ""}, {"", "function f() ", "", ""}, {"goto a ", "::b::", " ", "::a::"}, {"local a ", "goto b", " ", ""}, {"x = f(a, ", "g(b, ", "", ""}, {"if a then ", "elseif b then ", "", "end"}, {"f(", "...", ",", ")"}, {"a, b, c = ", "1", ",", ""},
+	{"local ", "a", ",", ""}, {"local ", "a", ",", " = f()"}, {"local ", "a", ",", " = 1, 2"}, {"", "local a ", "", ""},
+	{"f(", "1", ",", ")"}, {"f(", "a", ",", ")"}, {"return ", "a", ",", ""}, {"return ", "f()", ",", ""},
+	{"function f(", "a", ",", ") end"}, {"function f(", "a", ",", ", ...) end"}, {"function o:f(", "a", ",", ") end"},
+	{"", "a", ",", " = 1"}, {"", "a", ",", " = f()"}, {"", "t[1]", ",", " = 1"}, {"", "t[i]", ",", " = 1"},
+	{"local t,i ", "t[i]", ",", " = 1"},
+	{"x = ", "a", "..", ""}, {"x = ", "a", "^", ""}, {"x = ", "a", "+", ""}, {"x = ", "a", " and ", ""}, {"x = ", "not ", "", "a"},
+	{"x = ", "- ", "", "a"}, {"x = ", "#", "", "a"}, {"x = ", "-", " ", "1"}, {"x = {", "a", ",", "}"}, {"x = {", "f()", ",", "}"},
+	{"for ", "a", ",", " in b do end"}, {"for i=1,2 do local ", "a", ",", " end"},
+	{"for k in a do for i=1,2 do local ", "a", ",", " end end"}, {"x = ", "'a'", "..", ""}, {"x = ", "f(", "", ""},
+	{"x = ", "(", "", ""}, {"x = f", "()", "", ""}, {"x = f", ".a", "", ""},
+	{"", "do ", "", ""}, {"f = ", "function() return ", "", ""}, {"", "function f() ", "", ""}, {"goto a ", "::b::", " ", "::a::"},
+	{"local a ", "goto b", " ", ""}, {"x = f(a, ", "g(b, ", "", ""}, {"if a then ", "elseif b then ", "", "end"},
+	{"f(", "...", ",", ")"}, {"a, b, c = ", "1", ",", ""},
 }
 
 // many returns a script with so many items, closed where the items open something.

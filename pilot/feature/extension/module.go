@@ -22,7 +22,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 )
 
-// modules are the filters that proxies subscribe to.
+// modules are the filters to which proxies subscribe.
 type modules struct{}
 
 // Object implements feature.Extensions. The filter has no configuration of its own.
@@ -47,7 +47,7 @@ func (modules) Config(o *kinds.Object) *corev3.TypedExtensionConfig {
 	return c
 }
 
-// fetchTimeout bounds how long a module is waited for.
+// fetchTimeout is the time limit for fetching a module.
 const fetchTimeout = 30 * time.Second
 
 // Schemes of the URLs of modules.
@@ -56,21 +56,22 @@ const (
 	schemeOCI  = "oci://"
 )
 
-// Variables by which the agent learns how to fetch a module. It removes them.
+// Variables that tell the agent how to fetch a module. The agent removes them.
 const (
 	pullPolicy      = "ISTIO_META_WASM_IMAGE_PULL_POLICY"
 	pullSecret      = "ISTIO_META_WASM_IMAGE_PULL_SECRET"
 	resourceVersion = "ISTIO_META_WASM_PLUGIN_RESOURCE_VERSION"
 )
 
-// pluginConfig returns how a proxy runs a module. What is written for the module is JSON, in a text.
+// pluginConfig returns how a proxy runs a module. The module's own configuration is JSON, in a string.
 func pluginConfig(o *kinds.Object, m module) *wasmv3.PluginConfig {
 	c := &wasmv3.PluginConfig{
 		Name: pluginName(o), RootId: m.GetPluginName(), Configuration: &anypb.Any{},
-		Vm: &wasmv3.PluginConfig_VmConfig{VmConfig: &wasmv3.VmConfig{Runtime: "envoy.wasm.runtime.v8", Code: code(m), EnvironmentVariables: environment(o, m)}},
+		Vm: &wasmv3.PluginConfig_VmConfig{VmConfig: &wasmv3.VmConfig{Runtime: "envoy.wasm.runtime.v8", Code: code(m),
+			EnvironmentVariables: environment(o, m)}},
 	}
 	if s := configuration(o); len(s.GetFields()) > 0 {
-		if text, err := json.Marshal(s.AsMap()); err == nil { // as for any JSON that was decoded
+		if text, err := json.Marshal(s.AsMap()); err == nil { // decoded JSON can be encoded
 			c.Configuration = envoy.Any(wrapperspb.String(string(text)))
 		}
 	}
@@ -92,8 +93,8 @@ func configuration(o *kinds.Object) *structpb.Struct {
 	return o.Spec.(*extensionsv1alpha1.TrafficExtension).GetWasm().GetPluginConfig()
 }
 
-// code returns where a module comes from: a file beside the proxy, or a URL that the agent fetches. A URL without a
-// scheme is of an image.
+// code returns the source of a module: a file beside the proxy, or a URL that the agent fetches. A URL without a scheme
+// names an image.
 func code(m module) *corev3.AsyncDataSource {
 	url := m.GetUrl()
 	if path, ok := strings.CutPrefix(url, schemeFile); ok {
@@ -105,14 +106,14 @@ func code(m module) *corev3.AsyncDataSource {
 	return &corev3.AsyncDataSource{Specifier: &corev3.AsyncDataSource_Remote{Remote: &corev3.RemoteDataSource{
 		HttpUri: &corev3.HttpUri{
 			Uri: url, Timeout: envoy.Duration(fetchTimeout),
-			HttpUpstreamType: &corev3.HttpUri_Cluster{Cluster: "_"}, // the agent replaces all of it by a file
+			HttpUpstreamType: &corev3.HttpUri_Cluster{Cluster: "_"}, // the agent replaces the whole source by a file
 		},
 		Sha256: m.GetSha256(),
 	}}}
 }
 
-// environment returns the variables of a module, and those by which the agent fetches it. An image that needs a Secret
-// is fetched without its content, which is not served.
+// environment returns the variables of a module, and the agent's variables for fetching it. The pull Secret of an image
+// is named without its content, which is not served.
 func environment(o *kinds.Object, m module) *wasmv3.EnvironmentVariables {
 	e := &wasmv3.EnvironmentVariables{KeyValues: map[string]string{}}
 	for _, v := range m.GetVmConfig().GetEnv() {
@@ -132,10 +133,10 @@ func environment(o *kinds.Object, m module) *wasmv3.EnvironmentVariables {
 	return e
 }
 
-// version returns what changes with an object, so that the agent fetches an image again that may have changed. It is
-// the same for all replicas, and for objects of files.
+// version returns a text that changes with an object, so that the agent fetches an image again that may have changed.
+// It is the same on all replicas, and also for objects of files.
 func version(o *kinds.Object) string {
-	b, _ := proto.MarshalOptions{Deterministic: true}.Marshal(o.Spec.(proto.Message)) // which was decoded
+	b, _ := proto.MarshalOptions{Deterministic: true}.Marshal(o.Spec.(proto.Message)) // decoded messages can be encoded
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:8])
 }

@@ -14,19 +14,19 @@ import (
 // plugin is what a WasmPlugin and a TrafficExtension have in common.
 type plugin struct {
 	phase    Phase
-	priority int64 // the least there is where none is written
+	priority int64 // the minimum if none is set
 	match    []selector
-	wasm     module // nil if it is a Lua script
+	wasm     module // nil for a Lua script
 	lua      string
 }
 
-// selector says for which traffic a plugin is.
+// selector selects the traffic of a plugin.
 type selector interface {
 	GetMode() typev1beta1.WorkloadMode
 	GetPorts() []*typev1beta1.PortSelector
 }
 
-// module is what both kinds say of a WebAssembly module.
+// module holds the fields of a WebAssembly module that both kinds have.
 type module interface {
 	GetUrl() string
 	GetSha256() string
@@ -64,13 +64,13 @@ func read(o *kinds.Object) plugin {
 	return p
 }
 
-// network reports whether the plugin handles connections, not requests.
+// network reports whether the plugin handles connections instead of requests.
 func (p plugin) network() bool {
 	return p.wasm != nil && p.wasm.GetType() == extensionsv1alpha1.PluginType_NETWORK
 }
 
-// handles reports whether the plugin is for the traffic of a chain: all traffic that a service is known for, where it
-// does not say. A gateway is the client of the services behind it.
+// handles reports whether the plugin applies to the traffic of a chain. A plugin that does not say so applies to all
+// traffic of known services. A gateway is the client of the services behind it.
 func (p plugin) handles(c feature.Chain) bool {
 	if c.Refused || c.Unknown {
 		return false
@@ -82,17 +82,19 @@ func (p plugin) handles(c feature.Chain) bool {
 	return len(p.match) == 0 || slices.ContainsFunc(p.match, func(s selector) bool {
 		switch s.GetMode() {
 		case mode, typev1beta1.WorkloadMode_UNDEFINED, typev1beta1.WorkloadMode_CLIENT_AND_SERVER:
-			return len(s.GetPorts()) == 0 || slices.ContainsFunc(s.GetPorts(), func(p *typev1beta1.PortSelector) bool { return p.GetNumber() == c.Port })
+			return len(s.GetPorts()) == 0 || slices.ContainsFunc(s.GetPorts(), func(p *typev1beta1.PortSelector) bool {
+				return p.GetNumber() == c.Port
+			})
 		}
 		return false
 	})
 }
 
-// translatedSuffix ends the names of WasmPlugins, as which no object may be called: with it, they and TrafficExtensions
-// have different names.
+// translatedSuffix ends the names that WasmPlugins get. No object can have such a name, so WasmPlugins and
+// TrafficExtensions never share one.
 const translatedSuffix = "~istio-translated-wasmplugin"
 
-// ownName returns the name of the TrafficExtension that an object is, or stands for.
+// ownName returns the name of an object as a TrafficExtension.
 func ownName(o *kinds.Object) string {
 	if o.Kind == kinds.WasmPlugin {
 		return o.Name + translatedSuffix
@@ -100,7 +102,7 @@ func ownName(o *kinds.Object) string {
 	return o.Name
 }
 
-// pluginName returns the name of an object's plugin among those of a proxy.
+// pluginName returns the name of an object's plugin among the plugins of a proxy.
 func pluginName(o *kinds.Object) string { return o.Namespace + "." + ownName(o) }
 
 // filterName returns the name of an object's filter, and of its configuration.

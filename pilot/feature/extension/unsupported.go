@@ -28,7 +28,7 @@ func unsupported(o *kinds.Object) []diag.Diagnostic {
 			if i < len(refs) {
 				field = "spec.targetRefs[" + strconv.Itoa(i) + "]"
 			}
-			add(field, "what targets a "+r.GetKind()+" is for waypoints, and there are none", "use selector, or target a Gateway")
+			add(field, "what targets a "+r.GetKind()+" applies to waypoints only, which are not supported", "use selector, or target a Gateway")
 		}
 	}
 	p, field := read(o), "spec"
@@ -39,7 +39,7 @@ func unsupported(o *kinds.Object) []diag.Diagnostic {
 		field += ".wasm"
 	}
 	if strings.HasPrefix(p.wasm.GetUrl(), schemeFile) {
-		const message, fix = "the module is a file beside the proxy, which nobody fetches", "remove it, or let url be oci:// or https://"
+		const message, fix = "the module is a file beside the proxy, which is not fetched", "remove it, or let url be oci:// or https://"
 		if p.wasm.GetImagePullPolicy() != extensionsv1alpha1.PullPolicy_UNSPECIFIED_POLICY {
 			add(field+".imagePullPolicy", message, fix)
 		}
@@ -50,14 +50,15 @@ func unsupported(o *kinds.Object) []diag.Diagnostic {
 	return found
 }
 
-// lacks returns what is not done of a field, and what to do about it, as feature.Unsupported takes it.
+// lacks returns the message and the remedy for an unsupported field, see feature.Unsupported.
 func lacks(field string) (message, fix string) {
 	switch field {
 	case "WasmPlugin.verificationKey", "WasmConfig.verificationKey":
-		message, fix = "no signature of a module is verified", "use sha256"
+		message, fix = "signatures of modules are not verified", "use sha256"
 	case "WasmPlugin.imagePullSecret", "WasmConfig.imagePullSecret":
-		message = "agents fetch images without credentials; a registry that asks for some refuses, and failStrategy says what happens to the traffic"
-		fix = "use a registry that asks for none"
+		message = "agents fetch images without credentials; if the registry requires some, the module is missing, and failStrategy " +
+			"decides about the traffic"
+		fix = "use a registry that requires none"
 	}
 	return message, fix
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// changes are how resources differ: the proxies, by type and name of a resource and by how it differs.
+// changes are differences of resources: the proxies, by type and name of a resource and by the text of the difference.
 type changes map[string]map[string][]string
 
 // add adds the resources of a proxy.
@@ -35,7 +35,7 @@ func (c changes) String() string {
 	return b.String()
 }
 
-// resourceDiff returns how a resource differs, which may be nil before or after.
+// resourceDiff returns the difference of a resource, which may be nil before or after.
 func resourceDiff(before, after any) string {
 	d := &differ{}
 	switch {
@@ -49,9 +49,9 @@ func resourceDiff(before, after any) string {
 	return d.String()
 }
 
-// differ writes how a value differs from an earlier one: the parts that differ and what they are nested in. A line
-// begins with "-" where it was, and with "+" where it is. In a list, unchanged items beside those that differ show the
-// place.
+// differ writes the difference of a value: the parts that differ, and the values that contain them. A line begins with
+// "-" for the old value and with "+" for the new one. In a list, unchanged neighbours of the differing items show
+// the position.
 type differ struct{ strings.Builder }
 
 func (d *differ) line(sign string, depth int, text string) {
@@ -64,7 +64,7 @@ func (d *differ) lines(sign string, depth int, lines []string) {
 	}
 }
 
-// gone writes what is no longer there, in one line if it is long.
+// gone writes a removed value, in one line if it is long.
 func (d *differ) gone(depth int, lines []string, short string) {
 	if len(lines) > maxGone {
 		lines = []string{short}
@@ -82,7 +82,7 @@ func (d *differ) nested(depth int, was, is any) {
 	}
 }
 
-// nests reports whether two values differ in what is nested in both.
+// nests reports whether the difference of two values is in a nested value that both have.
 func nests(was, is any) bool {
 	switch was.(type) {
 	case map[string]any:
@@ -122,7 +122,7 @@ func (d *differ) lists(depth int, before, after []any) {
 	width := columns - 2*depth
 	pairs := align(before, after)
 	j, differs, unshown, above := 0, false, any(nil), ""
-	place := func() { // shows the item before those that differ
+	place := func() { // shows the item before the difference
 		if differs = true; unshown != nil {
 			d.line(" ", depth, "- "+short(unshown, width))
 			unshown = nil
@@ -164,8 +164,8 @@ func (d *differ) lists(depth int, before, after []any) {
 	add(len(after))
 }
 
-// align returns for each item of a list the index of the item of another list that it became, or -1: the same item if
-// possible, else one with the same identity. Both have the same order.
+// align returns for each item of a list the index of the corresponding item of another list, or -1: the same item if
+// possible, else one with the same identity. The order is kept.
 func align(before, after []any) []int {
 	score := func(a, b any) int {
 		switch {
@@ -202,7 +202,7 @@ func align(before, after []any) []int {
 	return pairs
 }
 
-// identity returns what of a value tells it from others in a list.
+// identity returns the part of a value that identifies it in a list.
 func identity(v any) any {
 	m, ok := v.(map[string]any)
 	if !ok {
@@ -217,7 +217,7 @@ func identity(v any) any {
 	return id
 }
 
-// short returns a value in one line: its identity, if it does not fit.
+// short returns a value in one line, or only its identity if it does not fit.
 func short(v any, columns int) string {
 	s := flow(v)
 	if len(s) <= columns || isScalar(v) {

@@ -17,7 +17,8 @@ func TestDiff(t *testing.T) {
 		{"scalars", "{a: 1, b: 2, c: 3}", "{a: 1, b: 3, d: 4}", "- b: 2\n+ b: 3\n- c: 3\n+ d: 4\n"},
 		{"a short list", "{a: [x, z]}", "{a: [x, w, z]}", "- a: [x, z]\n+ a: [x, w, z]\n"},
 		{
-			"items between others", "{a: [{name: p, text: LONG}, {name: q}, {name: r}]}", "{a: [{name: p, text: LONG}, {name: m}, {name: q}, {name: r}]}",
+			"items between others", "{a: [{name: p, text: LONG}, {name: q}, {name: r}]}",
+			"{a: [{name: p, text: LONG}, {name: m}, {name: q}, {name: r}]}",
 			"  a:\n    - {name: p, ...}\n+   - {name: m}\n    - {name: q}\n",
 		},
 		{
@@ -25,10 +26,12 @@ func TestDiff(t *testing.T) {
 			"  a:\n    - {name: p, ...}\n-     b: 1\n+     b: 2\n-   - {name: q}\n",
 		},
 		{
-			"the same change again", "{a: [{name: p, text: LONG, b: 1}, {name: q, text: LONG, b: 1}]}", "{a: [{name: p, text: LONG, b: 2}, {name: q, text: LONG, b: 2}]}",
+			"the same change again", "{a: [{name: p, text: LONG, b: 1}, {name: q, text: LONG, b: 1}]}",
+			"{a: [{name: p, text: LONG, b: 2}, {name: q, text: LONG, b: 2}]}",
 			"  a:\n    - {name: p, ...}\n-     b: 1\n+     b: 2\n    - {name: q, ...}\n      as above\n",
 		},
-		{"order", "{a: [{name: p, text: LONG}, {name: q}]}", "{a: [{name: q}, {name: p, text: LONG}]}", "  a:\n+   - {name: q}\n    - {name: p, ...}\n-   - {name: q}\n"},
+		{"order", "{a: [{name: p, text: LONG}, {name: q}]}", "{a: [{name: q}, {name: p, text: LONG}]}",
+			"  a:\n+   - {name: q}\n    - {name: p, ...}\n-   - {name: q}\n"},
 		{"the whole", "", "{a: 1}", "+ {a: 1}\n"},
 		{"nothing", "{a: 1}", "", "- ...\n"},
 	} {

@@ -31,8 +31,8 @@ var update = flag.Bool("update", false, "write the goldens anew")
 //go:embed world.yaml
 var world []byte
 
-// Run checks the goldens of a feature, and that a real Envoy takes what they say is sent. refused are those
-// of which it does not, as "GOLDEN: PROXY: TYPE NAME" begins.
+// Run checks the goldens of a feature, and that a real Envoy accepts the resources. refused are prefixes of the errors
+// that are expected, as "GOLDEN: PROXY: TYPE NAME".
 func Run(t *testing.T, f *feature.Feature, refused ...string) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -68,7 +68,7 @@ func Run(t *testing.T, f *feature.Feature, refused ...string) {
 	}
 }
 
-// golden returns the golden that an archive should be. others are all features but the one under test.
+// golden returns the golden that an archive should be. others are all features except the one under test.
 func golden(t *testing.T, a *txtar.Archive, others []*feature.Feature, all *envoytest.Resources) *txtar.Archive {
 	before := config{t, others, map[string][]byte{"base.yaml": world}, []byte("enableTracing: false\n")}
 	after := config{t, catalog.Features(), map[string][]byte{}, nil}
@@ -127,11 +127,11 @@ func golden(t *testing.T, a *txtar.Archive, others []*feature.Feature, all *envo
 	return got
 }
 
-// config is what proxies are sent something for.
+// config is a configuration to translate.
 type config struct {
 	t         *testing.T
 	features  []*feature.Feature
-	documents map[string][]byte // YAML, by the name of a file
+	documents map[string][]byte // YAML by file name
 	mesh      []byte            // the mesh configuration
 }
 
@@ -139,13 +139,14 @@ type config struct {
 type translation struct {
 	*inspect.Inspection
 	t         *testing.T
-	positions *strings.Replacer // takes the folders away that files are in
+	positions *strings.Replacer // removes the folders of file names
 }
 
 func (c config) read() translation {
 	c.t.Helper()
 	o := ingest.Options{
-		Logger: slog.New(slog.DiscardHandler), ConfigDir: c.t.TempDir(), MeshConfig: filepath.Join(c.t.TempDir(), "mesh.yaml"), Namespace: "istio-system", Domain: "cluster.local", ClusterID: "Kubernetes", Limits: limits.Default(),
+		Logger: slog.New(slog.DiscardHandler), ConfigDir: c.t.TempDir(), MeshConfig: filepath.Join(c.t.TempDir(), "mesh.yaml"),
+		Namespace: "istio-system", Domain: "cluster.local", ClusterID: "Kubernetes", Limits: limits.Default(),
 	}
 	for name, text := range c.documents {
 		if err := os.WriteFile(filepath.Join(o.ConfigDir, name), text, 0o600); err != nil {
@@ -165,7 +166,7 @@ func (c config) read() translation {
 	return translation{i, c.t, strings.NewReplacer(o.ConfigDir+"/", "", filepath.Dir(o.MeshConfig)+"/", "")}
 }
 
-// findings returns what is wrong, one a line.
+// findings returns the findings, one a line.
 func (r translation) findings() []string {
 	var list []string
 	for _, d := range r.Findings {
@@ -174,8 +175,8 @@ func (r translation) findings() []string {
 	return list
 }
 
-// sent returns all that a proxy is sent, by type and name, and adds it to what a real Envoy is asked about, if that is
-// not nil. No resource breaks the rules of Envoy's API.
+// sent returns all resources of a proxy, by type and name. If asked is not nil, it adds them for validation by a real
+// Envoy. It fails if a resource violates the constraints of Envoy's API.
 func (r translation) sent(n *corev3.Node, asked *envoytest.Resources, from string) map[string]any {
 	r.t.Helper()
 	all, err := r.Resources(n)

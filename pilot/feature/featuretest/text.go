@@ -21,16 +21,16 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
-// columns is how long a line of text may be that holds more than one value.
+// columns is the maximum length of a line with more than one value.
 const columns = 110
 
-// TB is what is asked of a test: a *testing.T, or a *rapid.T.
+// TB is the part of *testing.T and *rapid.T that is needed.
 type TB interface {
 	Helper()
 	Fatal(...any)
 }
 
-// Any returns a resource as it is on the wire.
+// Any decodes the Any of a resource.
 func Any(t TB, r *envoy.Resource) *anypb.Any {
 	t.Helper()
 	a := &anypb.Any{}
@@ -144,7 +144,7 @@ func flow(v any) string {
 	return fmt.Sprint(v)
 }
 
-// plain matches text that is shown without quotes.
+// plain matches text that is written without quotes.
 var plain = regexp.MustCompile(`^[A-Za-z0-9./*_|@:+~%-]+$`)
 
 // other matches text that looks like a value of another type.
@@ -158,7 +158,7 @@ func isScalar(v any) bool {
 	return true
 }
 
-// keys returns the keys of a map in order: what it is called comes first.
+// keys returns the keys of a map in order, names first.
 func keys(m map[string]any) []string {
 	rank := func(k string) int { return slices.Index([]string{"name", "@type"}, k) }
 	return slices.SortedFunc(maps.Keys(m), func(a, b string) int { return cmp.Or(rank(b)-rank(a), strings.Compare(a, b)) })

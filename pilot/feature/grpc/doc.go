@@ -1,2 +1,2 @@
-// Package grpc is the feature of gRPC: gRPC-Web for the ports that declare it, and statistics. It is pure.
+// Package grpc is the feature of gRPC: gRPC-Web for ports that declare it, and statistics. It is pure.
 package grpc

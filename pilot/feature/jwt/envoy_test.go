@@ -53,8 +53,9 @@ func TestEnvoysTakeWhatIsAccepted(t *testing.T) {
 	}
 	manager.HttpFilters = append(manager.HttpFilters, envoy.HTTPFilter("envoy.filters.http.router", envoy.Any(&routerv3.Router{})))
 	text, err := protojson.Marshal(&bootstrapv3.Bootstrap{StaticResources: &bootstrapv3.Bootstrap_StaticResources{Listeners: []*listenerv3.Listener{{
-		Name:         "all",
-		Address:      &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{Address: "127.0.0.1", PortSpecifier: &corev3.SocketAddress_PortValue{}}}},
+		Name: "all",
+		Address: &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{Address: "127.0.0.1",
+			PortSpecifier: &corev3.SocketAddress_PortValue{}}}},
 		FilterChains: []*listenerv3.FilterChain{{Filters: []*listenerv3.Filter{envoy.NetworkFilter("envoy.filters.network.http_connection_manager", envoy.Any(manager))}}},
 	}}}})
 	must.Succeed(t, err)
@@ -72,7 +73,8 @@ func TestEnvoysTakeWhatIsAccepted(t *testing.T) {
 // drawUgly returns a policy with one rule. One field of the rule has odd texts.
 func drawUgly(t *rapid.T) *securityv1.RequestAuthentication {
 	part := rapid.SampledFrom([]string{
-		"a", "a", "b", "-", "_", "*", "{*}", "/", "{", "}", "[", "]", "(", ")", ".", "?", "#", "%", "%2F", "\\", "^", "$", "|", "+", "\n", "\r", "\t", " ", "\x00", "\x7f", "ä", ":", ";", ",", "=", "\"", "'",
+		"a", "a", "b", "-", "_", "*", "{*}", "/", "{", "}", "[", "]", "(", ")", ".", "?", "#", "%", "%2F", "\\", "^", "$", "|", "+", "\n",
+		"\r", "\t", " ", "\x00", "\x7f", "ä", ":", ";", ",", "=", "\"", "'",
 	})
 	one := rapid.Custom(func(t *rapid.T) string { return strings.Join(rapid.SliceOfN(part, 0, 4).Draw(t, "parts"), "") })
 	list := func(label string) []string { return rapid.SliceOfN(one, 1, 2).Draw(t, label) }
@@ -91,13 +93,16 @@ func drawUgly(t *rapid.T) *securityv1.RequestAuthentication {
 	case 5:
 		r.OutputPayloadToHeader = one.Draw(t, "header")
 	case 6:
-		r.OutputClaimToHeaders = []*securityv1.ClaimToHeader{{Header: one.Draw(t, "header"), Claim: "sub"}, {Header: "x-claim", Claim: one.Draw(t, "claim")}}
+		r.OutputClaimToHeaders = []*securityv1.ClaimToHeader{{Header: one.Draw(t, "header"), Claim: "sub"},
+			{Header: "x-claim", Claim: one.Draw(t, "claim")}}
 	case 7:
 		r.SpaceDelimitedClaims = list("claims")
 	case 8:
-		r.Jwks = rapid.SampledFrom([]string{`{"keys":[]}`, `{"keys":[{}]}`, `{}`, `[]`, `{"Keys":[{"kty":"oct","k":"AA"}]}`, `{"keys":[{"kty":"oct","k":"AA"}]}`, `{"keys":[{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}`}).Draw(t, "jwks")
+		r.Jwks = rapid.SampledFrom([]string{`{"keys":[]}`, `{"keys":[{}]}`, `{}`, `[]`, `{"Keys":[{"kty":"oct","k":"AA"}]}`,
+			`{"keys":[{"kty":"oct","k":"AA"}]}`, `{"keys":[{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}`}).Draw(t, "jwks")
 	case 9:
-		r.Jwks, r.JwksUri = "", "https://"+one.Draw(t, "host")+rapid.SampledFrom([]string{"", "a/", "a", "a:0/", "a:99999/", "[::1]:80?"}).Draw(t, "end")+one.Draw(t, "path")
+		r.Jwks, r.JwksUri = "", "https://"+one.Draw(t,
+			"host")+rapid.SampledFrom([]string{"", "a/", "a", "a:0/", "a:99999/", "[::1]:80?"}).Draw(t, "end")+one.Draw(t, "path")
 	default:
 		r.Jwks, r.JwksUri, r.Timeout = "", "https://issuer.example/keys", durationpb.New(time.Duration(rapid.Int64().Draw(t, "timeout")))
 	}

@@ -18,16 +18,16 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 )
 
-// filterName is also where the payloads of valid tokens are in the metadata of a request, under payload.
+// filterName is also the metadata namespace of the payloads of valid tokens, under the key payload.
 const (
 	filterName = "envoy.filters.http.jwt_authn"
 	payload    = "payload"
 )
 
-// cacheFor is how long a proxy that fetches keys uses them.
+// cacheFor is the time in seconds for which a proxy that fetches keys caches them.
 const cacheFor = 5 * 60
 
-// filtersReadOf leaves out what the filter does not depend on.
+// filtersReadOf clears the fields that the filter does not depend on.
 func filtersReadOf(c feature.Chain) feature.Chain {
 	return feature.Chain{Direction: c.Direction, Selection: c.Selection}
 }
@@ -49,7 +49,7 @@ func (m Mode) httpFilters(c feature.Chain) []*hcmv3.HttpFilter {
 		name := "origins-" + strconv.Itoa(i)
 		providers = append(providers, name)
 		p := m.provider(r, c.Selection)
-		p.ClearRouteCache = c.Direction == feature.Gateway // routes may depend on claims
+		p.ClearRouteCache = c.Direction == feature.Gateway // routes of gateways may depend on claims
 		filter.Providers[name] = p
 	}
 	filter.Rules = []*jwtv3.RequirementRule{{
@@ -59,8 +59,7 @@ func (m Mode) httpFilters(c feature.Chain) []*hcmv3.HttpFilter {
 	return []*hcmv3.HttpFilter{envoy.HTTPFilter(filterName, envoy.Any(filter))}
 }
 
-// requirement returns what a request has to satisfy: a valid token of any provider, or no token that any of them looks
-// for.
+// requirement returns the condition for requests: a valid token of any provider, or no token for any of them.
 func requirement(providers []string) *jwtv3.JwtRequirement {
 	var valid, validOrMissing []*jwtv3.JwtRequirement
 	for _, name := range providers {
@@ -106,8 +105,8 @@ func (m Mode) provider(r *securityv1.JWTRule, s feature.Selection) *jwtv3.JwtPro
 	return p
 }
 
-// remote returns how a proxy fetches the keys of a rule: by the cluster of the service that has the URI's host. Where
-// there is none it fetches nothing, and accepts no token.
+// remote returns how a proxy fetches the keys of a rule: by the cluster of the service that has the URI's host. If
+// there is none, it fetches nothing, and accepts no token.
 func remote(r *securityv1.JWTRule) *jwtv3.RemoteJwks {
 	host, port := hostOf(r.JwksUri)
 	return &jwtv3.RemoteJwks{

@@ -16,17 +16,17 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 )
 
-// Mode is who fetches the keys of a jwksUri.
+// Mode says whether the server or proxies fetch the keys of a jwksUri.
 type Mode string
 
-// Modes. Proxies fetch keys through the cluster of the service that has the URI's host and port.
+// Values of Mode. Proxies fetch keys through the cluster of the service that has the URI's host and port.
 const (
 	Server  Mode = ""       // this server
-	Hybrid  Mode = "hybrid" // proxies, where there is such a service; else this server
+	Hybrid  Mode = "hybrid" // proxies if there is such a service; otherwise this server
 	Proxies Mode = "envoy"  // proxies
 )
 
-// noToken is what applies to a rule without keys.
+// noToken is the effect of a rule without keys, in findings.
 const noToken = "no token of this rule is accepted"
 
 // New returns the feature.
@@ -74,7 +74,7 @@ func (m Mode) wants(policy *kinds.Object) (list []facts.Want) {
 	return list
 }
 
-// keySet returns the key set that the server fetches for a rule, and reports whether there is one.
+// keySet returns the key set that the server fetches for a rule. It returns false if the server fetches none.
 func (m Mode) keySet(r *securityv1.JWTRule) (kinds.Key, bool) {
 	if r.Jwks != "" || r.JwksUri != "" && m == Proxies {
 		return kinds.Key{}, false
@@ -88,7 +88,7 @@ func (m Mode) keySet(r *securityv1.JWTRule) (kinds.Key, bool) {
 	return kinds.Key{Kind: kinds.JWKS, Name: s.Name()}, true
 }
 
-// keys returns the key set by which the tokens of a rule are verified. Without keys it is the one by which no token is
+// keys returns the key set by which the tokens of a rule are verified. Without keys it is a set by which no token is
 // valid.
 func (m Mode) keys(r *securityv1.JWTRule, s feature.Selection) string {
 	if r.Jwks != "" {
@@ -110,11 +110,13 @@ func (m Mode) byProxies(r *securityv1.JWTRule, s feature.Selection) bool {
 	return r.Jwks == "" && r.JwksUri != "" && readable(r.JwksUri) && (m == Proxies || m == Hybrid && s.Fact(service(r)) != nil)
 }
 
-// readable reports whether proxies take a URI: they reject a listener that has another one. In the mode Hybrid the
-// server fetches such a one.
+// readable reports whether proxies accept a URI. They reject a listener with another one. In the mode Hybrid the server
+// fetches the keys of such a URI.
 func readable(uri string) bool {
 	u, err := url.Parse(uri)
-	if err != nil || strings.HasSuffix(u.Host, ":") || strings.ContainsFunc(uri, func(c rune) bool { return c <= ' ' || c >= 0x7f || c == '#' }) {
+	if err != nil || strings.HasSuffix(u.Host, ":") || strings.ContainsFunc(uri, func(c rune) bool {
+		return c <= ' ' || c >= 0x7f || c == '#'
+	}) {
 		return false
 	}
 	if _, err := strconv.ParseUint(u.Port(), 10, 16); err != nil && u.Port() != "" {
@@ -129,7 +131,7 @@ func readable(uri string) bool {
 	})
 }
 
-// service returns the fact that there is a service from which proxies may fetch the keys of a rule.
+// service returns the key of the fact that there is a service from which proxies may fetch the keys of a rule.
 func service(r *securityv1.JWTRule) kinds.Key {
 	host, port := hostOf(r.JwksUri)
 	return facts.ServicePort(host, port)
@@ -150,7 +152,7 @@ func hostOf(uri string) (host string, port uint32) {
 	return u.Hostname(), 443
 }
 
-// timeout returns how long fetching the keys of a rule may take.
+// timeout returns the time limit for fetching the keys of a rule.
 func timeout(r *securityv1.JWTRule) time.Duration {
 	if d := r.Timeout.AsDuration(); d > 0 {
 		return min(d, jwks.MaxTimeout)

@@ -67,12 +67,14 @@ func TestKeys(t *testing.T) {
 		{jwt.Proxies, 4, "outbound|8443||a.example.com, outbound|80||keys.a.svc.cluster.local, keys of c, nobody, nobody"},
 	} {
 		f := jwt.New(c.mode)
-		policy := &kinds.Object{Key: kinds.Key{Kind: kinds.RequestAuthentication, Namespace: "a", Name: "p"}, Spec: &securityv1.RequestAuthentication{JwtRules: rules}}
+		policy := &kinds.Object{Key: kinds.Key{Kind: kinds.RequestAuthentication, Namespace: "a", Name: "p"},
+			Spec: &securityv1.RequestAuthentication{JwtRules: rules}}
 		wants := f.Facts(policy)
 		if len(wants) != c.wanted {
 			t.Errorf("%q: %v are wanted, not %d", c.mode, wants, c.wanted)
 		}
-		selected := feature.Select([]*feature.Feature{f}, mesh{policy: policy, facts: all}, "a", feature.Workload{Namespace: "a"})(feature.InboundPart).Of(f)
+		selected := feature.Select([]*feature.Feature{f}, mesh{policy: policy, facts: all}, "a",
+			feature.Workload{Namespace: "a"})(feature.InboundPart).Of(f)
 		filters := f.HTTPFilters(feature.Chain{Direction: feature.Inbound, HTTP: true, Selection: selected})
 		filter := &jwtv3.JwtAuthentication{}
 		if len(filters) != 1 {
@@ -104,10 +106,12 @@ func TestKeys(t *testing.T) {
 
 // TestURIsThatProxiesRefuse: a jwksUri that proxies do not take is a finding where only they fetch keys.
 func TestURIsThatProxiesRefuse(t *testing.T) {
-	for uri, bad := range map[string]bool{"https://a.example.com/keys": false, "https://a.example.com/keys#x": true, "https://a_b/keys": true} {
-		policy := &kinds.Object{Key: kinds.Key{Kind: kinds.RequestAuthentication, Namespace: "a", Name: "p"}, Spec: &securityv1.RequestAuthentication{
-			JwtRules: []*securityv1.JWTRule{{Issuer: "a", JwksUri: uri}},
-		}}
+	for uri, bad := range map[string]bool{"https://a.example.com/keys": false, "https://a.example.com/keys#x": true,
+		"https://a_b/keys": true} {
+		policy := &kinds.Object{Key: kinds.Key{Kind: kinds.RequestAuthentication, Namespace: "a", Name: "p"},
+			Spec: &securityv1.RequestAuthentication{
+				JwtRules: []*securityv1.JWTRule{{Issuer: "a", JwksUri: uri}},
+			}}
 		for _, m := range []jwt.Mode{jwt.Server, jwt.Hybrid, jwt.Proxies} {
 			list := jwt.New(m).Unsupported(policy)
 			if want := bad && m == jwt.Proxies; (len(list) == 1 && list[0].Field == "spec.jwtRules[0].jwksUri") != want || !want && len(list) > 0 {

@@ -12,7 +12,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 )
 
-// unsupported returns what of a policy has no effect, or not the intended one.
+// unsupported returns findings about fields of a policy without the intended effect.
 func (m Mode) unsupported(o *kinds.Object) (list []diag.Diagnostic) {
 	found := func(code, field, message, fix string) {
 		list = append(list, diag.Diagnostic{Severity: diag.Warning, Code: code, Field: field, Message: message, Fix: fix})
@@ -32,11 +32,12 @@ func (m Mode) unsupported(o *kinds.Object) (list []diag.Diagnostic) {
 			found("NoKeys", path+".issuer", err.Error()+"; no token of this rule is accepted", "set jwksUri or jwks")
 		}
 		if m == Proxies && r.Jwks == "" && r.JwksUri != "" && !readable(r.JwksUri) {
-			found("NoKeys", path+".jwksUri", "proxies do not take this URI, and this server fetches none: "+noToken,
+			found("NoKeys", path+".jwksUri", "proxies do not accept this URI, and this server fetches no keys: "+noToken,
 				"write a URI of a host name or an IP address, without a fragment, or set jwks")
 		}
 		if r.Timeout.AsDuration() > jwks.MaxTimeout {
-			found("TimeoutTooLong", path+".timeout", fmt.Sprintf("keys are fetched within %s at most, and that applies", jwks.MaxTimeout), "write a shorter time")
+			found("TimeoutTooLong", path+".timeout", fmt.Sprintf("keys are fetched within %s at most, and that applies", jwks.MaxTimeout),
+				"write a shorter time")
 		}
 	}
 	list = append(list, feature.Unsupported("spec", spec(o), func(field string) (message, fix string) {

@@ -18,5 +18,6 @@ func networkFilters(c feature.Chain) []*listenerv3.Filter {
 	if c.HTTP || c.Protocol != registry.Mongo {
 		return nil
 	}
-	return []*listenerv3.Filter{envoy.NetworkFilter("envoy.filters.network.mongo_proxy", envoy.Any(&mongov3.MongoProxy{StatPrefix: c.StatPrefix}))}
+	return []*listenerv3.Filter{envoy.NetworkFilter("envoy.filters.network.mongo_proxy",
+		envoy.Any(&mongov3.MongoProxy{StatPrefix: c.StatPrefix}))}
 }

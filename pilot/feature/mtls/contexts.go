@@ -11,13 +11,13 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 )
 
-// ciphers are the cipher suites of TLS 1.2 that inbound listeners take if the mesh configuration names none.
+// ciphers are the cipher suites of TLS 1.2 that inbound listeners accept if the mesh configuration names none.
 var ciphers = []string{
 	"ECDHE-ECDSA-AES256-GCM-SHA384", "ECDHE-RSA-AES256-GCM-SHA384", "ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-RSA-AES128-GCM-SHA256",
 	"AES256-GCM-SHA384", "AES128-GCM-SHA256",
 }
 
-// Messages that all contexts share: a mesh has a thousand contexts. They must not be changed.
+// Messages that all contexts share, because a mesh has a thousand contexts. They must not be changed.
 var (
 	certificates = []*tlsv3.SdsSecretConfig{envoy.AgentSecret("default")}
 	roots        = envoy.AgentSecret("ROOTCA")
@@ -51,7 +51,7 @@ func (transport) Downstream(d feature.Downstream) *corev3.TransportSocket {
 	return socket(&tlsv3.DownstreamTlsContext{CommonTlsContext: common, RequireClientCertificate: envoy.Bool(true)})
 }
 
-// Upstream requires that the peer has one of the identities exactly.
+// Upstream requires that the peer has exactly one of the identities.
 func (transport) Upstream(u feature.Upstream) *corev3.TransportSocket {
 	alpn := []string{"istio"}
 	if u.HTTP2 {
@@ -76,7 +76,7 @@ func commonContext(alpn []string, sans []*matcherv3.StringMatcher) *tlsv3.Common
 		TlsCertificateSdsSecretConfigs: certificates,
 		ValidationContextType: &tlsv3.CommonTlsContext_CombinedValidationContext{
 			CombinedValidationContext: &tlsv3.CommonTlsContext_CombinedCertificateValidationContext{
-				// The untyped field: what the real istiod sends, and what every supported Envoy takes.
+				// The untyped field is the one that istiod sends, and that every supported Envoy accepts.
 				DefaultValidationContext:         &tlsv3.CertificateValidationContext{MatchSubjectAltNames: sans}, //nolint:staticcheck
 				ValidationContextSdsSecretConfig: roots,
 			},
@@ -86,5 +86,6 @@ func commonContext(alpn []string, sans []*matcherv3.StringMatcher) *tlsv3.Common
 }
 
 func socket(context proto.Message) *corev3.TransportSocket {
-	return &corev3.TransportSocket{Name: "envoy.transport_sockets.tls", ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: envoy.Any(context)}}
+	return &corev3.TransportSocket{Name: "envoy.transport_sockets.tls",
+		ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: envoy.Any(context)}}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 )
 
-// New returns the feature. sendRoots says that proxies are sent the roots of the mesh configuration to trust.
+// New returns the feature. sendRoots says that proxies are sent the roots in the mesh configuration.
 func New(sendRoots bool) *feature.Feature {
 	return &feature.Feature{
 		Name:            "mtls",
@@ -32,8 +32,8 @@ func spec(o *kinds.Object) *securityv1.PeerAuthentication {
 // transport secures the connections between the proxies of the mesh.
 type transport struct{}
 
-// Mode implements feature.Transport. Policies go from the mesh's to the workload's. A policy that leaves the
-// mode unset inherits the one before.
+// Mode implements feature.Transport. The policy of the mesh is applied first and the workload's last. A policy that
+// leaves the mode unset inherits the previous one.
 func (transport) Mode(s feature.Selection, port uint32) feature.Mode {
 	m := feature.Permissive
 	for o := range s.Objects.All {

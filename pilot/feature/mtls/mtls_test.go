@@ -58,10 +58,11 @@ func policies(t *testing.T, specs ...string) feature.Selection {
 // TestModes: policies come in the order mesh, namespace, workload; what one leaves unset comes from the one before.
 func TestModes(t *testing.T) {
 	const (
-		strict, permissive, disable, unset = `{"mtls":{"mode":"STRICT"}}`, `{"mtls":{"mode":"PERMISSIVE"}}`, `{"mtls":{"mode":"DISABLE"}}`, `{"mtls":{"mode":"UNSET"}}`
-		ports                              = `{"selector":{"matchLabels":{"app":"web"}},"portLevelMtls":{"8080":{"mode":"DISABLE"},"8081":{"mode":"UNSET"},"90":{"mode":"STRICT"}}}`
-		workload                           = `{"selector":{"matchLabels":{"app":"web"}},"mtls":{"mode":"PERMISSIVE"},"portLevelMtls":{"8080":{"mode":"STRICT"}}}`
-		wide                               = `{"mtls":{"mode":"STRICT"},"portLevelMtls":{"8080":{"mode":"DISABLE"}}}`
+		strict, permissive, disable, unset = `{"mtls":{"mode":"STRICT"}}`, `{"mtls":{"mode":"PERMISSIVE"}}`,
+			`{"mtls":{"mode":"DISABLE"}}`, `{"mtls":{"mode":"UNSET"}}`
+		ports    = `{"selector":{"matchLabels":{"app":"web"}},"portLevelMtls":{"8080":{"mode":"DISABLE"},"8081":{"mode":"UNSET"},"90":{"mode":"STRICT"}}}`
+		workload = `{"selector":{"matchLabels":{"app":"web"}},"mtls":{"mode":"PERMISSIVE"},"portLevelMtls":{"8080":{"mode":"STRICT"}}}`
+		wide     = `{"mtls":{"mode":"STRICT"},"portLevelMtls":{"8080":{"mode":"DISABLE"}}}`
 	)
 	for _, c := range []struct {
 		name              string
@@ -76,8 +77,10 @@ func TestModes(t *testing.T) {
 		{name: "namespace over mesh", specs: []string{strict, permissive}},
 		{name: "namespace unset", specs: []string{strict, unset}, all: feature.Strict, p8080: feature.Strict, p8081: feature.Strict},
 		{name: "namespace empty", specs: []string{disable, `{}`}, all: feature.Disable, p8080: feature.Disable, p8081: feature.Disable},
-		{name: "ports over namespace", specs: []string{strict, ports}, all: feature.Strict, p8080: feature.Disable, p8081: feature.Strict, ports: []uint32{90, 8080, 8081}},
-		{name: "workload over mesh and namespace", specs: []string{disable, strict, workload}, all: feature.Permissive, p8080: feature.Strict, p8081: feature.Permissive, ports: []uint32{8080}},
+		{name: "ports over namespace", specs: []string{strict, ports}, all: feature.Strict, p8080: feature.Disable, p8081: feature.Strict,
+			ports: []uint32{90, 8080, 8081}},
+		{name: "workload over mesh and namespace", specs: []string{disable, strict, workload}, all: feature.Permissive,
+			p8080: feature.Strict, p8081: feature.Permissive, ports: []uint32{8080}},
 		{name: "ports count only with a selector", specs: []string{wide}, all: feature.Strict, p8080: feature.Strict, p8081: feature.Strict},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -108,7 +111,8 @@ func TestContexts(t *testing.T) {
 		{true, true, []string{"istio-peer-exchange", "istio", "h2"}},
 	} {
 		up := &tlsv3.UpstreamTlsContext{}
-		must.Succeed(t, transport.Upstream(feature.Upstream{SNI: "sni", Identities: []string{"spiffe://a", "spiffe://b"}, HTTP2: c.http2, PeerExchange: c.exchange}).GetTypedConfig().UnmarshalTo(up))
+		must.Succeed(t, transport.Upstream(feature.Upstream{SNI: "sni", Identities: []string{"spiffe://a", "spiffe://b"}, HTTP2: c.http2,
+			PeerExchange: c.exchange}).GetTypedConfig().UnmarshalTo(up))
 		if err := up.ValidateAll(); err != nil {
 			t.Error(err)
 		}
@@ -127,12 +131,14 @@ func TestContexts(t *testing.T) {
 		{false, false, []string{"h2", "http/1.1"}},
 	} {
 		down := &tlsv3.DownstreamTlsContext{}
-		must.Succeed(t, transport.Downstream(feature.Downstream{Mesh: m, HTTP: c.http, PeerExchange: c.exchange}).GetTypedConfig().UnmarshalTo(down))
+		must.Succeed(t, transport.Downstream(feature.Downstream{Mesh: m, HTTP: c.http,
+			PeerExchange: c.exchange}).GetTypedConfig().UnmarshalTo(down))
 		if err := down.ValidateAll(); err != nil {
 			t.Error(err)
 		}
 		sans := down.CommonTlsContext.GetCombinedValidationContext().DefaultValidationContext.MatchSubjectAltNames //nolint:staticcheck // as on the wire
-		if !slices.Equal(down.CommonTlsContext.AlpnProtocols, c.alpn) || !down.RequireClientCertificate.GetValue() || len(sans) != 2 || sans[1].GetPrefix() != "spiffe://old/" {
+		if !slices.Equal(down.CommonTlsContext.AlpnProtocols, c.alpn) || !down.RequireClientCertificate.GetValue() || len(sans) != 2 ||
+			sans[1].GetPrefix() != "spiffe://old/" {
 			t.Errorf("%+v: %v", c, down)
 		}
 	}

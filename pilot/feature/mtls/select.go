@@ -9,7 +9,7 @@ import (
 )
 
 // selectPolicies selects, in this order, at most one policy of the mesh, one of the namespace, and one that selects the
-// workload. In the root namespace one with a selector counts for nobody, as in istiod. Routers have none.
+// workload. In the root namespace a policy with a selector is ignored, as in istiod. No policy applies to routers.
 func selectPolicies(r feature.Reader, namespace string) func(feature.Workload) feature.Selection {
 	var common, selecting []*kinds.Object
 	root := r.RootNamespace()
@@ -45,5 +45,5 @@ func selectPolicies(r feature.Reader, namespace string) func(feature.Workload) f
 	}
 }
 
-// selective reports whether a policy is for some workloads of its namespace.
+// selective reports whether a policy applies to some workloads of its namespace only.
 func selective(o *kinds.Object) bool { return len(spec(o).GetSelector().GetMatchLabels()) > 0 }

@@ -23,7 +23,7 @@ func New() *feature.Feature {
 	}
 }
 
-// filtersReadOf leaves out what the filters do not depend on.
+// filtersReadOf clears the fields that the filters do not depend on.
 func filtersReadOf(c feature.Chain) feature.Chain {
 	return feature.Chain{Proxy: feature.Proxy{Mesh: c.Mesh, Capabilities: c.Capabilities}, Direction: c.Direction, Mutual: c.Mutual}
 }
@@ -48,7 +48,7 @@ func httpFilters(c feature.Chain) []*hcmv3.HttpFilter {
 	}))}
 }
 
-// networkFilters returns the filter by which a chain learns the caller's workload, over the mesh's own TLS.
+// networkFilters returns the filter by which a chain learns the calling workload, over the mesh's own TLS.
 func networkFilters(c feature.Chain) []*listenerv3.Filter {
 	if c.Direction != feature.Inbound && !c.Mutual || !c.Capabilities.Has(node.NetworkMetadataExchange) {
 		return nil
@@ -64,5 +64,6 @@ func cluster(c feature.Cluster, out *clusterv3.Cluster) {
 
 // exchange configures the exchange of metadata on TCP connections.
 func exchange() *anypb.Any {
-	return envoy.TypedStruct("envoy.tcp.metadataexchange.config.MetadataExchange", map[string]any{"protocol": names.PeerExchange, "enable_discovery": true})
+	return envoy.TypedStruct("envoy.tcp.metadataexchange.config.MetadataExchange",
+		map[string]any{"protocol": names.PeerExchange, "enable_discovery": true})
 }

@@ -34,18 +34,18 @@ const (
 	otelLogger = "envoy.access_loggers.open_telemetry"
 )
 
-// writer is what writes an access log.
+// writer is the part of Envoy that writes an access log.
 type writer int
 
 // Values of writer.
 const (
-	httpWriter     writer = iota // a connection manager
-	tcpWriter                    // a TCP proxy
-	listenerWriter               // a listener, for connections that it has no chain for
+	httpWriter     writer = iota // connection manager
+	tcpWriter                    // TCP proxy
+	listenerWriter               // listener, for connections that match no chain
 )
 
-// accessLogs returns the access logs of a writer: those of the objects that are selected and of default providers, or
-// else those of the mesh configuration's own fields.
+// accessLogs returns the access logs of a writer: those of the selected objects and of default providers, or else those
+// of the mesh configuration's own fields.
 func accessLogs(p feature.Proxy, d feature.Direction, s feature.Selection, w writer) []*accesslogv3.AccessLog {
 	m := p.Mesh
 	if w == listenerWriter && m.GetDisableEnvoyListenerLog() {
@@ -70,7 +70,7 @@ func accessLogs(p feature.Proxy, d feature.Direction, s feature.Selection, w wri
 	return out
 }
 
-// accessLog returns an access log with the filter of its writer, and that of an expression.
+// accessLog returns an access log with the filters of its writer and of an expression.
 func accessLog(name string, config proto.Message, w writer, expression string) *accesslogv3.AccessLog {
 	var filters []*accesslogv3.AccessLogFilter
 	if w == listenerWriter {
@@ -96,8 +96,8 @@ func accessLog(name string, config proto.Message, w writer, expression string) *
 	return l
 }
 
-// logger returns the access logger of a provider. config is nil where the provider takes no access logs, or where
-// proxies see no such service.
+// logger returns the access logger of a provider. config is nil if the provider has no access logs, or if proxies see
+// no such service.
 func logger(x feature.Proxy, p *feature.ExtensionProvider) (name string, config proto.Message) {
 	switch c := p.Config.GetProvider().(type) {
 	case *meshv1alpha1.MeshConfig_ExtensionProvider_EnvoyFileAccessLog:
@@ -125,19 +125,20 @@ func logger(x feature.Proxy, p *feature.ExtensionProvider) (name string, config 
 	return "", nil
 }
 
-// The objects of the filter state that have a peer's metadata, by the names of newer filters, and of all.
+// Names of the filter state objects that hold a peer's metadata, as newer filters and as all filters name them.
 var (
 	peers    = []string{"upstream_peer", "downstream_peer"}
 	allPeers = append(slices.Clip(peers), "wasm.upstream_peer", "wasm.upstream_peer_id", "wasm.downstream_peer", "wasm.downstream_peer_id")
 )
 
-// service returns how access logs are sent to a provider's service. Without objects of the filter state those of peers
+// service returns how access logs are sent to a provider's service. If it names no filter state objects, those of peers
 // are logged.
 func service(p *feature.ExtensionProvider, port uint32, logName string, objects, otherwise []string) *grpcv3.CommonGrpcAccessLogConfig {
 	if len(objects) == 0 {
 		objects = otherwise
 	}
-	return &grpcv3.CommonGrpcAccessLogConfig{LogName: logName, GrpcService: grpcService(p, port), TransportApiVersion: corev3.ApiVersion_V3, FilterStateObjectsToLog: objects}
+	return &grpcv3.CommonGrpcAccessLogConfig{LogName: logName, GrpcService: grpcService(p, port),
+		TransportApiVersion: corev3.ApiVersion_V3, FilterStateObjectsToLog: objects}
 }
 
 // grpcService returns how proxies call a provider's service over gRPC.
@@ -147,7 +148,7 @@ func grpcService(p *feature.ExtensionProvider, port uint32) *corev3.GrpcService 
 	}}
 }
 
-// bootstrapService returns the access log that is sent to the service in the bootstrap configuration of proxies.
+// bootstrapService returns the access log that is sent to the service in the proxies' bootstrap.
 func bootstrapService(w writer) *accesslogv3.AccessLog {
 	common := &grpcv3.CommonGrpcAccessLogConfig{
 		GrpcService: &corev3.GrpcService{TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{
@@ -190,7 +191,7 @@ func fileLog(p feature.Proxy, name string, f *meshv1alpha1.MeshConfig_ExtensionP
 	return l
 }
 
-// meshFormat returns the format that the mesh configuration's own fields ask for.
+// meshFormat returns the format in the mesh configuration's own fields.
 func meshFormat(p feature.Proxy) *filev3.FileAccessLog_LogFormat {
 	format := p.Mesh.GetAccessLogFormat()
 	if p.Mesh.GetAccessLogEncoding() == meshv1alpha1.MeshConfig_JSON {
@@ -208,8 +209,7 @@ func knows(p feature.Proxy, text string) bool {
 	return p.Capabilities.Has(node.RecentCommands) || substitution.Recent(text) == ""
 }
 
-// orDefault returns the format of lines that is asked for, or the default where there is none or where the proxy does
-// not have its commands.
+// orDefault returns the format of lines, or the default if it is empty or the proxy does not have its commands.
 func orDefault(p feature.Proxy, format string) string {
 	if format == "" || !knows(p, format) {
 		return defaultText
@@ -217,13 +217,13 @@ func orDefault(p feature.Proxy, format string) string {
 	return format
 }
 
-// labelsOf returns the fields of lines in JSON whose format is a text, or why it is no JSON object.
+// labelsOf parses the format of lines in JSON. It returns an error if the text is no JSON object.
 func labelsOf(format string) (*structpb.Struct, error) {
 	labels := &structpb.Struct{}
 	return labels, json.Unmarshal([]byte(format), labels)
 }
 
-// textFormat returns a format of lines. Each ends with a newline.
+// textFormat returns a format of lines that end with a newline.
 func textFormat(text string, omitEmpty bool) *filev3.FileAccessLog_LogFormat {
 	if !strings.HasSuffix(text, "\n") {
 		text += "\n"
@@ -234,7 +234,7 @@ func textFormat(text string, omitEmpty bool) *filev3.FileAccessLog_LogFormat {
 	}}
 }
 
-// jsonFormat returns a format of objects of JSON, one a line, whose keys are sorted.
+// jsonFormat returns a format of JSON objects with sorted keys, one a line.
 func jsonFormat(labels *structpb.Struct, omitEmpty bool) *filev3.FileAccessLog_LogFormat {
 	return &filev3.FileAccessLog_LogFormat{LogFormat: &corev3.SubstitutionFormatString{
 		Format: &corev3.SubstitutionFormatString_JsonFormat{JsonFormat: labels}, JsonFormatOptions: &corev3.JsonFormatOptions{},
@@ -265,11 +265,13 @@ func formatters(format string) []*corev3.TypedExtensionConfig {
 	if !strings.Contains(format, "%REQ_WITHOUT_QUERY") {
 		return nil
 	}
-	return []*corev3.TypedExtensionConfig{{Name: "envoy.formatter.req_without_query", TypedConfig: envoy.Any(&reqwithoutqueryv3.ReqWithoutQuery{})}}
+	return []*corev3.TypedExtensionConfig{{Name: "envoy.formatter.req_without_query",
+		TypedConfig: envoy.Any(&reqwithoutqueryv3.ReqWithoutQuery{})}}
 }
 
-// otelLog returns the access log of a provider that takes records of OpenTelemetry.
-func otelLog(x feature.Proxy, p *feature.ExtensionProvider, a *meshv1alpha1.MeshConfig_ExtensionProvider_EnvoyOpenTelemetryLogProvider) *otelv3.OpenTelemetryAccessLogConfig {
+// otelLog returns the access log of a provider of OpenTelemetry records.
+func otelLog(x feature.Proxy, p *feature.ExtensionProvider,
+	a *meshv1alpha1.MeshConfig_ExtensionProvider_EnvoyOpenTelemetryLogProvider) *otelv3.OpenTelemetryAccessLogConfig {
 	body := orDefault(x, a.GetLogFormat().GetText())
 	labels := a.GetLogFormat().GetLabels()
 	if !knows(x, text(structpb.NewStructValue(labels))) {
@@ -286,7 +288,7 @@ func otelLog(x feature.Proxy, p *feature.ExtensionProvider, a *meshv1alpha1.Mesh
 	return l
 }
 
-// attributes returns fields as attributes of OpenTelemetry, sorted.
+// attributes returns fields as OpenTelemetry attributes, sorted.
 func attributes(s *structpb.Struct) *otlpv1.KeyValueList {
 	list := &otlpv1.KeyValueList{}
 	for _, k := range slices.Sorted(maps.Keys(s.GetFields())) {
@@ -295,8 +297,8 @@ func attributes(s *structpb.Struct) *otlpv1.KeyValueList {
 	return list
 }
 
-// attribute returns a value as one of OpenTelemetry. What is not text is written as JSON has it: proxies take no other
-// scalars.
+// attribute returns a value as an OpenTelemetry value. Scalars other than text are written as JSON text, because
+// proxies accept no others.
 func attribute(v *structpb.Value) *otlpv1.AnyValue {
 	switch k := v.GetKind().(type) {
 	case *structpb.Value_StringValue:
@@ -310,6 +312,6 @@ func attribute(v *structpb.Value) *otlpv1.AnyValue {
 		}
 		return &otlpv1.AnyValue{Value: &otlpv1.AnyValue_ArrayValue{ArrayValue: list}}
 	}
-	b, _ := v.MarshalJSON() // a scalar
+	b, _ := v.MarshalJSON() // scalars can be encoded
 	return &otlpv1.AnyValue{Value: &otlpv1.AnyValue_StringValue{StringValue: string(b)}}
 }

@@ -7,8 +7,8 @@
 //   - metrics.go, plugin.go: what is recorded; the configuration of istio.stats, a filter of Istio's builds of Envoy
 //     alone.
 //
-// Each says something else for calls of the workload and for calls to it; a gateway is a client. A provider whose
-// service proxies do not see is left out: it costs spans or lines, and nothing else. The package is pure.
+// Each of them has separate settings for calls of the workload and for calls to it. A gateway is a client. A provider
+// whose service proxies do not see is left out, which loses only spans or log lines. The package is pure.
 //
 // # Guarantees
 //

@@ -65,7 +65,8 @@ func observed(listeners, _ map[string]any) string {
 // https://istio.io/latest/docs/reference/config/proxy_extensions/stats/.
 func typesWithStats(t *testing.T) *protoregistry.Types {
 	t.Helper()
-	field := func(name string, number int32, kind descriptorpb.FieldDescriptorProto_Type, label descriptorpb.FieldDescriptorProto_Label, message string) *descriptorpb.FieldDescriptorProto {
+	field := func(name string, number int32, kind descriptorpb.FieldDescriptorProto_Type,
+		label descriptorpb.FieldDescriptorProto_Label, message string) *descriptorpb.FieldDescriptorProto {
 		f := &descriptorpb.FieldDescriptorProto{Name: &name, Number: &number, Type: &kind, Label: &label}
 		if message != "" {
 			f.TypeName = &message
@@ -73,15 +74,17 @@ func typesWithStats(t *testing.T) *protoregistry.Types {
 		return f
 	}
 	const (
-		text, flag, message = descriptorpb.FieldDescriptorProto_TYPE_STRING, descriptorpb.FieldDescriptorProto_TYPE_BOOL, descriptorpb.FieldDescriptorProto_TYPE_MESSAGE
-		one, many           = descriptorpb.FieldDescriptorProto_LABEL_OPTIONAL, descriptorpb.FieldDescriptorProto_LABEL_REPEATED
+		text, flag, message = descriptorpb.FieldDescriptorProto_TYPE_STRING, descriptorpb.FieldDescriptorProto_TYPE_BOOL,
+			descriptorpb.FieldDescriptorProto_TYPE_MESSAGE
+		one, many = descriptorpb.FieldDescriptorProto_LABEL_OPTIONAL, descriptorpb.FieldDescriptorProto_LABEL_REPEATED
 	)
 	entry := &descriptorpb.DescriptorProto{
 		Name: proto.String("DimensionsEntry"), Options: &descriptorpb.MessageOptions{MapEntry: proto.Bool(true)},
 		Field: []*descriptorpb.FieldDescriptorProto{field("key", 1, text, one, ""), field("value", 2, text, one, "")},
 	}
 	file, err := protodesc.NewFile(&descriptorpb.FileDescriptorProto{
-		Name: proto.String("stats.proto"), Package: proto.String("stats"), Syntax: proto.String("proto3"), Dependency: []string{"google/protobuf/duration.proto"},
+		Name: proto.String("stats.proto"), Package: proto.String("stats"), Syntax: proto.String("proto3"),
+		Dependency: []string{"google/protobuf/duration.proto"},
 		MessageType: []*descriptorpb.DescriptorProto{
 			{Name: proto.String("MetricConfig"), NestedType: []*descriptorpb.DescriptorProto{entry}, Field: []*descriptorpb.FieldDescriptorProto{
 				field("dimensions", 1, message, many, ".stats.MetricConfig.DimensionsEntry"), field("name", 2, text, one, ""),

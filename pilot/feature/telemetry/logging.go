@@ -9,7 +9,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 )
 
-// side is the side of calls on which a workload is.
+// side says whether the workload is the client or the server of calls.
 type side = telemetryv1.WorkloadMode
 
 // Values of side.
@@ -31,7 +31,7 @@ func covers(m telemetryv1.WorkloadMode, s side) bool {
 	return m == telemetryv1.WorkloadMode_CLIENT_AND_SERVER || m == s
 }
 
-// log is a provider that access logs go to, and the expression that selects what is logged; empty for all.
+// log is a provider of access logs, and the expression that selects what is logged, which is empty for all.
 type log struct {
 	provider   *feature.ExtensionProvider
 	expression string
@@ -40,12 +40,12 @@ type log struct {
 // loggingOf returns what is logged on a side, sorted by provider, and whether any provider decides it. Otherwise the
 // mesh configuration's own fields do.
 //
-// A level that names providers replaces those of the levels before. What names none switches those on or off that were
-// named last, for this side or by default; then they keep the expression that they were named with.
+// A level that names providers replaces those of the previous levels. A level that names none enables or disables the
+// last named providers, for this side or by default. They keep the expression with which they were named.
 func loggingOf(m *mesh.Config, s feature.Selection, on side) (logs []log, configured bool) {
-	scope := m.GetDefaultProviders().GetAccessLogging() // what is logged to, or would be
-	last := scope                                       // what was named last, for any side
-	expressions := map[string]string{}                  // of what was named for this side
+	scope := m.GetDefaultProviders().GetAccessLogging() // providers that are or may be logged to
+	last := scope                                       // providers named last, for any side
+	expressions := map[string]string{}                  // expressions of the providers named for this side
 	active := map[string]bool{}
 	found := false
 	for _, p := range scope {

@@ -11,7 +11,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 )
 
-// metricNames are the names of metrics in proxies, by those in objects.
+// metricNames maps the names of metrics in objects to those in proxies.
 var metricNames = map[string]string{
 	"GRPC_REQUEST_MESSAGES":  "request_messages_total",
 	"GRPC_RESPONSE_MESSAGES": "response_messages_total",
@@ -25,12 +25,12 @@ var metricNames = map[string]string{
 	"TCP_SENT_BYTES":         "tcp_sent_bytes_total",
 }
 
-// metricsOf returns what is recorded for Prometheus on a side, and whether anything is. A level that names providers
-// replaces those of the levels before. Overrides are applied in order: where the last disables all metrics, none is
+// metricsOf returns what is recorded for Prometheus on a side, and false if nothing is. A level that names providers
+// replaces those of the previous levels. Overrides are applied in order. If the last one disables all metrics, none is
 // recorded.
 func metricsOf(m *mesh.Config, s feature.Selection, on side) (plugin, bool) {
 	scope := m.GetDefaultProviders().GetMetrics()
-	last := scope // what was named last
+	last := scope // providers named last
 	all := map[string]*overrides{}
 	for o := range s.Objects.All {
 		var named []string
@@ -65,7 +65,7 @@ func metricsOf(m *mesh.Config, s feature.Selection, on side) (plugin, bool) {
 
 // overrides are the overrides for one provider.
 type overrides struct {
-	disabled bool // all metrics: the last override says so
+	disabled bool // whether the last override of all metrics disables them
 	metrics  map[string]*override
 	interval time.Duration
 }
@@ -107,7 +107,7 @@ func (o *overrides) add(e *telemetryv1.Metrics, on side) {
 	}
 }
 
-// metric returns the override of a metric, which it makes where there is none.
+// metric returns the override of a metric, and creates it if there is none.
 func (o *overrides) metric(name string) *override {
 	if o.metrics[name] == nil {
 		o.metrics[name] = &override{tags: map[string]*telemetryv1.MetricsOverrides_TagOverride{}}
@@ -115,7 +115,7 @@ func (o *overrides) metric(name string) *override {
 	return o.metrics[name]
 }
 
-// plugin returns the configuration of istio.stats, and false where no metric is left.
+// plugin returns the configuration of istio.stats, and false if no metric is left.
 func (o *overrides) plugin() (plugin, bool) {
 	p := plugin{interval: o.interval}
 	for _, name := range slices.Sorted(maps.Keys(o.metrics)) {

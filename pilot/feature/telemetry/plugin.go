@@ -9,18 +9,18 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// plugin is the configuration of istio.stats: the message stats.PluginConfig, which is in no Go package.
+// plugin is the configuration of istio.stats: the message stats.PluginConfig, for which there is no Go package.
 // https://istio.io/latest/docs/reference/config/proxy_extensions/stats/
 type plugin struct {
-	noHostFallback bool          // the destination is never named after a Host header
-	interval       time.Duration // between reports about a TCP connection; 0 for the default
+	noHostFallback bool          // never name the destination after a Host header
+	interval       time.Duration // time between reports about a TCP connection; 0 for the default
 	metrics        []metric
 }
 
-// metric is what changes for one metric: the message stats.MetricConfig.
+// metric is the change of one metric: the message stats.MetricConfig.
 type metric struct {
 	name   string            // empty for all
-	drop   bool              // it is not recorded
+	drop   bool              // whether it is not recorded
 	tags   map[string]string // tags to add, with the expressions of their values
 	remove []string          // tags to remove, sorted
 }

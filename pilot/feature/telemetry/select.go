@@ -11,9 +11,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 )
 
-// selectTelemetry selects, in this order, the oldest object of the mesh, the oldest of the namespace, and all that are
-// for some workloads of the namespace, this one among them. The providers are those that they name, and those of the
-// mesh's defaults.
+// selectTelemetry selects, in this order, the oldest object of the mesh, the oldest of the namespace, and all objects
+// of the namespace that select this workload. The providers are the ones in these objects, and the mesh's defaults.
 func selectTelemetry(r feature.Reader, namespace string) func(feature.Workload) feature.Selection {
 	var common, selective []*kinds.Object
 	if root := r.RootNamespace(); root != namespace {
@@ -24,7 +23,7 @@ func selectTelemetry(r feature.Reader, namespace string) func(feature.Workload) 
 	return func(w feature.Workload) feature.Selection {
 		all := slices.Clip(common)
 		for _, o := range selective {
-			if feature.Matches(o, w) && !feature.TargetsServices(o) { // those are for waypoints
+			if feature.Matches(o, w) && !feature.TargetsServices(o) { // objects for services are for waypoints
 				all = append(all, o)
 			}
 		}
@@ -34,8 +33,8 @@ func selectTelemetry(r feature.Reader, namespace string) func(feature.Workload) 
 	}
 }
 
-// levels returns the oldest of some objects that is for every workload of its namespace, if there is one, and those
-// that are for some workloads.
+// levels returns the oldest of some objects that applies to every workload of its namespace, and all objects that apply
+// to some workloads.
 func levels(list []*kinds.Object) (common, selective []*kinds.Object) {
 	for _, o := range list {
 		switch t := spec(o); {
@@ -48,7 +47,7 @@ func levels(list []*kinds.Object) (common, selective []*kinds.Object) {
 	return common, selective
 }
 
-// providers returns the providers that some objects name, and those that apply by default.
+// providers returns the providers in some objects, and the default ones.
 func providers(r feature.Reader, namespace string, objects []*kinds.Object) []feature.ExtensionProvider {
 	var list []feature.ExtensionProvider
 	add := func(names ...string) {

@@ -27,9 +27,10 @@ func New() *feature.Feature {
 
 const statsFilter = "istio.stats"
 
-// filtersReadOf leaves out what the filters of a chain do not depend on.
+// filtersReadOf clears the fields that the filters of a chain do not depend on.
 func filtersReadOf(c feature.Chain) feature.Chain {
-	return feature.Chain{Proxy: feature.Proxy{Mesh: c.Mesh, Capabilities: c.Capabilities}, Direction: c.Direction, HTTP: c.HTTP, Selection: c.Selection}
+	return feature.Chain{Proxy: feature.Proxy{Mesh: c.Mesh, Capabilities: c.Capabilities}, Direction: c.Direction, HTTP: c.HTTP,
+		Selection: c.Selection}
 }
 
 func httpFilters(c feature.Chain) []*hcmv3.HttpFilter {
@@ -52,7 +53,7 @@ func networkFilters(c feature.Chain) []*listenerv3.Filter {
 	return nil
 }
 
-// stats returns the configuration of istio.stats; nil where nothing is recorded.
+// stats returns the configuration of istio.stats, or nil if nothing is recorded.
 func stats(c feature.Chain) *anypb.Any {
 	p, any := metricsOf(c.Mesh, c.Selection, sideOf(c.Direction))
 	if !any {

@@ -20,8 +20,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 )
 
-// tracer sets the tracer of a provider. It returns false where the provider takes no traces, or where proxies see no
-// such service.
+// tracer sets the tracer of a provider. It returns false if the provider has no traces, or if proxies see no such
+// service.
 func tracer(p *feature.ExtensionProvider, c feature.Chain, t *hcmv3.HttpConnectionManager_Tracing) bool {
 	set := func(name string, config proto.Message, maxTagLength uint32) bool {
 		t.Provider = &tracev3.Tracing_Http{Name: name, ConfigType: &tracev3.Tracing_Http_TypedConfig{TypedConfig: envoy.Any(config)}}
@@ -48,7 +48,7 @@ func tracer(p *feature.ExtensionProvider, c feature.Chain, t *hcmv3.HttpConnecti
 		}
 	case *meshv1alpha1.MeshConfig_ExtensionProvider_Opentelemetry:
 		if o := k.Opentelemetry; p.HasPort(o.Port) {
-			if o.GetDynatraceSampler() != nil { // it is the sampler that decides
+			if o.GetDynatraceSampler() != nil { // the sampler decides
 				t.RandomSampling = &typev3.Percent{Value: 100}
 			}
 			return set("envoy.tracers.opentelemetry", openTelemetry(p, c.Capabilities, o, serviceName(c)), o.MaxTagLength)
@@ -57,7 +57,7 @@ func tracer(p *feature.ExtensionProvider, c feature.Chain, t *hcmv3.HttpConnecti
 	return false
 }
 
-// serviceName returns what a workload is called in traces.
+// serviceName returns the name of a workload in traces.
 func serviceName(c feature.Chain) string {
 	named := c.Mesh.GetDefaultConfig().GetClusterName()
 	if n, ok := named.(*meshv1alpha1.ProxyConfig_TracingServiceName_); ok {
@@ -77,7 +77,8 @@ const (
 	otlpTimeout   = 3 * time.Second
 )
 
-func zipkin(p *feature.ExtensionProvider, c node.Capabilities, z *meshv1alpha1.MeshConfig_ExtensionProvider_ZipkinTracingProvider) *tracev3.ZipkinConfig {
+func zipkin(p *feature.ExtensionProvider, c node.Capabilities,
+	z *meshv1alpha1.MeshConfig_ExtensionProvider_ZipkinTracingProvider) *tracev3.ZipkinConfig {
 	path := z.Path
 	path = cmp.Or(path, zipkinPath)
 	return &tracev3.ZipkinConfig{
@@ -88,7 +89,7 @@ func zipkin(p *feature.ExtensionProvider, c node.Capabilities, z *meshv1alpha1.M
 		CollectorEndpointVersion: tracev3.ZipkinConfig_HTTP_JSON,
 		TraceId_128Bit:           !z.Enable_64BitTraceId,
 		SharedSpanContext:        envoy.Bool(false),
-		TraceContextOption:       tracev3.ZipkinConfig_TraceContextOption(z.TraceContextOption), // the two have the same numbers
+		TraceContextOption:       tracev3.ZipkinConfig_TraceContextOption(z.TraceContextOption), // both enums have the same numbers
 	}
 }
 
@@ -101,7 +102,8 @@ func skywalking(p *feature.ExtensionProvider, s *meshv1alpha1.MeshConfig_Extensi
 }
 
 func openTelemetry(
-	p *feature.ExtensionProvider, c node.Capabilities, o *meshv1alpha1.MeshConfig_ExtensionProvider_OpenTelemetryTracingProvider, service string,
+	p *feature.ExtensionProvider, c node.Capabilities, o *meshv1alpha1.MeshConfig_ExtensionProvider_OpenTelemetryTracingProvider,
+	service string,
 ) *tracev3.OpenTelemetryConfig {
 	config := &tracev3.OpenTelemetryConfig{ServiceName: service}
 	if h := o.Http; h != nil {
@@ -110,14 +112,17 @@ func openTelemetry(
 		config.GrpcService = grpcService(p, o.Port)
 		config.GrpcService.Timeout = o.GetGrpc().GetTimeout()
 		for _, h := range o.GetGrpc().GetInitialMetadata() {
-			config.GrpcService.InitialMetadata = append(config.GrpcService.InitialMetadata, &corev3.HeaderValue{Key: h.Name, Value: feature.Commands(c, h.GetValue())})
+			config.GrpcService.InitialMetadata = append(config.GrpcService.InitialMetadata,
+				&corev3.HeaderValue{Key: h.Name, Value: feature.Commands(c, h.GetValue())})
 		}
 	}
 	if o.GetResourceDetectors().GetEnvironment() != nil {
-		config.ResourceDetectors = append(config.ResourceDetectors, extension("envoy.tracers.opentelemetry.resource_detectors.environment", &detectorsv3.EnvironmentResourceDetectorConfig{}))
+		config.ResourceDetectors = append(config.ResourceDetectors,
+			extension("envoy.tracers.opentelemetry.resource_detectors.environment", &detectorsv3.EnvironmentResourceDetectorConfig{}))
 	}
 	if o.GetResourceDetectors().GetDynatrace() != nil {
-		config.ResourceDetectors = append(config.ResourceDetectors, extension("envoy.tracers.opentelemetry.resource_detectors.dynatrace", &detectorsv3.DynatraceResourceDetectorConfig{}))
+		config.ResourceDetectors = append(config.ResourceDetectors,
+			extension("envoy.tracers.opentelemetry.resource_detectors.dynatrace", &detectorsv3.DynatraceResourceDetectorConfig{}))
 	}
 	if s := o.GetDynatraceSampler(); s != nil {
 		sampler := &samplersv3.DynatraceSamplerConfig{Tenant: s.Tenant, ClusterId: s.ClusterId, RootSpansPerMinute: s.RootSpansPerMinute}
@@ -136,8 +141,10 @@ func extension(name string, config proto.Message) *corev3.TypedExtensionConfig {
 }
 
 // httpService returns how proxies call a path of a host, in a cluster.
-func httpService(c node.Capabilities, host, cluster, path string, h *meshv1alpha1.MeshConfig_ExtensionProvider_HttpService) *corev3.HttpService {
-	return &corev3.HttpService{HttpUri: httpURI(host+path, cluster, h.GetTimeout(), otlpTimeout), RequestHeadersToAdd: headers(c, h.GetHeaders())}
+func httpService(c node.Capabilities, host, cluster, path string,
+	h *meshv1alpha1.MeshConfig_ExtensionProvider_HttpService) *corev3.HttpService {
+	return &corev3.HttpService{HttpUri: httpURI(host+path, cluster, h.GetTimeout(), otlpTimeout),
+		RequestHeadersToAdd: headers(c, h.GetHeaders())}
 }
 
 func httpURI(uri, cluster string, timeout *durationpb.Duration, otherwise time.Duration) *corev3.HttpUri {
@@ -147,13 +154,14 @@ func httpURI(uri, cluster string, timeout *durationpb.Duration, otherwise time.D
 	return &corev3.HttpUri{Uri: uri, HttpUpstreamType: &corev3.HttpUri_Cluster{Cluster: cluster}, Timeout: timeout}
 }
 
-// headers returns the headers that have values. The environment of a control plane is no place for them.
+// headers returns the headers that have values. Values from the environment of a control plane are not supported.
 func headers(c node.Capabilities, list []*meshv1alpha1.MeshConfig_ExtensionProvider_HttpHeader) []*corev3.HeaderValueOption {
 	var out []*corev3.HeaderValueOption
 	for _, h := range list {
 		if h.GetEnvName() == "" {
 			out = append(out, &corev3.HeaderValueOption{
-				Header: &corev3.HeaderValue{Key: h.Name, Value: feature.Commands(c, h.GetValue())}, AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
+				Header:       &corev3.HeaderValue{Key: h.Name, Value: feature.Commands(c, h.GetValue())},
+				AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
 			})
 		}
 	}

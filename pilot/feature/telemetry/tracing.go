@@ -19,11 +19,11 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 )
 
-// defaultSampling is the share of requests that are traced by default, in percent.
+// defaultSampling is the default percentage of traced requests.
 const defaultSampling = 1
 
-// dryRun is the tags with the results of authorization policies in dry-run mode. Each has the key under which the RBAC
-// filter stores the result in the request's metadata.
+// dryRun holds the tags for the results of authorization policies in dry-run mode. Each has the key under which the
+// RBAC filter stores the result in the request's metadata.
 var dryRun = [][2]string{
 	{"istio.authorization.dry_run.allow_policy.name", "istio_dry_run_allow_shadow_effective_policy_id"},
 	{"istio.authorization.dry_run.allow_policy.result", "istio_dry_run_allow_shadow_engine_result"},
@@ -31,19 +31,19 @@ var dryRun = [][2]string{
 	{"istio.authorization.dry_run.deny_policy.result", "istio_dry_run_deny_shadow_engine_result"},
 }
 
-// spans are what objects say of the traces of a side. What is nil they do not say.
+// spans are the settings of objects for the traces of a side. Unset fields are nil.
 type spans struct {
-	provider  string // empty: none
-	said      bool   // an object or a default provider says something of traces
+	provider  string // empty for none
+	said      bool   // whether an object or a default provider configures traces
 	disabled  bool
 	sampling  *float64
 	tags      map[string]*telemetryv1.Tracing_CustomTag
 	istioTags *bool
 	noContext bool
-	requestID bool // the request ID decides what is sampled
+	requestID bool // whether the request ID decides what is sampled
 }
 
-// spansOf returns what applies to the traces of a side. Of each field the last object that has it counts.
+// spansOf returns the settings for the traces of a side. Each field comes from the last object that sets it.
 func spansOf(m *mesh.Config, s feature.Selection, on side) spans {
 	out := spans{requestID: true}
 	if names := m.GetDefaultProviders().GetTracing(); len(names) > 0 {
@@ -82,10 +82,10 @@ func spansOf(m *mesh.Config, s feature.Selection, on side) spans {
 }
 
 // trace sets the tracing of a connection manager. Without objects and default providers, spans go to the tracer in the
-// proxy's bootstrap configuration.
+// proxy's bootstrap.
 func trace(c feature.Chain, m *hcmv3.HttpConnectionManager) {
 	s := spansOf(c.Mesh, c.Selection, sideOf(c.Direction))
-	if !s.requestID { // it does by default
+	if !s.requestID { // true by default
 		m.RequestIdExtension = &hcmv3.RequestIDExtension{TypedConfig: envoy.Any(&uuidv3.UuidRequestIdConfig{UseRequestIdForTraceSampling: envoy.Bool(false)})}
 	}
 	own := c.Mesh.Tracing(c.Tags.Tracing)
@@ -118,8 +118,8 @@ func trace(c feature.Chain, m *hcmv3.HttpConnectionManager) {
 	m.Tracing = t
 }
 
-// customTags returns the tags of spans, sorted by name. Tags of an object replace those of the mesh's configuration of
-// proxies.
+// customTags returns the tags of spans, sorted by name. Tags of an object replace those of the mesh's proxy
+// configuration.
 func customTags(c feature.Chain, own *meshv1alpha1.Tracing, s spans) []*tracingv3.CustomTag {
 	all := map[string]*tracingv3.CustomTag{}
 	istio := own.GetEnableIstioTags() == nil || own.EnableIstioTags.Value
@@ -163,14 +163,14 @@ func customTags(c feature.Chain, own *meshv1alpha1.Tracing, s spans) []*tracingv
 	}
 	var list []*tracingv3.CustomTag
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		if tag := all[name]; name != "" && tag.Type != nil { // Envoy refuses others
+		if tag := all[name]; name != "" && tag.Type != nil { // Envoy rejects others
 			list = append(list, tag)
 		}
 	}
 	return list
 }
 
-// istioTags adds the tags that spans have by default: the results of dry runs, and literals.
+// istioTags adds the default tags of spans: the results of dry runs, and literals.
 func istioTags(l feature.Tags, all map[string]*tracingv3.CustomTag) {
 	for _, tag := range dryRun {
 		all[tag[0]] = &tracingv3.CustomTag{Tag: tag[0], Type: &tracingv3.CustomTag_Metadata_{Metadata: &tracingv3.CustomTag_Metadata{
@@ -194,7 +194,7 @@ func istioTags(l feature.Tags, all map[string]*tracingv3.CustomTag) {
 }
 
 func literal(tag *tracingv3.CustomTag, value string) {
-	if value != "" { // Envoy refuses an empty one
+	if value != "" { // Envoy rejects an empty value
 		tag.Type = &tracingv3.CustomTag_Literal_{Literal: &tracingv3.CustomTag_Literal{Value: value}}
 	}
 }
@@ -211,8 +211,7 @@ func header(tag *tracingv3.CustomTag, name, otherwise string) {
 	}
 }
 
-// sampling returns the share of requests that are traced, in percent: as an object says, or else as the configuration
-// of the proxy says.
+// sampling returns the percentage of traced requests: from an object, or else from the configuration of the proxy.
 func sampling(own *meshv1alpha1.Tracing, said *float64) float64 {
 	if said != nil {
 		return max(0, min(*said, 100))

@@ -22,11 +22,12 @@ func unsupported(o *kinds.Object) []diag.Diagnostic {
 		if spec(o).GetTargetRef() != nil {
 			field = "spec.targetRef"
 		}
-		add(field, "what targets services is for waypoints, and there are none", "use selector")
+		add(field, "targets that are services apply to waypoints only, which are not supported", "use selector")
 	}
 	for i, e := range spec(o).GetAccessLogging() {
 		if e.GetFilter().GetExpression() != "" && len(e.Providers) == 0 {
-			add("spec.accessLogging["+strconv.Itoa(i)+"].filter", "a filter counts for the providers beside it, and there are none: everything is logged", "name the providers")
+			add("spec.accessLogging["+strconv.Itoa(i)+"].filter",
+				"a filter applies to the providers of the same entry, and there are none: everything is logged", "name the providers")
 		}
 	}
 	return found
@@ -38,14 +39,15 @@ func unsupportedMesh(c *mesh.Config, changed *meshv1alpha1.MeshConfig) []diag.Di
 		if _, err := labelsOf(format); err != nil {
 			found = append(found, diag.Diagnostic{
 				Severity: diag.Warning, Code: "NoEffect", Field: "accessLogFormat",
-				Message: "it is no JSON object: lines have the default fields", Fix: "write a JSON object, or accessLogEncoding: TEXT",
+				Message: "it is not a JSON object: lines have the default fields", Fix: "write a JSON object, or accessLogEncoding: TEXT",
 			})
 		}
 	}
 	return found
 }
 
-// lacksMesh returns what is not done of a field of a mesh configuration, as feature.Unsupported takes it.
+// lacksMesh returns the message and the remedy for an unsupported field of a mesh configuration, see
+// feature.Unsupported.
 func lacksMesh(field string) (message, fix string) {
 	switch field {
 	case "ExtensionProvider.lightstep", "ExtensionProvider.opencensus":

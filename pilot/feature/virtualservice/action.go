@@ -53,7 +53,7 @@ func (o options) action(h *networkingv1alpha3.HTTPRoute, r *routev3.Route, autho
 		}
 		o.hash(a, cluster)
 		if len(a.HashPolicy) > 0 && a.RetryPolicy != nil && h.Retries.GetRetryIgnorePreviousHosts() == nil {
-			a.RetryPolicy.RetryHostPredicate = nil // the hash names the host, for another try too
+			a.RetryPolicy.RetryHostPredicate = nil // with a hash, a retry may go to the same host
 		}
 	} else {
 		all := &routev3.WeightedCluster{}
@@ -101,7 +101,7 @@ func (o options) hash(a *routev3.RouteAction, cluster string) {
 	}
 }
 
-// destinations returns the destinations that get requests, with their weights. Without any weight all get the same
+// destinations returns the destinations that get requests, with their weights. If none has a weight, all get the same
 // share.
 func destinations(h *networkingv1alpha3.HTTPRoute) (to []*networkingv1alpha3.HTTPRouteDestination, weights []uint32) {
 	for _, d := range h.Route {
@@ -118,7 +118,7 @@ func destinations(h *networkingv1alpha3.HTTPRoute) (to []*networkingv1alpha3.HTT
 type mirror struct {
 	destination *networkingv1alpha3.Destination
 	percentage  *networkingv1alpha3.Percent
-	whole       uint32 // where percentage is nil
+	whole       uint32 // used if percentage is nil
 }
 
 func mirrors(h *networkingv1alpha3.HTTPRoute) []mirror {
@@ -153,7 +153,7 @@ func (o options) redirect(in *networkingv1alpha3.HTTPRedirect) *routev3.Route_Re
 	switch p := in.RedirectPort.(type) {
 	case *networkingv1alpha3.HTTPRedirect_Port:
 		out.PortRedirect = p.Port
-	case *networkingv1alpha3.HTTPRedirect_DerivePort: // the protocol's default needs no port: Envoy writes none
+	case *networkingv1alpha3.HTTPRedirect_DerivePort: // Envoy omits the protocol's default port
 		if p.DerivePort == networkingv1alpha3.HTTPRedirect_FROM_REQUEST_PORT {
 			out.PortRedirect = o.Port
 		}
@@ -164,8 +164,8 @@ func (o options) redirect(in *networkingv1alpha3.HTTPRedirect) *routev3.Route_Re
 	return &routev3.Route_Redirect{Redirect: out}
 }
 
-// schemePort returns the port to write of a redirect that changes the scheme alone, for requests at a port; 0 for none.
-// Envoy keeps a port that the request's host names. At ports that hosts name none of, none is to be replaced.
+// schemePort returns the port of a redirect that changes only the scheme, for requests at a port, or 0 for none. Envoy
+// keeps the port in the request's host. On ports 80 and 443 clients omit the port, so there is nothing to replace.
 func schemePort(scheme string, port uint32) uint32 {
 	switch {
 	case port == 80 || port == 443:

@@ -20,10 +20,11 @@ func (virtualServices) TLS(in feature.RouteOptions) []feature.ConnectionRoute {
 			if o.here(m, m.GetPort(), m.GetGateways(), m.GetSourceNamespace()) {
 				var servers []string
 				for _, name := range m.GetSniHosts() {
-					servers = append(servers, strings.ToLower(name)) // Envoy matches them in any case, and refuses a name that is there twice
+					servers = append(servers, strings.ToLower(name)) // Envoy matches them in any case, and rejects a repeated name
 				}
 				slices.Sort(servers)
-				out = append(out, feature.ConnectionRoute{Servers: slices.Compact(servers), Subnets: o.subnets(m.GetDestinationSubnets()), Destinations: o.destinations(t.GetRoute())})
+				out = append(out, feature.ConnectionRoute{Servers: slices.Compact(servers), Subnets: o.subnets(m.GetDestinationSubnets()),
+					Destinations: o.destinations(t.GetRoute())})
 			}
 		}
 	}
@@ -56,11 +57,12 @@ func (virtualServices) TCP(in feature.RouteOptions) []feature.ConnectionRoute {
 // here reports whether a match is for the port, the Gateway, the namespace and, in the mesh, for the labels of the
 // proxy.
 func (o options) here(match any, port uint32, gateways []string, namespace string) bool {
-	return (port == 0 || port == o.Port) && (namespace == "" || namespace == o.Namespace) && (o.SourceMatches == nil || o.SourceMatches(match)) &&
+	return (port == 0 || port == o.Port) && (namespace == "" || namespace == o.Namespace) &&
+		(o.SourceMatches == nil || o.SourceMatches(match)) &&
 		(len(gateways) == 0 || slices.ContainsFunc(gateways, func(g string) bool { return names.Gateway(g, o.Object.Namespace) == o.Gateway }))
 }
 
-// subnets returns the ranges of addresses that a match is for, sorted, each once. Gateways do not look at them.
+// subnets returns the address ranges of a match, sorted and without duplicates. Gateways ignore them.
 func (o options) subnets(list []string) []netip.Prefix {
 	var out []netip.Prefix
 	for _, text := range list {
@@ -76,13 +78,13 @@ func (o options) subnets(list []string) []netip.Prefix {
 	return compact(out)
 }
 
-// compact returns ranges sorted, each once: an Envoy refuses a listener with a chain that has one range twice.
+// compact returns ranges sorted and without duplicates: Envoy rejects a listener with a chain that repeats a range.
 func compact(subnets []netip.Prefix) []netip.Prefix {
 	slices.SortFunc(subnets, netip.Prefix.Compare)
 	return slices.Compact(subnets)
 }
 
-// destinations returns where a route leads to. A destination of weight 0 beside others gets nothing.
+// destinations returns the destinations of a route. A destination of weight 0 beside others gets nothing.
 func (o options) destinations(list []*networkingv1alpha3.RouteDestination) []feature.ConnectionDestination {
 	var out []feature.ConnectionDestination
 	for _, d := range list {
@@ -91,7 +93,8 @@ func (o options) destinations(list []*networkingv1alpha3.RouteDestination) []fea
 		}
 		to := d.GetDestination()
 		out = append(out, feature.ConnectionDestination{
-			Host: names.Destination(to.GetHost(), o.Object.Namespace, o.Domain), Subset: to.GetSubset(), Port: to.GetPort().GetNumber(), Weight: uint32(max(0, d.GetWeight())),
+			Host: names.Destination(to.GetHost(), o.Object.Namespace, o.Domain), Subset: to.GetSubset(), Port: to.GetPort().GetNumber(),
+			Weight: uint32(max(0, d.GetWeight())),
 		})
 	}
 	return out

@@ -26,7 +26,7 @@ const (
 	corsFilter  = "envoy.filters.http.cors"
 )
 
-// filtersReadOf returns an empty chain: each has the same filters.
+// filtersReadOf returns an empty chain, because all chains have the same filters.
 func filtersReadOf(feature.Chain) feature.Chain { return feature.Chain{} }
 
 // httpFilters returns the filters that routes configure.
@@ -92,7 +92,7 @@ func grpcCode(name string) (uint32, bool) {
 	return n, ok && int(n) < len(all)
 }
 
-// percentage returns a share to the millionth, or whole percents where p is nil.
+// percentage returns a fraction in millionths, or whole percents if p is nil.
 func percentage(p *networkingv1alpha3.Percent, whole uint32) *typev3.FractionalPercent {
 	if p == nil {
 		return &typev3.FractionalPercent{Numerator: whole}
@@ -116,7 +116,8 @@ func cors(c *networkingv1alpha3.CorsPolicy) *corsv3.CorsPolicy {
 	}
 	if len(c.AllowOrigins) == 0 {
 		for _, origin := range c.AllowOrigin { //nolint:staticcheck // users still write allowOrigin
-			out.AllowOriginStringMatch = append(out.AllowOriginStringMatch, &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: origin}})
+			out.AllowOriginStringMatch = append(out.AllowOriginStringMatch,
+				&matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: origin}})
 		}
 	}
 	if c.MaxAge != nil {
@@ -129,7 +130,7 @@ func cors(c *networkingv1alpha3.CorsPolicy) *corsv3.CorsPolicy {
 type operations struct {
 	requestAdd, responseAdd       []*corev3.HeaderValueOption
 	requestRemove, responseRemove []string
-	authority                     string // sets a request's host, which Envoy does not allow as a header operation
+	authority                     string // new host of requests, which Envoy does not allow as a header operation
 }
 
 func (o options) operations(h *networkingv1alpha3.Headers) operations {
@@ -139,7 +140,8 @@ func (o options) operations(h *networkingv1alpha3.Headers) operations {
 	return all
 }
 
-func (o options) headerOperations(h *networkingv1alpha3.Headers_HeaderOperations) (add []*corev3.HeaderValueOption, remove []string, authority string) {
+func (o options) headerOperations(h *networkingv1alpha3.Headers_HeaderOperations) (add []*corev3.HeaderValueOption, remove []string,
+	authority string) {
 	for _, k := range sorted(h.GetSet()) {
 		if isHost(k) {
 			authority = h.Set[k]

@@ -11,7 +11,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
-// routeMatch returns the matcher of a request. Where segments is set, a prefix ends at the end of a path's segment.
+// routeMatch returns the matcher of a request. If segments is set, a prefix matches whole segments of a path.
 func routeMatch(m *networkingv1alpha3.HTTPMatchRequest, segments bool) *routev3.RouteMatch {
 	out := &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}}
 	if m == nil {
@@ -57,17 +57,17 @@ func routeMatch(m *networkingv1alpha3.HTTPMatchRequest, segments bool) *routev3.
 
 func regex(s string) *matcherv3.RegexMatcher { return &matcherv3.RegexMatcher{Regex: s} }
 
-// stringMatch returns the matcher of a string, or nil where any value matches.
+// stringMatch returns the matcher of a string, or nil if any value matches.
 func stringMatch(m *networkingv1alpha3.StringMatch) *matcherv3.StringMatcher {
 	switch s := m.GetMatchType().(type) {
 	case *networkingv1alpha3.StringMatch_Exact:
 		return &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: s.Exact}}
 	case *networkingv1alpha3.StringMatch_Prefix:
-		if s.Prefix != "" { // Envoy refuses an empty prefix
+		if s.Prefix != "" { // Envoy rejects an empty prefix
 			return &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Prefix{Prefix: s.Prefix}}
 		}
 	case *networkingv1alpha3.StringMatch_Regex:
-		if s.Regex != "*" { // a way to say "present" that is no regular expression
+		if s.Regex != "*" { // means "present", and is no regular expression
 			return &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_SafeRegex{SafeRegex: regex(s.Regex)}}
 		}
 	}
@@ -78,7 +78,7 @@ func headerMatch(name string, m *networkingv1alpha3.StringMatch, invert bool) *r
 	out := &routev3.HeaderMatcher{Name: name, InvertMatch: invert}
 	if s := stringMatch(m); s != nil {
 		out.HeaderMatchSpecifier = &routev3.HeaderMatcher_StringMatch{StringMatch: s}
-		// Without this Envoy lets an inverted match fail for a request that lacks the header altogether.
+		// Otherwise in Envoy the inverted match fails for a request without the header.
 		out.TreatMissingHeaderAsEmpty = invert
 	} else {
 		out.HeaderMatchSpecifier = &routev3.HeaderMatcher_PresentMatch{PresentMatch: true}

@@ -17,7 +17,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 )
 
-// options is what the routes of an object depend on.
+// options are the input for the routes of an object.
 type options feature.RouteOptions
 
 // virtualServices makes the routes of VirtualServices.
@@ -28,7 +28,7 @@ func (virtualServices) HTTP(in feature.RouteOptions) []*routev3.Route {
 	o := options(in)
 	var out []*routev3.Route
 	for _, h := range spec(o.Object).GetHttp() {
-		if h.GetDelegate() != nil { // nobody resolved it
+		if h.GetDelegate() != nil { // the delegate does not exist
 			continue
 		}
 		if len(h.Match) == 0 {
@@ -66,7 +66,7 @@ func catchAll(r *routev3.Route) bool {
 }
 
 // Join implements feature.Routes, for one host of a gateway. A catch-all route does not hide the more specific routes
-// of later VirtualServices. Of several catch-all routes the first stays.
+// of later VirtualServices. Only the first catch-all route stays.
 func (virtualServices) Join(lists ...[]*routev3.Route) []*routev3.Route {
 	var out []*routev3.Route
 	var last *routev3.Route
@@ -85,15 +85,18 @@ func (virtualServices) Join(lists ...[]*routev3.Route) []*routev3.Route {
 	return out
 }
 
-// applies reports whether a match can hold at all for this port, gateway and proxy.
+// applies reports whether a match is possible for this port, gateway and proxy.
 func (o options) applies(m *networkingv1alpha3.HTTPMatchRequest) bool {
 	switch {
 	case m == nil:
 		return false
-	case m.Port != 0 && m.Port != o.Port, m.SourceNamespace != "" && m.SourceNamespace != o.Namespace, o.SourceMatches != nil && !o.SourceMatches(m):
+	case m.Port != 0 && m.Port != o.Port, m.SourceNamespace != "" && m.SourceNamespace != o.Namespace, o.SourceMatches != nil &&
+		!o.SourceMatches(m):
 		return false
 	}
-	return len(m.Gateways) == 0 || slices.ContainsFunc(m.Gateways, func(g string) bool { return names.Gateway(g, o.Object.Namespace) == o.Gateway })
+	return len(m.Gateways) == 0 || slices.ContainsFunc(m.Gateways, func(g string) bool {
+		return names.Gateway(g, o.Object.Namespace) == o.Gateway
+	})
 }
 
 // route returns the route of one match; m is nil for a route without one.
@@ -111,7 +114,7 @@ func (o options) route(h *networkingv1alpha3.HTTPRoute, m *networkingv1alpha3.HT
 		r.Action = o.redirect(h.Redirect)
 	case h.DirectResponse != nil:
 		r.Action = directResponse(h.DirectResponse)
-	case len(h.Route) == 0: // no destination, and the next route must not get what this one matched
+	case len(h.Route) == 0: // without a destination the next route must not get the matching requests
 		r.Action = directResponse(&networkingv1alpha3.HTTPDirectResponse{Status: 500})
 	default:
 		a := o.action(h, r, authority)
@@ -125,13 +128,13 @@ func (o options) route(h *networkingv1alpha3.HTTPRoute, m *networkingv1alpha3.HT
 	return r
 }
 
-// segments reports whether prefixes of paths end at the end of a segment.
+// segments reports whether prefixes match whole segments of paths.
 func (o options) segments() bool {
 	return o.Object.RouteExtra().Segments || o.Object.Annotations[kinds.AnnotationRouteSemantics] == kinds.RoutesOfIngress
 }
 
-// nameOf returns the name of the route of one match. A match's name stands behind a dot, even if the rule has no name:
-// EnvoyFilters and access logs know routes by these names.
+// nameOf returns the name of the route of one match. A match's name follows a dot, even if the rule has no name:
+// EnvoyFilters and access logs refer to routes by these names.
 func nameOf(rule, match string) string {
 	if match == "" {
 		return rule
@@ -152,7 +155,7 @@ func pathOf(m *routev3.RouteMatch) string {
 	return "/*"
 }
 
-// sorted returns a map's keys in order: the bytes must not depend on the order of a map.
+// sorted returns a map's keys in order, because bytes must not depend on the order of a map.
 func sorted[V any](m map[string]V) []string {
 	keys := slices.Collect(maps.Keys(m))
 	slices.SortFunc(keys, cmp.Compare[string])

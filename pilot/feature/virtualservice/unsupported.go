@@ -13,7 +13,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 )
 
-// mesh stands for all sidecars among the Gateways that an object is bound to.
+// mesh is the name of all sidecars among the Gateways of an object.
 const mesh = "mesh"
 
 func unsupported(o *kinds.Object) []diag.Diagnostic {
@@ -21,7 +21,8 @@ func unsupported(o *kinds.Object) []diag.Diagnostic {
 	sidecars := len(v.Gateways) == 0 || slices.Contains(v.Gateways, mesh)
 	list := feature.Unsupported("spec", v, func(field string) (message, fix string) {
 		switch field {
-		case "L4MatchAttributes.destinationSubnets", "L4MatchAttributes.sourceLabels", "TLSMatchAttributes.destinationSubnets", "TLSMatchAttributes.sourceLabels":
+		case "L4MatchAttributes.destinationSubnets", "L4MatchAttributes.sourceLabels", "TLSMatchAttributes.destinationSubnets",
+			"TLSMatchAttributes.sourceLabels":
 			if sidecars {
 				return "", ""
 			}
@@ -32,11 +33,11 @@ func unsupported(o *kinds.Object) []diag.Diagnostic {
 	return append(list, claimsInMesh(v)...)
 }
 
-// lacks returns what is not done of a field, and what to do about it, as feature.Unsupported takes it.
+// lacks returns the message and the remedy for an unsupported field, see feature.Unsupported.
 func lacks(field string) (message, fix string) {
 	switch field {
 	case "L4MatchAttributes.sourceSubnet":
-		message, fix = "no proxy looks at the address that a connection comes from", "use sourceLabels or sourceNamespace"
+		message, fix = "proxies do not match the source address of connections", "use sourceLabels or sourceNamespace"
 	case "Delay.exponentialDelay":
 		message, fix = "requests are delayed by fixedDelay alone", "use fixedDelay"
 	case "Abort.http2Error":
@@ -45,8 +46,8 @@ func lacks(field string) (message, fix string) {
 	return message, fix
 }
 
-// claimsInMesh returns a finding for each match on claims that is for sidecars too: they know no claims of the requests
-// that they send.
+// claimsInMesh returns a finding for each match on claims that is for sidecars too, because they do not know the claims
+// of the requests that they send.
 func claimsInMesh(spec *networkingv1.VirtualService) (list []diag.Diagnostic) {
 	for i, r := range spec.Http {
 		for j, m := range r.Match {
@@ -57,12 +58,14 @@ func claimsInMesh(spec *networkingv1.VirtualService) (list []diag.Diagnostic) {
 			if len(gateways) > 0 && !slices.Contains(gateways, mesh) {
 				continue
 			}
-			for field, headers := range map[string]map[string]*networkingv1alpha3.StringMatch{"headers": m.Headers, "withoutHeaders": m.WithoutHeaders} {
+			for field, headers := range map[string]map[string]*networkingv1alpha3.StringMatch{"headers": m.Headers,
+				"withoutHeaders": m.WithoutHeaders} {
 				for _, name := range sorted(headers) {
 					if _, ok := claim(name); ok {
 						list = append(list, diag.Diagnostic{
 							Severity: diag.Warning, Code: "ClaimsInMesh", Field: fmt.Sprintf("spec.http[%d].match[%d].%s[%q]", i, j, field, name),
-							Message: "sidecars know no claims of the requests that they send: for them no request has this one", Fix: "bind the routes to gateways alone",
+							Message: "sidecars do not know the claims of the requests that they send: for them no request has this claim",
+							Fix:     "bind the routes to gateways alone",
 						})
 					}
 				}

@@ -6,22 +6,22 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
-// Cause is an object because of which a resource differs.
+// Cause is an object whose change causes a difference.
 type Cause struct {
 	kinds.Key
-	Position string // where the object is that does it, or did; empty where it came from an API server
+	Position string // position of the object, before or after; empty if it came from an API server
 	Deleted  bool
 }
 
-// Step is what differs between a Snapshot and one in which some objects more have changed.
+// Step is the difference between a Snapshot and the next one, in which more objects have changed.
 type Step struct {
-	Causes []Cause // those objects
+	Causes []Cause // objects that changed in this step
 	*Difference
 }
 
-// Attribute says of each change of d which objects are why. The steps lead, one after the other, from the View before
-// to the View after: an object is a cause of a resource if the resource that proxies had is on the way to the one that
-// they have, and the object's step led from one to the next.
+// Attribute finds the causes of each change of d. The steps lead from the View before to the View after. An object is a
+// cause of a resource's change if its step changed the resource, on the way from the version that proxies had to the
+// one that they have.
 func Attribute(d *Difference, steps []Step) {
 	type edge struct {
 		change *Change
@@ -36,7 +36,7 @@ func Attribute(d *Difference, steps []Step) {
 		}
 	}
 	for _, x := range d.Changes {
-		// Steps come in order, so that one pass finds what the first resource became.
+		// Steps come in order, so one pass finds all later versions of the first resource.
 		list := edges[place{x.typeURL, x.Name}]
 		reached := map[string]bool{version(x.Had): true}
 		var forward []edge

@@ -14,14 +14,14 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
 )
 
-// Comparer looks at what proxies are sent.
+// Comparer compares what proxies are sent.
 type Comparer struct {
 	translator *translate.Translator
 	interner   envoy.NameInterner
-	refs       map[*envoy.Set]References // what the resources of a Set subscribe to
+	refs       map[*envoy.Set]References // names that the resources of a Set subscribe to
 	read       map[*envoy.Resource]References
 	names      map[namesKey]*envoy.Names
-	lists      map[[2]*envoy.Set][]string // names of what differs between two Sets
+	lists      map[[2]*envoy.Set][]string // names of the resources that differ between two Sets
 	changes    map[changeKey]*Change
 }
 
@@ -35,8 +35,8 @@ type changeKey struct {
 	had, has *envoy.Resource
 }
 
-// New returns a Comparer that has seen nothing. The Translator makes the resources; it is to have a memo, or all that
-// proxies have in common is made again for each.
+// New returns an empty Comparer. The Translator makes the resources. It should have a memo, because otherwise it makes
+// shared resources again for each proxy.
 func New(t *translate.Translator) *Comparer {
 	return &Comparer{
 		translator: t, refs: map[*envoy.Set]References{}, read: map[*envoy.Resource]References{}, names: map[namesKey]*envoy.Names{},
@@ -44,9 +44,9 @@ func New(t *translate.Translator) *Comparer {
 	}
 }
 
-// View is what proxies are sent at one Snapshot.
+// View is what all proxies are sent at one Snapshot.
 type View struct {
-	of map[string]*sight // by what proxies are called: pod.namespace
+	of map[string]*sight // by proxy, pod.namespace
 }
 
 // Get returns what a proxy is sent of a type.
@@ -64,19 +64,20 @@ type sight struct {
 	of  [len(types)]envoy.Union
 }
 
-// types are those that proxies are sent, in the order in which they are reported. Those that others name come after
+// types are the types that proxies are sent, in the order of the report. Types that other resources name come after
 // these.
 var types = [...]string{
-	envoy.ClusterType, envoy.ListenerType, envoy.EndpointType, envoy.RouteType, envoy.ExtensionType, envoy.SecretType, envoy.NameTableType, envoy.ProxyConfigType,
+	envoy.ClusterType, envoy.ListenerType, envoy.EndpointType, envoy.RouteType, envoy.ExtensionType, envoy.SecretType,
+	envoy.NameTableType, envoy.ProxyConfigType,
 }
 
-// Look returns what proxies are sent at a Snapshot. Snapshots are looked at in their order.
+// Look returns what proxies are sent at a Snapshot. Snapshots must be passed in their order.
 func (c *Comparer) Look(s *snapshot.Snapshot, proxies map[string]*node.Proxy) (*View, error) {
 	c.translator.Prepare(s)
 	v := &View{of: make(map[string]*sight, len(proxies))}
 	type client struct {
 		cohort.Key
-		names bool // whether the agent answers DNS: no other asks for the table of names
+		names bool // whether the agent answers DNS: only then does it subscribe to name tables
 	}
 	known := map[client]*sight{}
 	var failed []error
@@ -169,40 +170,40 @@ func (c *Comparer) referencesOf(typeURL string, r *envoy.Resource) References {
 	}
 	refs := References{}
 	if err := refs.Add(typeURL, r); err != nil {
-		refs = nil // what the Translator made decodes
+		refs = nil // the Translator's own output decodes
 	}
 	c.read[r] = refs
 	return refs
 }
 
-// Difference is what differs between two Views.
+// Difference is the difference between two Views.
 type Difference struct {
-	Proxies int       // how many there are at both
-	Changes []*Change // of all proxies, by type and name
-	Groups  []*Group  // proxies that are sent the same, the largest group first
-	Come    []string  // proxies that are new, and get everything
-	Gone    []string  // proxies that are no more
+	Proxies int       // number of proxies that are in both Views
+	Changes []*Change // of all proxies, ordered by type and name
+	Groups  []*Group  // proxies with the same difference, the largest group first
+	Come    []string  // new proxies, which are sent everything
+	Gone    []string  // proxies that are in the first View only
 }
 
 // Change is one resource that differs.
 type Change struct {
-	Type     string          // its short name: cds
-	Name     string          // of the resource
-	Had, Has *envoy.Resource // nil where it was not, or is not
-	Proxies  int             // how many have it
-	Causes   []Cause         // as Attribute found them
+	Type     string          // short name of its type, such as cds
+	Name     string          // name of the resource
+	Had, Has *envoy.Resource // nil for an added, and for a removed resource
+	Proxies  int             // number of proxies that have it
+	Causes   []Cause         // set by Attribute
 
 	typeURL string
 }
 
-// Group is proxies for which the same differs.
+// Group is a group of proxies with the same difference.
 type Group struct {
 	Proxies []string
 	Changes []*Change
-	Bytes   int // that are sent to each by delta, without what surrounds resources
+	Bytes   int // size in bytes of the resources and names that each proxy is sent by delta, without the envelope
 }
 
-// Affected returns how many proxies there is a difference for.
+// Affected returns the number of proxies with a difference.
 func (d *Difference) Affected() int {
 	n := 0
 	for _, g := range d.Groups {
@@ -211,7 +212,7 @@ func (d *Difference) Affected() int {
 	return n
 }
 
-// Bytes returns how many bytes all proxies together are sent.
+// Bytes returns the number of bytes that all proxies together are sent.
 func (d *Difference) Bytes() int {
 	n := 0
 	for _, g := range d.Groups {
@@ -223,7 +224,7 @@ func (d *Difference) Bytes() int {
 // Empty reports whether nothing differs.
 func (d *Difference) Empty() bool { return len(d.Groups)+len(d.Come)+len(d.Gone) == 0 }
 
-// Compare returns what differs between two Views.
+// Compare returns the difference between two Views.
 func (c *Comparer) Compare(before, after *View) *Difference {
 	d := &Difference{}
 	groups := map[[2]*sight]*Group{}
@@ -259,7 +260,7 @@ func (c *Comparer) Compare(before, after *View) *Difference {
 		for _, x := range g.Changes {
 			counts[x] += len(g.Proxies)
 		}
-		key := fmt.Sprint(g.Bytes, " ", g.Changes) // pointers
+		key := fmt.Sprint(g.Bytes, " ", g.Changes) // Changes are pointers
 		if first := same[key]; first != nil {
 			first.Proxies = append(first.Proxies, g.Proxies...)
 			continue
@@ -283,7 +284,8 @@ func (c *Comparer) Compare(before, after *View) *Difference {
 
 func compareChanges(a, b *Change) int {
 	return cmp.Or(
-		cmp.Compare(slices.Index(types[:], a.typeURL), slices.Index(types[:], b.typeURL)), strings.Compare(a.Name, b.Name), cmp.Compare(b.Proxies, a.Proxies),
+		cmp.Compare(slices.Index(types[:], a.typeURL), slices.Index(types[:], b.typeURL)), strings.Compare(a.Name, b.Name),
+		cmp.Compare(b.Proxies, a.Proxies),
 		strings.Compare(version(a.Had), version(b.Had)), strings.Compare(version(a.Has), version(b.Has)),
 	)
 }
@@ -295,7 +297,7 @@ func version(r *envoy.Resource) string {
 	return r.Version
 }
 
-// group compares what two cohorts are sent, the proxies of which are added later.
+// group compares what two cohorts are sent. The caller adds the proxies.
 func (c *Comparer) group(was, now *sight) *Group {
 	g := &Group{}
 	if was == now {
@@ -308,7 +310,7 @@ func (c *Comparer) group(was, now *sight) *Group {
 			continue
 		}
 		names := slices.Concat(c.differ(before.Shared, after.Shared), c.differ(before.Own, after.Own))
-		if len(names) > 0 { // a resource may have gone from one half to the other
+		if len(names) > 0 { // a resource may have moved from one half to the other
 			names = slices.DeleteFunc(names, func(n string) bool { return before.Get(n) == after.Get(n) })
 		}
 		if before.Omit != after.Omit {
@@ -341,7 +343,7 @@ func (c *Comparer) change(typeURL, name string, had, has *envoy.Resource) *Chang
 	return x
 }
 
-// differ returns the names of what differs between two Sets.
+// differ returns the names of the resources that differ between two Sets.
 func (c *Comparer) differ(from, to *envoy.Set) []string {
 	if from == to {
 		return nil
@@ -355,8 +357,8 @@ func (c *Comparer) differ(from, to *envoy.Set) []string {
 	return list
 }
 
-// cost returns how many bytes a change is by delta: what is new, and the name of what goes. Clients that take virtual
-// hosts by themselves get those that differ.
+// cost returns the size of a change by delta in bytes: of the new resource, or of the name of a removed one. Clients
+// that subscribe to virtual hosts by VHDS get only the hosts that differ.
 func cost(name string, had, has *envoy.Resource, divided bool) int {
 	switch {
 	case has == nil:

@@ -21,12 +21,12 @@ import (
 // Field is one field of a resource that differs.
 type Field struct {
 	Path string `json:"path"`          // virtualHosts[web].routes[0].route.timeout
-	Had  string `json:"had,omitempty"` // empty where it was not set
-	Has  string `json:"has,omitempty"` // empty where it is not set
+	Had  string `json:"had,omitempty"` // empty if it was not set
+	Has  string `json:"has,omitempty"` // empty if it is not set
 }
 
-// Fields returns the fields in which a changed resource differs, and none for one that is added or removed. What is in
-// a secret is not shown.
+// Fields returns the fields in which a changed resource differs, and none for an added or removed one. It does not show
+// the content of secrets.
 func (x *Change) Fields() ([]Field, error) {
 	if x.Had == nil || x.Has == nil {
 		return nil, nil
@@ -35,7 +35,7 @@ func (x *Change) Fields() ([]Field, error) {
 		return []Field{{Path: "(its content, which is secret)"}}, nil
 	}
 	had, err := message(x.typeURL, x.Had)
-	if errors.Is(err, protoregistry.NotFound) { // name tables, whose form Istio keeps to itself
+	if errors.Is(err, protoregistry.NotFound) { // name tables: their Go package is not linked
 		return []Field{{Path: "(its content)", Had: size(x.Had), Has: size(x.Has)}}, nil
 	}
 	if err != nil {
@@ -81,7 +81,7 @@ func (f *fields) messages(path string, had, has protoreflect.Message) {
 		f.messages(path, x.ProtoReflect(), y.ProtoReflect())
 		return
 	}
-	if strings.HasPrefix(string(had.Descriptor().FullName()), "google.protobuf.") { // they have a form of their own
+	if strings.HasPrefix(string(had.Descriptor().FullName()), "google.protobuf.") { // well-known types have a text form of their own
 		f.add(path, text(had), text(has))
 		return
 	}
@@ -119,7 +119,7 @@ func (f *fields) maps(path string, d protoreflect.FieldDescriptor, had, has prot
 	}
 }
 
-// element compares two elements of a list or a map, of which one may not be there.
+// element compares two elements of a list or a map. Either may be absent.
 func (f *fields) element(path string, d protoreflect.FieldDescriptor, had, has protoreflect.Value) {
 	switch {
 	case !had.IsValid() || !has.IsValid():
@@ -131,8 +131,8 @@ func (f *fields) element(path string, d protoreflect.FieldDescriptor, had, has p
 	}
 }
 
-// lists compares lists. Elements with names are those of the same name; others are compared in order, after what is the
-// same at both ends is left out.
+// lists compares lists. Elements with names are matched by name. Others are compared in order, without the equal ones
+// at both ends.
 func (f *fields) lists(path string, d protoreflect.FieldDescriptor, had, has protoreflect.List) {
 	if d.Message() != nil {
 		was, is := labels(had), labels(has)
@@ -182,8 +182,8 @@ func (f *fields) named(path string, d protoreflect.FieldDescriptor, had, has pro
 	}
 }
 
-// labels returns what tells the elements of a list apart: their names, or the addresses of endpoints. It is nil where
-// they have none, or share them.
+// labels returns names that identify the elements of a list: their names, or the addresses of endpoints. It is nil if
+// an element has none or two are equal.
 func labels(l protoreflect.List) []string {
 	list := make([]string, 0, l.Len())
 	for i := range l.Len() {
@@ -257,7 +257,7 @@ func single(d protoreflect.FieldDescriptor, v protoreflect.Value) string {
 	return v.String()
 }
 
-// text returns a message as JSON on one line. protojson puts in spaces at random: they are taken out.
+// text returns a message as JSON on one line. It removes the spaces that protojson inserts at random.
 func text(m protoreflect.Message) string {
 	b, err := protojson.Marshal(m.Interface())
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// Listeners returns the names of all listeners that an application may ask for which uses xDS itself: host:port of each
-// service that it sees, and one for each port that it serves. What it really asks for nobody knows before it does.
+// Listeners returns the names of all listeners for which an application that uses xDS itself may ask: host:port of each
+// service that it sees, and one for each port that it serves. Which of them it asks for is known only when it does.
 func Listeners(t *translate.Translator, s *snapshot.Snapshot, p *node.Proxy, k cohort.Key) []string {
 	var list []string
 	sees, _ := t.Visible(s, p)
@@ -38,8 +38,8 @@ func Listeners(t *translate.Translator, s *snapshot.Snapshot, p *node.Proxy, k c
 	return slices.Compact(list)
 }
 
-// Proxyless asks for listeners by name, and for what they lead to: routes, clusters and endpoints, as applications do
-// that use xDS themselves. get returns the resources of a type.
+// Proxyless returns listeners by name and the resources that they lead to, routes, clusters and endpoints, as
+// applications that use xDS themselves request them. get returns the resources of a type.
 func Proxyless(listeners []string, get func(typeURL string, names []string) ([]*envoy.Resource, error)) error {
 	wanted := listeners
 	for _, step := range [...]string{envoy.ListenerType, envoy.RouteType, envoy.ClusterType, envoy.EndpointType} {
@@ -61,7 +61,8 @@ func Proxyless(listeners []string, get func(typeURL string, names []string) ([]*
 				return err
 			}
 		}
-		next := map[string]string{envoy.ListenerType: envoy.RouteType, envoy.RouteType: envoy.ClusterType, envoy.ClusterType: envoy.EndpointType}[step]
+		next := map[string]string{envoy.ListenerType: envoy.RouteType, envoy.RouteType: envoy.ClusterType,
+			envoy.ClusterType: envoy.EndpointType}[step]
 		wanted = slices.Compact(slices.Sorted(slices.Values(refs[next])))
 	}
 	return nil
@@ -87,7 +88,7 @@ func (refs References) route(r *envoy.Resource) error {
 	return nil
 }
 
-// lookProxyless returns what applications are sent that use xDS themselves, if they ask for all that there is.
+// lookProxyless returns what applications that use xDS themselves are sent if they request everything.
 func (c *Comparer) lookProxyless(s *snapshot.Snapshot, k cohort.Key, p *node.Proxy) (*sight, error) {
 	out := &sight{key: k}
 	err := Proxyless(Listeners(c.translator, s, p, k), func(typeURL string, list []string) ([]*envoy.Resource, error) {

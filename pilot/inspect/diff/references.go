@@ -19,7 +19,7 @@ import (
 // References are the names of resources that clusters and listeners subscribe to, by type URL.
 type References map[string][]string
 
-// Add adds what a cluster or a listener subscribes to.
+// Add adds the names to which a cluster or a listener subscribes.
 func (refs References) Add(typeURL string, r *envoy.Resource) error {
 	add := func(to string, names ...string) { refs[to] = append(refs[to], names...) }
 	var m proto.Message
@@ -52,7 +52,7 @@ func (refs References) Add(typeURL string, r *envoy.Resource) error {
 }
 
 func (refs References) listener(l *listenerv3.Listener, add func(string, ...string)) error {
-	if api := l.GetApiListener().GetApiListener(); api != nil { // of an application that uses xDS itself
+	if api := l.GetApiListener().GetApiListener(); api != nil { // listener of an application that uses xDS itself
 		h := &hcmv3.HttpConnectionManager{}
 		if err := api.UnmarshalTo(h); err != nil {
 			return err

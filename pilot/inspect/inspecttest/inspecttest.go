@@ -29,7 +29,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/inspect"
 )
 
-var record = flag.String("record", "", "a folder with what the real istiod sent, CASE/NODE/TYPE.json: what Compare reads is written from it")
+var record = flag.String("record", "", "a folder with what the real istiod sent, CASE/NODE/TYPE.json: what Compare reads is "+
+	"written from it")
 
 // files returns the recordings by case. It fails if there are fewer than least.
 func files(t *testing.T, least int) map[string]string {
@@ -70,7 +71,8 @@ func Nodes(t *testing.T) map[string]*corev3.Node {
 // default one.
 func Read(t *testing.T, objects, mesh []byte) *inspect.Inspection {
 	t.Helper()
-	o := ingest.Options{Logger: slog.New(slog.DiscardHandler), ConfigDir: t.TempDir(), Namespace: "istio-system", Domain: "cluster.local", ClusterID: "Kubernetes", Limits: limits.Default()}
+	o := ingest.Options{Logger: slog.New(slog.DiscardHandler), ConfigDir: t.TempDir(), Namespace: "istio-system",
+		Domain: "cluster.local", ClusterID: "Kubernetes", Limits: limits.Default()}
 	write := func(path string, text []byte) {
 		if err := os.WriteFile(path, text, 0o600); err != nil {
 			t.Fatal(err)

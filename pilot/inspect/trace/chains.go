@@ -16,15 +16,15 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// connection is what listener filters find out of a connection.
+// connection is what listener filters detect about a connection.
 type connection struct {
 	Request
 	transport string
 	protocols []string
-	name      string // of the server
+	name      string // server name (SNI)
 }
 
-// connect returns what the listener filters of a listener find out.
+// connect returns what the listener filters of a listener detect.
 func connect(l *listenerv3.Listener, r Request) connection {
 	x := connection{Request: r, transport: "raw_buffer"}
 	has := func(part string) bool {
@@ -55,15 +55,18 @@ func disabled(p *listenerv3.ListenerFilterChainMatchPredicate, r Request) bool {
 	case *listenerv3.ListenerFilterChainMatchPredicate_OrMatch:
 		return slices.ContainsFunc(rule.OrMatch.GetRules(), func(p *listenerv3.ListenerFilterChainMatchPredicate) bool { return disabled(p, r) })
 	case *listenerv3.ListenerFilterChainMatchPredicate_AndMatch:
-		return !slices.ContainsFunc(rule.AndMatch.GetRules(), func(p *listenerv3.ListenerFilterChainMatchPredicate) bool { return !disabled(p, r) })
+		return !slices.ContainsFunc(rule.AndMatch.GetRules(), func(p *listenerv3.ListenerFilterChainMatchPredicate) bool {
+			return !disabled(p, r)
+		})
 	}
 	return false
 }
 
-// level is one of the things by which Envoy narrows filter chains, one after the other: of those that match, the most
-// specific ones stay, and it never goes back.
+// level is one of the criteria by which Envoy narrows filter chains, one after the other. The most specific of the
+// matching chains stay, and Envoy never goes back to an earlier criterion.
 type level struct {
-	rank   func(m *listenerv3.FilterChainMatch, x connection) int // how specific the match is; 0: it says nothing; -1: it does not match
+	// specificity of the match; 0 if the chain does not use this criterion, -1 if it does not match
+	rank   func(m *listenerv3.FilterChainMatch, x connection) int
 	reason func(m *listenerv3.FilterChainMatch, x connection) string
 }
 
@@ -126,7 +129,8 @@ func levels() []level {
 
 func chainName(c *listenerv3.FilterChain) string { return cmp.Or(c.GetName(), "(without a name)") }
 
-// chainFor returns the filter chain that takes a connection, those that do not, and why it does.
+// chainFor returns the filter chain that takes a connection, the other chains with the reasons, and why it takes the
+// connection.
 func chainFor(l *listenerv3.Listener, r Request) (*listenerv3.FilterChain, []Lost, string) {
 	x := connect(l, r)
 	left := slices.Clone(l.GetFilterChains())
@@ -162,7 +166,7 @@ func chainFor(l *listenerv3.Listener, r Request) (*listenerv3.FilterChain, []Los
 	}
 	if len(left) > 0 {
 		for _, c := range left[1:] {
-			lost = append(lost, Lost{Name: chainName(c), Reason: "it matches the same as the one that is taken"})
+			lost = append(lost, Lost{Name: chainName(c), Reason: "it matches the same as the chosen one"})
 		}
 		return left[0], lost, strings.Join(reasons, "; ")
 	}
@@ -203,7 +207,7 @@ func prefixes(list []*corev3.CidrRange) string {
 	return strings.Join(out, ", ")
 }
 
-// servers returns how well a server name is matched: exactly, or by the longest suffix.
+// servers returns the specificity with which a server name is matched: exactly, or by the longest suffix.
 func servers(list []string, name string) int {
 	if len(list) == 0 {
 		return 0
@@ -220,7 +224,7 @@ func servers(list []string, name string) int {
 	return best
 }
 
-// transport says what TLS a chain terminates.
+// transport says which TLS a chain terminates.
 func transport(chain *listenerv3.FilterChain, r Request) []string {
 	t, q := &tlsv3.DownstreamTlsContext{}, &quicv3.QuicDownstreamTransport{}
 	s := chain.GetTransportSocket().GetTypedConfig()
@@ -228,7 +232,7 @@ func transport(chain *listenerv3.FilterChain, r Request) []string {
 	case s.MessageIs(q):
 		return []string{"it takes HTTP/3"}
 	case s == nil && r.TLS:
-		return []string{"TLS is passed through as it is"}
+		return []string{"TLS is passed through"}
 	case s == nil || !s.MessageIs(t) || s.UnmarshalTo(t) != nil:
 		return nil
 	case t.GetRequireClientCertificate().GetValue():
@@ -237,7 +241,7 @@ func transport(chain *listenerv3.FilterChain, r Request) []string {
 	return []string{"it terminates TLS"}
 }
 
-// upstreamTLS returns what kind of TLS a transport socket speaks, empty for plaintext.
+// upstreamTLS returns the kind of TLS of a transport socket, or "" for plaintext.
 func upstreamTLS(config proto.Message) (string, string, []string) {
 	t, ok := config.(*tlsv3.UpstreamTlsContext)
 	if !ok {
@@ -245,7 +249,7 @@ func upstreamTLS(config proto.Message) (string, string, []string) {
 	}
 	common := t.GetCommonTlsContext()
 	kind := "TLS"
-	own := common.GetTlsCertificateProviderInstance() // of gRPC
+	own := common.GetTlsCertificateProviderInstance() // as gRPC names its certificates
 	if len(common.GetTlsCertificateSdsSecretConfigs())+len(common.GetTlsCertificates()) > 0 || own != nil {
 		kind = "mutual TLS"
 	}
@@ -259,7 +263,7 @@ func upstreamTLS(config proto.Message) (string, string, []string) {
 	return kind, t.GetSni(), common.GetAlpnProtocols()
 }
 
-// tlsOf returns the TLS with which a cluster calls an endpoint, and the secrets of it that the proxy lacks.
+// tlsOf returns the TLS with which a cluster calls an endpoint, and the secrets for it that the proxy lacks.
 func tlsOf(c Config, cluster *clusterv3.Cluster, e *endpointv3.LbEndpoint) (kind, sni string, alpn, lacks []string) {
 	socket := cluster.GetTransportSocket()
 	labels := e.GetMetadata().GetFilterMetadata()["envoy.transport_socket_match"].GetFields()

@@ -10,10 +10,9 @@ import (
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 )
 
-// normalized returns the path of a request as a connection manager makes it before anything looks at it, or why it
-// refuses the request.
+// normalized returns the path of a request as a connection manager normalizes it first, or why it rejects the request.
 func normalized(h *hcmv3.HttpConnectionManager, path string) (normal, refusal string) {
-	path, _, _ = strings.Cut(path, "#") // as the runtime of the bootstrap says
+	path, _, _ = strings.Cut(path, "#") // as the bootstrap's runtime flags say
 	path, query, asks := strings.Cut(path, "?")
 	upper := strings.ToUpper(path)
 	if strings.Contains(upper, "%2F") || strings.Contains(upper, "%5C") {
@@ -50,8 +49,7 @@ var (
 	escaped      = regexp.MustCompile(`%[0-9A-Fa-f]{2}`)
 )
 
-// canonical returns a path without escapes of characters that need none, with slashes for backslashes, and without
-// segments that are dots.
+// canonical returns a path without unnecessary escapes and without dot segments, and with slashes for backslashes.
 func canonical(path string) string {
 	path = escaped.ReplaceAllStringFunc(path, func(s string) string {
 		c := unhex(s[1])<<4 | unhex(s[2])
@@ -92,7 +90,7 @@ func unhex(c byte) byte {
 	return c - '0'
 }
 
-// forwarded returns a request as a route passes it on.
+// forwarded returns a request as a route forwards it.
 func forwarded(r Request, c *routev3.RouteConfiguration, h *routev3.VirtualHost, route *routev3.Route) Request {
 	headers := maps.Clone(r.Headers)
 	if headers == nil {
@@ -103,7 +101,8 @@ func forwarded(r Request, c *routev3.RouteConfiguration, h *routev3.VirtualHost,
 		add    []*corev3.HeaderValueOption
 		remove []string
 	}{
-		{route.GetRequestHeadersToAdd(), route.GetRequestHeadersToRemove()}, {h.GetRequestHeadersToAdd(), h.GetRequestHeadersToRemove()}, {c.GetRequestHeadersToAdd(), c.GetRequestHeadersToRemove()},
+		{route.GetRequestHeadersToAdd(), route.GetRequestHeadersToRemove()}, {h.GetRequestHeadersToAdd(), h.GetRequestHeadersToRemove()},
+		{c.GetRequestHeadersToAdd(), c.GetRequestHeadersToRemove()},
 	} {
 		for _, name := range change.remove {
 			delete(headers, strings.ToLower(name))
@@ -142,5 +141,5 @@ func forwarded(r Request, c *routev3.RouteConfiguration, h *routev3.VirtualHost,
 	return r
 }
 
-// group is a reference to a group of a regular expression, as RE2 writes it.
+// group is a reference to a group of a regular expression, in RE2's syntax.
 var group = regexp.MustCompile(`\\(\d)`)

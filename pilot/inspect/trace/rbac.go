@@ -20,7 +20,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/lists"
 )
 
-// rulesOf returns what a filter lets through, nil where it is no filter of policies, or one that enforces none.
+// rulesOf returns the enforced rules of a filter of policies, or nil for other filters and if none is enforced.
 func rulesOf(m proto.Message) *rbacv3.RBAC {
 	switch m := m.(type) {
 	case *httprbacv3.RBAC:
@@ -31,10 +31,10 @@ func rulesOf(m proto.Message) *rbacv3.RBAC {
 	return nil
 }
 
-// askedBy begins the names of what rules say by which an authorizer is asked.
+// askedBy is the prefix of the names of rules that select requests for an external authorizer.
 const askedBy = "istio_ext_authz_"
 
-// askedOf returns the rules by which the authorizer behind a filter is asked, nil where the filter is no such one.
+// askedOf returns the rules that select requests for the external authorizer behind a filter, or nil for other filters.
 func askedOf(m proto.Message) *rbacv3.RBAC {
 	switch m := m.(type) {
 	case *httprbacv3.RBAC:
@@ -49,7 +49,7 @@ func askedOf(m proto.Message) *rbacv3.RBAC {
 	return nil
 }
 
-// ask says whether an authorizer is asked about a request. What it answers is not known.
+// ask records whether an external authorizer is asked about a request. Its answer is not known.
 func ask(a *Answer, rules *rbacv3.RBAC, r Request) {
 	for _, name := range slices.Sorted(maps.Keys(rules.GetPolicies())) {
 		if policyMismatch(rules.GetPolicies()[name], r) == "" {
@@ -61,7 +61,7 @@ func ask(a *Answer, rules *rbacv3.RBAC, r Request) {
 	a.step(Step{What: "authorization", Name: "CUSTOM", Reason: "no authorizer is asked: no policy matches"})
 }
 
-// shadow writes down what the rules of a dry run say, as the filter does for those behind it.
+// shadow records the results of dry-run rules, as the filter does for later filters.
 func shadow(m proto.Message, r *Request) {
 	f, ok := m.(*httprbacv3.RBAC)
 	if !ok || f.GetShadowRules() == nil {
@@ -80,8 +80,7 @@ func shadow(m proto.Message, r *Request) {
 	r.said = said
 }
 
-// saidMatches reports whether what a filter before this one has said is as a matcher wants it: one of policies, or the
-// one that validates tokens.
+// saidMatches reports whether metadata that an earlier filter of policies or of tokens has set matches a matcher.
 func saidMatches(m *matcherv3.MetadataMatcher, r Request) bool {
 	if m.GetFilter() == tokenFilter {
 		return payloadMatches(m, r)
@@ -94,21 +93,23 @@ func saidMatches(m *matcherv3.MetadataMatcher, r Request) bool {
 	return matches != m.GetInvert()
 }
 
-// policyName is how policies are named: ns[a]-policy[web]-rule[0].
+// policyName is the form of a policy's name: ns[a]-policy[web]-rule[0].
 var policyName = regexp.MustCompile(`^(.*-)?ns\[(.*)\]-policy\[(.*)\]-rule\[(\d+)\](-deny-.*)?$`)
 
-// originOf returns the rule that a policy of a filter was made of.
+// originOf returns the rule of an object from which a policy of a filter was made.
 func originOf(name string) Origin {
 	part := policyName.FindStringSubmatch(name)
 	if part == nil {
 		return Origin{}
 	}
-	return Origin{Path: "/apis/security.istio.io/v1/namespaces/" + part[2] + "/authorization-policy/" + part[3], Field: "spec.rules[" + part[4] + "]"}
+	return Origin{Path: "/apis/security.istio.io/v1/namespaces/" + part[2] + "/authorization-policy/" + part[3],
+		Field: "spec.rules[" + part[4] + "]"}
 }
 
-// authorize says whether the policies of a filter let a request through. What they say is a step.
+// authorize reports whether the policies of a filter allow a request, and records a step with the reason.
 func authorize(a *Answer, rules *rbacv3.RBAC, r Request, isHTTP bool) bool {
-	s := Step{What: "authorization", Name: map[rbacv3.RBAC_Action]string{rbacv3.RBAC_ALLOW: "ALLOW", rbacv3.RBAC_DENY: "DENY", rbacv3.RBAC_LOG: "AUDIT"}[rules.GetAction()]}
+	s := Step{What: "authorization", Name: map[rbacv3.RBAC_Action]string{rbacv3.RBAC_ALLOW: "ALLOW", rbacv3.RBAC_DENY: "DENY",
+		rbacv3.RBAC_LOG: "AUDIT"}[rules.GetAction()]}
 	matched := ""
 	for _, name := range slices.Sorted(maps.Keys(rules.GetPolicies())) {
 		why := policyMismatch(rules.GetPolicies()[name], r)
@@ -134,7 +135,7 @@ func authorize(a *Answer, rules *rbacv3.RBAC, r Request, isHTTP bool) bool {
 	case rules.GetAction() == rbacv3.RBAC_DENY && matched != "":
 		return refused("%s denies it", matched)
 	case rules.GetAction() == rbacv3.RBAC_ALLOW && matched == "":
-		return refused("no policy of action ALLOW allows it, and there are such policies")
+		return refused("no ALLOW policy allows it, and at least one exists")
 	case matched != "":
 		s.Reason = matched + " matches"
 	default:
@@ -144,7 +145,7 @@ func authorize(a *Answer, rules *rbacv3.RBAC, r Request, isHTTP bool) bool {
 	return true
 }
 
-// policyMismatch returns why a policy does not match; empty if it does.
+// policyMismatch returns why a policy does not match, or "" if it does.
 func policyMismatch(p *rbacv3.Policy, r Request) string {
 	if !slices.ContainsFunc(p.GetPrincipals(), func(x *rbacv3.Principal) bool { return isPrincipal(x, r) }) {
 		who := r.Identity + " from " + r.SourceAddress
@@ -157,10 +158,10 @@ func policyMismatch(p *rbacv3.Policy, r Request) string {
 		case r.payload != nil:
 			who += fmt.Sprintf(", with a token of %v", r.payload["iss"])
 		}
-		return "who calls is not one of its sources: " + who
+		return "the caller matches none of its sources: " + who
 	}
 	if !slices.ContainsFunc(p.GetPermissions(), func(x *rbacv3.Permission) bool { return isPermitted(x, r) }) {
-		return fmt.Sprintf("what is called is none of its operations: %s %s of %s, port %d", r.Method, r.Path, r.Authority, r.Port)
+		return fmt.Sprintf("the request matches none of its operations: %s %s of %s, port %d", r.Method, r.Path, r.Authority, r.Port)
 	}
 	return ""
 }
@@ -198,7 +199,8 @@ func isPermitted(p *rbacv3.Permission, r Request) bool {
 	return false
 }
 
-// templateRegex returns the regular expression of a template of paths: a star is one segment, two are any number.
+// templateRegex returns the regular expression of a template of paths: one star is a segment, two are any number of
+// segments.
 func templateRegex(template string) string {
 	var out strings.Builder
 	for rest := template; rest != ""; {

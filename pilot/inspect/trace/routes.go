@@ -15,8 +15,8 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/code"
 )
 
-// hostFor returns the virtual host of an authority: exactly, by the longest suffix, by the longest prefix, or the one
-// for all.
+// hostFor returns the virtual host of an authority: by an exact match, by the longest suffix, by the longest prefix, or
+// the one for all.
 func hostFor(c *routev3.RouteConfiguration, authority string) (*routev3.VirtualHost, string) {
 	authority = strings.ToLower(authority)
 	if c.GetIgnorePortInHostMatching() {
@@ -47,7 +47,7 @@ func hostFor(c *routev3.RouteConfiguration, authority string) (*routev3.VirtualH
 	return found, reason
 }
 
-// routeFor returns the first route of a virtual host that matches, and says why each other one is not taken.
+// routeFor returns the first route of a virtual host that matches, and why each other one does not apply.
 func routeFor(h *routev3.VirtualHost, r Request) (*routev3.Route, Step) {
 	s := Step{What: "route", Name: "none"}
 	count, place := map[string]int{}, make([]int, len(h.GetRoutes()))
@@ -61,7 +61,7 @@ func routeFor(h *routev3.VirtualHost, r Request) (*routev3.Route, Step) {
 		path := configOf(route.GetMetadata())
 		origin := Origin{Path: path, Place: place[i], Count: count[path]}
 		name := nameOf(route, i)
-		reason := "it comes after the one that is taken"
+		reason := "it comes after the chosen one"
 		if won == nil {
 			if reason = mismatch(route.GetMatch(), r); reason == "" {
 				won = route
@@ -102,7 +102,7 @@ func matchText(m *routev3.RouteMatch) string {
 	return text
 }
 
-// mismatch returns why a route does not match; empty if it does.
+// mismatch returns why a route does not match, or "" if it does.
 func mismatch(m *routev3.RouteMatch, r Request) string {
 	path, query, _ := strings.Cut(r.Path, "?")
 	sensitive := m.GetCaseSensitive() == nil || m.GetCaseSensitive().GetValue()
@@ -134,7 +134,7 @@ func mismatch(m *routev3.RouteMatch, r Request) string {
 			return "it is for the method CONNECT"
 		}
 	default:
-		return "how it matches paths is not known here"
+		return "its path match is of an unknown type"
 	}
 	for _, h := range m.GetHeaders() {
 		if why := headerMismatch(h, r); why != "" {
@@ -147,7 +147,8 @@ func mismatch(m *routev3.RouteMatch, r Request) string {
 			list, there := values[q.GetName()]
 			switch {
 			case q.GetStringMatch() != nil && (!there || !matchString(q.GetStringMatch(), list[0])):
-				return fmt.Sprintf("query parameter %s is %s, and not %s", q.GetName(), shown(strings.Join(list, ","), there), stringText(q.GetStringMatch()))
+				return fmt.Sprintf("query parameter %s is %s, and not %s", q.GetName(), shown(strings.Join(list, ","), there),
+					stringText(q.GetStringMatch()))
 			case q.GetStringMatch() == nil && there != q.GetPresentMatch():
 				return "query parameter " + q.GetName() + " is missing"
 			}
@@ -161,9 +162,9 @@ func mismatch(m *routev3.RouteMatch, r Request) string {
 			switch {
 			case saidMatches(d, r):
 			case r.payload == nil:
-				return "it wants claims of a token, and the request has no valid token"
+				return "it requires claims of a token, and the request has no valid token"
 			default:
-				return "the claim " + claimPath(d) + " of the token is not as it wants it"
+				return "the claim " + claimPath(d) + " of the token does not match"
 			}
 		}
 	}
@@ -177,7 +178,7 @@ func shown(value string, there bool) string {
 	return strconv.Quote(value)
 }
 
-// header returns a header of the request, pseudo-headers too.
+// header returns a header of the request, including pseudo-headers.
 func (r Request) header(name string) (string, bool) {
 	switch name = strings.ToLower(name); name {
 	case ":method":
@@ -196,7 +197,7 @@ func (r Request) header(name string) (string, bool) {
 	return v, ok
 }
 
-// headerMismatch returns why a header does not match; empty if it does.
+// headerMismatch returns why a header does not match, or "" if it does.
 func headerMismatch(h *routev3.HeaderMatcher, r Request) string {
 	value, there := r.header(h.GetName())
 	if !there && h.GetTreatMissingHeaderAsEmpty() {
@@ -216,12 +217,13 @@ func headerMismatch(h *routev3.HeaderMatcher, r Request) string {
 		matches, wanted = there && matchString(s.StringMatch, value), stringText(s.StringMatch)
 	case *routev3.HeaderMatcher_RangeMatch:
 		n, err := strconv.ParseInt(value, 10, 64)
-		matches, wanted = there && err == nil && n >= s.RangeMatch.GetStart() && n < s.RangeMatch.GetEnd(), fmt.Sprintf("from %d to below %d", s.RangeMatch.GetStart(), s.RangeMatch.GetEnd())
+		matches, wanted = there && err == nil && n >= s.RangeMatch.GetStart() &&
+			n < s.RangeMatch.GetEnd(), fmt.Sprintf("from %d to below %d", s.RangeMatch.GetStart(), s.RangeMatch.GetEnd())
 	default:
 		return "how it matches header " + h.GetName() + " is not known here"
 	}
-	if !there { // Envoy lets a match of a missing header fail, inverted or not
-		return fmt.Sprintf("header %s is missing, and is to be %s%s", h.GetName(), not(h.GetInvertMatch()), wanted)
+	if !there { // in Envoy the match of a missing header fails, inverted or not
+		return fmt.Sprintf("header %s is missing, and must be %s%s", h.GetName(), not(h.GetInvertMatch()), wanted)
 	}
 	return verdict(h, matches, value, there, wanted)
 }
@@ -230,7 +232,7 @@ func verdict(h *routev3.HeaderMatcher, matches bool, value string, there bool, w
 	if matches != h.GetInvertMatch() {
 		return ""
 	}
-	return fmt.Sprintf("header %s is %s, and is to be %s%s", h.GetName(), shown(value, there), not(h.GetInvertMatch()), wanted)
+	return fmt.Sprintf("header %s is %s, and must be %s%s", h.GetName(), shown(value, there), not(h.GetInvertMatch()), wanted)
 }
 
 func not(invert bool) string {
@@ -278,14 +280,13 @@ func stringText(m *matcherv3.StringMatcher) string {
 	return "what is not known here"
 }
 
-// whole reports whether a regular expression matches a text from its beginning to its end. Envoy's are RE2, as Go's
-// are.
+// whole reports whether a regular expression matches a whole text. Envoy's expressions are RE2's, as Go's are.
 func whole(regex, text string) bool {
 	x, err := regexp.Compile(`\A(?:` + regex + `)\z`)
 	return err == nil && x.MatchString(text)
 }
 
-// actions says what a route does beside leading somewhere.
+// actions lists what a route does in addition to forwarding.
 func actions(r *routev3.Route) []string {
 	var list []string
 	a := r.GetRoute()
@@ -328,7 +329,10 @@ func actions(r *routev3.Route) []string {
 		}
 	}
 	if d := r.GetRedirect(); d != nil {
-		list = append(list, strings.TrimSpace("redirect to "+strings.Join(slices.DeleteFunc([]string{d.GetHostRedirect(), d.GetPathRedirect() + d.GetPrefixRewrite()}, func(s string) bool { return s == "" }), " ")))
+		list = append(list, strings.TrimSpace("redirect to "+strings.Join(slices.DeleteFunc([]string{d.GetHostRedirect(),
+			d.GetPathRedirect() + d.GetPrefixRewrite()}, func(s string) bool {
+			return s == ""
+		}), " ")))
 	}
 	return list
 }
@@ -344,7 +348,7 @@ func faultOf(r *routev3.Route) *faultv3.HTTPFault {
 	return nil
 }
 
-// aborts returns how many percent of requests a route answers by a fault, and the status, in words and as a number.
+// aborts returns the percentage of requests that a route answers by a fault, and the status, in words and as a number.
 func aborts(r *routev3.Route) (share float64, text string, number int) {
 	abort := faultOf(r).GetAbort()
 	if abort == nil {
@@ -354,7 +358,7 @@ func aborts(r *routev3.Route) (share float64, text string, number int) {
 	return share100(abort.GetPercentage()), text, number
 }
 
-// statusOf returns the status of an abort. One of gRPC is in a header, and that of HTTP is 200 beside it.
+// statusOf returns the status of an abort. A gRPC status is sent in a header, with HTTP status 200.
 func statusOf(abort *faultv3.FaultAbort) (string, int) {
 	if _, ok := abort.GetErrorType().(*faultv3.FaultAbort_GrpcStatus); ok {
 		return fmt.Sprintf("status %s of gRPC", code.Code(abort.GetGrpcStatus())), 200
@@ -367,6 +371,7 @@ func percent(p *typev3.FractionalPercent) string {
 }
 
 func share100(p *typev3.FractionalPercent) float64 {
-	of := map[typev3.FractionalPercent_DenominatorType]float64{typev3.FractionalPercent_HUNDRED: 100, typev3.FractionalPercent_TEN_THOUSAND: 10000, typev3.FractionalPercent_MILLION: 1000000}[p.GetDenominator()]
+	of := map[typev3.FractionalPercent_DenominatorType]float64{typev3.FractionalPercent_HUNDRED: 100,
+		typev3.FractionalPercent_TEN_THOUSAND: 10000, typev3.FractionalPercent_MILLION: 1000000}[p.GetDenominator()]
 	return 100 * float64(p.GetNumerator()) / of
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
-// stepSecret is the What of a Step about a secret that a proxy lacks. Its Name is that of the resource.
+// stepSecret is the What of a Step about a secret that a proxy lacks. Its Name is the resource's name.
 const stepSecret = "secret"
 
-// Secrets returns the names of the secrets that an answer found missing.
+// Secrets returns the names of the secrets that an answer reports as missing.
 func (a *Answer) Secrets() (names []string) {
 	for _, s := range a.Steps {
 		if s.What == stepSecret {
@@ -25,7 +25,7 @@ func (a *Answer) Secrets() (names []string) {
 	return names
 }
 
-// ExplainSecret says why a proxy lacks a secret that an answer found missing, which object names it, and what to do.
+// ExplainSecret adds to a missing secret of an answer why the proxy lacks it, which object names it, and the remedy.
 func (a *Answer) ExplainSecret(name, reason, from, fix string) {
 	for n := range a.Steps {
 		if s := &a.Steps[n]; s.What == stepSecret && s.Name == name {
@@ -35,12 +35,12 @@ func (a *Answer) ExplainSecret(name, reason, from, fix string) {
 	a.Reason = strings.Replace(a.Reason, lackOf(name), lackOf(name)+" ("+reason+")", 1)
 }
 
-// lackOf says that a secret is missing.
+// lackOf returns the message for a missing secret.
 func lackOf(name string) string { return "the proxy has no secret " + name }
 
-// lacks returns what a proxy has to have for TLS and was not sent: an Envoy needs one certificate of those that are
-// named, and the CA certificates. Where it is not known what the proxy was sent, it lacks nothing, nor what the agent
-// beside it serves.
+// lacks returns the secrets that a proxy needs for TLS and was not sent: Envoy needs one of the named certificates, and
+// the CA certificates. The result is empty if it is not known what the proxy was sent. Secrets that the agent beside
+// the proxy serves are never missing.
 func (c Config) lacks(t *tlsv3.CommonTlsContext) (missing []string) {
 	sent, known := c[envoy.SecretType]
 	if !known {
@@ -55,7 +55,8 @@ func (c Config) lacks(t *tlsv3.CommonTlsContext) (missing []string) {
 			missing = append(missing, s.GetName())
 		}
 	}
-	for _, s := range []*tlsv3.SdsSecretConfig{t.GetValidationContextSdsSecretConfig(), t.GetCombinedValidationContext().GetValidationContextSdsSecretConfig()} {
+	for _, s := range []*tlsv3.SdsSecretConfig{t.GetValidationContextSdsSecretConfig(),
+		t.GetCombinedValidationContext().GetValidationContextSdsSecretConfig()} {
 		if s != nil && isMissing(s) {
 			missing = append(missing, s.GetName())
 		}
@@ -63,7 +64,7 @@ func (c Config) lacks(t *tlsv3.CommonTlsContext) (missing []string) {
 	return missing
 }
 
-// downstreamTLS returns how a chain terminates TLS, or nil.
+// downstreamTLS returns how a chain terminates TLS, or nil if it does not.
 func downstreamTLS(chain *listenerv3.FilterChain) *tlsv3.DownstreamTlsContext {
 	t, q := &tlsv3.DownstreamTlsContext{}, &quicv3.QuicDownstreamTransport{}
 	switch s := chain.GetTransportSocket().GetTypedConfig(); {
@@ -75,7 +76,7 @@ func downstreamTLS(chain *listenerv3.FilterChain) *tlsv3.DownstreamTlsContext {
 	return nil
 }
 
-// handshake reports whether a connection comes through the TLS of a chain.
+// handshake reports whether a connection passes the TLS handshake of a chain.
 func handshake(a *Answer, c Config, chain *listenerv3.FilterChain, r Request) bool {
 	t := downstreamTLS(chain)
 	switch {
@@ -88,7 +89,7 @@ func handshake(a *Answer, c Config, chain *listenerv3.FilterChain, r Request) bo
 		a.end(0, "the chain terminates TLS, and the connection is plaintext")
 		return false
 	case r.Inbound && !r.Gateway && r.Identity == "" && t.GetRequireClientCertificate().GetValue() && trustsMesh(t.GetCommonTlsContext()):
-		a.end(0, "the chain demands a certificate of the mesh, and the client has none")
+		a.end(0, "the chain requires a certificate of the mesh, and the client has none")
 		return false
 	}
 	missing := c.lacks(t.GetCommonTlsContext())

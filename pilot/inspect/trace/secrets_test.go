@@ -34,12 +34,17 @@ func TestSecrets(t *testing.T) {
 		missing   string
 	}{
 		{"there", `"tlsCertificateSdsSecretConfigs":[` + secretConfigs(ads, "kubernetes://one") + `]`, []string{"kubernetes://one"}, ""},
-		{"missing", `"tlsCertificateSdsSecretConfigs":[` + secretConfigs(ads, "kubernetes://one") + `]`, []string{"kubernetes://two"}, "kubernetes://one"},
+		{"missing", `"tlsCertificateSdsSecretConfigs":[` + secretConfigs(ads, "kubernetes://one") + `]`, []string{"kubernetes://two"},
+			"kubernetes://one"},
 		{"not known", `"tlsCertificateSdsSecretConfigs":[` + secretConfigs(ads, "kubernetes://one") + `]`, nil, ""},
 		{"of the agent", `"tlsCertificateSdsSecretConfigs":[` + secretConfigs(agent, "default") + `]`, []string{}, ""},
-		{"one of two", `"tlsCertificateSdsSecretConfigs":[` + secretConfigs(ads, "kubernetes://one", "kubernetes://two") + `]`, []string{"kubernetes://two"}, ""},
-		{"none of two", `"tlsCertificateSdsSecretConfigs":[` + secretConfigs(ads, "kubernetes://one", "kubernetes://two") + `]`, []string{}, "kubernetes://one kubernetes://two"},
-		{"no CA", `"tlsCertificateSdsSecretConfigs":[` + secretConfigs(ads, "kubernetes://one") + `],"combinedValidationContext":{"defaultValidationContext":{},"validationContextSdsSecretConfig":` + secretConfigs(ads, "kubernetes://one-cacert") + `}`,
+		{"one of two", `"tlsCertificateSdsSecretConfigs":[` + secretConfigs(ads, "kubernetes://one", "kubernetes://two") + `]`,
+			[]string{"kubernetes://two"}, ""},
+		{"none of two", `"tlsCertificateSdsSecretConfigs":[` + secretConfigs(ads, "kubernetes://one", "kubernetes://two") + `]`,
+			[]string{}, "kubernetes://one kubernetes://two"},
+		{"no CA", `"tlsCertificateSdsSecretConfigs":[` + secretConfigs(ads, "kubernetes://one") +
+			`],"combinedValidationContext":{"defaultValidationContext":{},"validationContextSdsSecretConfig":` +
+			secretConfigs(ads, "kubernetes://one-cacert") + `}`,
 			[]string{"kubernetes://one"}, "kubernetes://one-cacert"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -54,7 +59,8 @@ func TestSecrets(t *testing.T) {
 				"transportSocket":{"name":"tls","typedConfig":{"@type":%q,"commonTlsContext":{%s}}},
 				"filters":[{"name":"tcp","typedConfig":{"@type":"%snetwork.tcp_proxy.v3.TcpProxy","cluster":"web"}}]}]}`, tlsTypes+"DownstreamTlsContext", c.tls, types))
 			config[envoy.ClusterType] = append(config[envoy.ClusterType], resource(t, "web", &clusterv3.Cluster{},
-				fmt.Sprintf(`{"name":"web","type":"EDS","transportSocket":{"name":"tls","typedConfig":{"@type":%q,"commonTlsContext":{%s}}}}`, tlsTypes+"UpstreamTlsContext", c.tls)))
+				fmt.Sprintf(`{"name":"web","type":"EDS","transportSocket":{"name":"tls","typedConfig":{"@type":%q,"commonTlsContext":{%s}}}}`,
+					tlsTypes+"UpstreamTlsContext", c.tls)))
 			config[envoy.EndpointType] = append(config[envoy.EndpointType], resource(t, "web", &endpointv3.ClusterLoadAssignment{},
 				`{"clusterName":"web","endpoints":[{"lbEndpoints":[{"endpoint":{"address":{"socketAddress":{"address":"10.0.0.1","portValue":80}}}}]}]}`))
 			with(t, config, "0.0.0.0_80", fmt.Sprintf(`{"name":"0.0.0.0_80","address":{"socketAddress":{"address":"0.0.0.0","portValue":80}},"filterChains":[{"filters":[
@@ -71,11 +77,13 @@ func TestSecrets(t *testing.T) {
 					continue
 				}
 				a.ExplainSecret(a.Secrets()[0], "because", "Gateway a/b", "mend it")
-				if a.Status != 0 || !strings.HasPrefix(a.Reason, says) || !strings.Contains(a.Reason, " (because)") || step(a, "secret").From != "Gateway a/b" {
+				if a.Status != 0 || !strings.HasPrefix(a.Reason, says) || !strings.Contains(a.Reason, " (because)") ||
+					step(a, "secret").From != "Gateway a/b" {
 					t.Errorf("port %d: %d %s, %+v", port, a.Status, a.Reason, step(a, "secret"))
 				}
 			}
-			if a := follow(t, config, trace.Request{Port: 443}); a.Status != 0 || a.Reason != "the chain terminates TLS, and the connection is plaintext" {
+			if a := follow(t, config, trace.Request{Port: 443}); a.Status != 0 ||
+				a.Reason != "the chain terminates TLS, and the connection is plaintext" {
 				t.Errorf("plaintext: %d %s", a.Status, a.Reason)
 			}
 		})

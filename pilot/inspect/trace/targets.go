@@ -17,36 +17,36 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
-// Target is a cluster that gets a share of such requests.
+// Target is a cluster that gets a share of the matching requests.
 type Target struct {
 	Cluster   string     `json:"cluster"`
-	Share     float64    `json:"share"` // percent
+	Share     float64    `json:"share"` // percentage
 	Endpoints []Endpoint `json:"endpoints,omitempty"`
-	Origins   []string   `json:"-"` // of the cluster
+	Origins   []string   `json:"-"` // sources of the cluster
 	Subset    string     `json:"subset,omitempty"`
-	Original  bool       `json:"original,omitempty"` // the connection goes where it was meant to go, or to the host that is called
+	Original  bool       `json:"original,omitempty"` // whether the connection goes to its original address, or to the host that is called
 
-	// Of Original, as of Endpoint.
+	// TLS, SNI and the other fields below are set for Original, with the meaning that they have in Endpoint.
 	TLS   string   `json:"tls,omitempty"`
 	Lacks []string `json:"lacks,omitempty"`
 	SNI   string   `json:"-"`
 	ALPN  []string `json:"-"`
 }
 
-// Endpoint is one place that a cluster sends to.
+// Endpoint is one endpoint of a cluster.
 type Endpoint struct {
 	Address  string   `json:"address"`
 	Port     uint32   `json:"port"`
 	Locality string   `json:"locality,omitempty"`
-	Health   string   `json:"health,omitempty"` // empty: healthy
+	Health   string   `json:"health,omitempty"` // empty if healthy
 	Priority uint32   `json:"priority,omitempty"`
-	TLS      string   `json:"tls,omitempty"`   // empty: plaintext
-	Lacks    []string `json:"lacks,omitempty"` // secrets of that TLS that the proxy was not sent: connections fail
+	TLS      string   `json:"tls,omitempty"`   // empty for plaintext
+	Lacks    []string `json:"lacks,omitempty"` // secrets for TLS that the proxy was not sent: connections fail
 	SNI      string   `json:"-"`
 	ALPN     []string `json:"-"`
 }
 
-// pass says where a route leads.
+// pass records where a route forwards requests.
 func pass(a *Answer, c Config, r *routev3.RouteAction) error {
 	missing := 503
 	if r.GetClusterNotFoundResponseCode() == routev3.RouteAction_NOT_FOUND {
@@ -76,7 +76,7 @@ func pass(a *Answer, c Config, r *routev3.RouteAction) error {
 	return targets(a, c, order, weights, missing)
 }
 
-// tcp says where a connection is passed on to.
+// tcp records where a connection is forwarded.
 func tcp(a *Answer, c Config, t *tcpv3.TcpProxy) error {
 	weights, order := map[string]uint32{}, []string{}
 	if t.GetCluster() != "" {
@@ -134,7 +134,7 @@ func targets(a *Answer, c Config, order []string, weights map[string]uint32, mis
 			}
 		}
 	}
-	if served { // some of the requests are passed on
+	if served { // some of the requests are forwarded
 		a.Status = 200
 		if len(order) == 1 {
 			a.Reason = ""
@@ -147,25 +147,26 @@ func share(t Target) string {
 	return strconv.FormatFloat(t.Share, 'f', -1, 64) + " % of such requests"
 }
 
-// absence says why a cluster may not be there.
+// absence says why a cluster may be missing.
 func absence(name string) string {
 	if part := strings.Split(name, "|"); len(part) == 4 && part[2] != "" {
-		return "no DestinationRule that counts for the proxy defines subset " + part[2] + " of " + part[3] + " at a port " + part[1] + " that the proxy may see"
+		return "no DestinationRule in force for the proxy defines subset " + part[2] + " of " + part[3] + " at a port " + part[1] +
+			" that the proxy may see"
 	}
-	return "nobody defines the service, or the proxy may not see it"
+	return "the service does not exist, or the proxy may not see it"
 }
 
-// takes reports whether an endpoint takes requests, so far as its health is concerned.
+// takes reports whether an endpoint is healthy enough to get requests.
 func (e Endpoint) takes() bool {
 	return e.Health == "" || e.Health == "draining" || e.Health == "degraded"
 }
 
-// serves reports whether an endpoint takes requests.
+// serves reports whether an endpoint of the target can get requests.
 func (t *Target) serves() bool {
 	return t.Original && len(t.Lacks) == 0 || slices.ContainsFunc(t.Endpoints, func(e Endpoint) bool { return e.takes() && len(e.Lacks) == 0 })
 }
 
-// unready returns the secrets without which no connection to any endpoint comes about.
+// unready returns the missing secrets without which no connection to any endpoint succeeds.
 func (t *Target) unready() []string {
 	lacks := t.Lacks
 	for _, e := range t.Endpoints {
@@ -180,7 +181,7 @@ func (t *Target) unready() []string {
 	return lacks
 }
 
-// fill says what is known of a cluster.
+// fill fills in the properties of a cluster.
 func (t *Target) fill(c Config, cluster *clusterv3.Cluster) (Step, error) {
 	s := Step{What: "cluster", Name: cluster.GetName(), Origin: Origin{Path: configOf(cluster.GetMetadata())}}
 	if part := strings.Split(cluster.GetName(), "|"); len(part) == 4 && part[2] != "" {
@@ -191,10 +192,11 @@ func (t *Target) fill(c Config, cluster *clusterv3.Cluster) (Step, error) {
 	switch cluster.GetType() {
 	case clusterv3.Cluster_ORIGINAL_DST:
 		t.Original = true
-		s.Details = append(s.Details, "it passes connections on to where they were meant to go")
+		s.Details = append(s.Details, "it passes connections on to their original destination")
 	case clusterv3.Cluster_EDS:
 		var err error
-		if assignment, err = named[endpointv3.ClusterLoadAssignment](c[envoy.EndpointType], cmp.Or(cluster.GetEdsClusterConfig().GetServiceName(), cluster.GetName())); err != nil {
+		if assignment, err = named[endpointv3.ClusterLoadAssignment](c[envoy.EndpointType],
+			cmp.Or(cluster.GetEdsClusterConfig().GetServiceName(), cluster.GetName())); err != nil {
 			return s, err
 		}
 	}
@@ -232,7 +234,7 @@ func (t *Target) fill(c Config, cluster *clusterv3.Cluster) (Step, error) {
 	return s, nil
 }
 
-// String says what an endpoint is, on one line.
+// String describes an endpoint on one line.
 func (e Endpoint) String() string {
 	text := e.Address
 	if e.Port != 0 {

@@ -16,43 +16,43 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/lists"
 )
 
-// tokenFilter is the filter that validates tokens. payloadKey is the key under which it says what is in them.
+// tokenFilter is the filter that validates tokens. payloadKey is the metadata key of their claims.
 const (
 	tokenFilter = "envoy.filters.http.jwt_authn"
 	payloadKey  = "payload"
 )
 
-// Claims returns what is in a token in the compact form of RFC 7519. Its signature is not verified.
+// Claims decodes the claims of a token in the compact form of RFC 7519. It does not verify the signature.
 func Claims(token string) (map[string]any, error) {
 	part := strings.Split(strings.TrimSpace(token), ".")
 	if len(part) != 3 {
-		return nil, fmt.Errorf("it is no token: it has %d parts between dots, not 3", len(part))
+		return nil, fmt.Errorf("it is not a token: it has %d parts between dots, not 3", len(part))
 	}
 	text, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(part[1], "="))
 	if err != nil {
-		return nil, fmt.Errorf("it is no token: its second part is not base64url: %w", err)
+		return nil, fmt.Errorf("it is not a token: its second part is not base64url: %w", err)
 	}
 	claims := map[string]any{}
 	if err := json.Unmarshal(text, &claims); err != nil {
-		return nil, fmt.Errorf("it is no token: its second part is no JSON object: %w", err)
+		return nil, fmt.Errorf("it is not a token: its second part is no JSON object: %w", err)
 	}
 	return claims, nil
 }
 
-// outcome is what a requirement says of a request.
+// outcome is the result of a requirement for a request.
 type outcome struct {
-	missing  bool   // there is no token
-	refused  string // why the token does not count
+	missing  bool   // whether there is no token
+	refused  string // why the token is refused
 	status   int
-	provider *jwtv3.JwtProvider // whose token is valid; nil: no token is
+	provider *jwtv3.JwtProvider // provider of the valid token; nil if no token is valid
 	claims   map[string]any
-	header   string // that has the token; empty: it is elsewhere
+	header   string // header of the token; empty if it is elsewhere
 }
 
 func (v outcome) passes() bool { return !v.missing && v.refused == "" }
 
-// tokens goes through the filter that validates tokens. It says what it finds as a step, and reports whether the
-// request goes on.
+// tokens evaluates the filter that validates tokens. It records the result as a step, and reports whether the request
+// continues.
 func tokens(a *Answer, f *jwtv3.JwtAuthentication, r *Request) bool {
 	path, _, _ := strings.Cut(r.Path, "?")
 	for _, rule := range f.GetRules() {
@@ -62,7 +62,7 @@ func tokens(a *Answer, f *jwtv3.JwtAuthentication, r *Request) bool {
 		v := require(f, rule.GetRequires(), *r)
 		switch {
 		case v.missing:
-			a.step(Step{What: "token", Name: "none", Reason: "there is none where policies look for one, and one is needed"})
+			a.step(Step{What: "token", Name: "none", Reason: "there is no token where policies look for one, and one is required"})
 			a.end(401, "there is no token")
 			return false
 		case v.refused != "":
@@ -70,7 +70,7 @@ func tokens(a *Answer, f *jwtv3.JwtAuthentication, r *Request) bool {
 			a.end(v.status, "the token is refused: %s", v.refused)
 			return false
 		case v.provider == nil:
-			a.step(Step{What: "token", Name: "none", Reason: "there is none where policies look for one, and the request goes on without"})
+			a.step(Step{What: "token", Name: "none", Reason: "there is no token where policies look for one, and the request continues without"})
 			return true
 		}
 		accept(a, v, r)
@@ -79,7 +79,7 @@ func tokens(a *Answer, f *jwtv3.JwtAuthentication, r *Request) bool {
 	return true
 }
 
-// accept has a request go on with a valid token.
+// accept lets a request continue with a valid token.
 func accept(a *Answer, v outcome, r *Request) {
 	r.payload = maps.Clone(v.claims)
 	for _, name := range v.provider.GetNormalizePayloadInMetadata().GetSpaceDelimitedClaims() {
@@ -106,7 +106,7 @@ func accept(a *Answer, v outcome, r *Request) {
 	a.step(s)
 }
 
-// require says whether a request satisfies a requirement.
+// require evaluates a requirement for a request.
 func require(f *jwtv3.JwtAuthentication, q *jwtv3.JwtRequirement, r Request) outcome {
 	switch x := q.GetRequiresType().(type) {
 	case *jwtv3.JwtRequirement_ProviderName:
@@ -132,8 +132,8 @@ func require(f *jwtv3.JwtAuthentication, q *jwtv3.JwtRequirement, r Request) out
 	return outcome{} // nothing is required, or a token may be missing
 }
 
-// requireAny is satisfied by one of several requirements. Where one of them lets requests without a token pass, there
-// is no token if each other one has found none.
+// requireAny evaluates a list of requirements of which one must be satisfied. If one of them allows requests without a
+// token, a request without any token satisfies it.
 func requireAny(f *jwtv3.JwtAuthentication, list []*jwtv3.JwtRequirement, r Request) outcome {
 	mayBeMissing, mayFail := false, false
 	out := outcome{missing: true}
@@ -156,7 +156,7 @@ func requireAny(f *jwtv3.JwtAuthentication, list []*jwtv3.JwtRequirement, r Requ
 	return out
 }
 
-// byProvider says what a provider makes of a request.
+// byProvider evaluates a provider for a request.
 func byProvider(p *jwtv3.JwtProvider, r Request) outcome {
 	if p == nil {
 		return outcome{refused: "its provider is not configured", status: 401}
@@ -182,14 +182,15 @@ func byProvider(p *jwtv3.JwtProvider, r Request) outcome {
 			return outcome{refused: fmt.Sprintf("its audience is %v, and none of %s", claims["aud"], strings.Join(list, ", ")), status: 403}
 		}
 	}
-	if !says && p.GetIssuer() != "" { // claims that somebody asks about are those of a token that counts
+	if !says && p.GetIssuer() != "" { // the claims of a query belong to a valid token
 		claims = maps.Clone(claims)
 		claims["iss"] = p.GetIssuer()
 	}
 	return outcome{provider: p, claims: claims, header: header}
 }
 
-// expired reports whether a time of a token lies behind now, or with sign -1 before it. Envoy allows for a minute.
+// expired reports whether a time of a token is before now, or with sign -1 after it. Envoy allows for a clock skew of
+// one minute.
 func expired(claim any, now time.Time, sign time.Duration) bool {
 	seconds, ok := claim.(float64)
 	return ok && !now.IsZero() && now.Sub(time.Unix(int64(seconds), 0))*sign > time.Minute
@@ -242,7 +243,7 @@ func find(p *jwtv3.JwtProvider, r Request) (claims map[string]any, header string
 	return r.Claims, "", nil
 }
 
-// payloadMatches reports whether what a valid token says is as a matcher wants it.
+// payloadMatches reports whether the claims of a valid token match a matcher.
 func payloadMatches(m *matcherv3.MetadataMatcher, r Request) bool {
 	var value any
 	if path := m.GetPath(); m.GetFilter() == tokenFilter && len(path) > 0 && path[0].GetKey() == payloadKey && r.payload != nil {
@@ -280,7 +281,7 @@ func valueMatches(m *matcherv3.ValueMatcher, v any) bool {
 	return false
 }
 
-// claimPath is the path of a claim as people write it.
+// claimPath returns the path of a claim as users write it.
 func claimPath(m *matcherv3.MetadataMatcher) string {
 	keys := lists.Map(m.GetPath(), func(s *matcherv3.MetadataMatcher_PathSegment) string { return s.GetKey() })
 	return strings.TrimPrefix(strings.Join(keys, "."), payloadKey+".")

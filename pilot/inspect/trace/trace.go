@@ -23,33 +23,33 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
-// Request is what somebody sends.
+// Request is a request, or a connection, at one proxy.
 type Request struct {
-	Authority string // as in the header Host
-	Host      string // that the application names
-	Address   string // where the connection goes; empty where it is not known
+	Authority string // value of the header Host
+	Host      string // host as the application names it
+	Address   string // destination address of the connection; empty if it is not known
 	Port      uint32
 	Method    string
-	Path      string // with the query
+	Path      string // path with the query
 	Headers   map[string]string
-	TLS       bool   // the application itself speaks TLS
-	SNI       string // of that TLS, or of the proxy's
+	TLS       bool   // whether the application itself speaks TLS
+	SNI       string // server name of the application's TLS, or of the proxy's
 	ALPN      []string
-	HTTP3     bool // it comes over QUIC, with TLS of its own
+	HTTP3     bool // whether the request comes over QUIC, with TLS of its own
 
-	// Of the connection that reaches the other side.
+	// SourceAddress and Identity describe the connection at the receiving side.
 	SourceAddress string
-	Identity      string // the SPIFFE identity of the certificate; empty where there is none
+	Identity      string // SPIFFE identity of the certificate; empty if there is none
 
-	Claims map[string]any // of a token wherever policies look for one, beside those in headers; nil: there is none
-	Now    time.Time      // by which tokens expire; zero: none does
+	Claims map[string]any // of a token wherever policies look for one, in addition to those in headers; nil if there is none
+	Now    time.Time      // time at which tokens are checked for expiry; zero if none expires
 
-	said    map[string]string // what filters of policies have said, for those behind them
-	payload map[string]any    // of the token that was found valid; nil: none was
+	said    map[string]string // metadata that filters of policies have set for later filters
+	payload map[string]any    // claims of the valid token; nil if there is none
 
-	Gateway   bool // the proxy is a gateway: it listens by itself
-	Inbound   bool // the connection reaches the proxy of the workload that it is meant for
-	Proxyless bool // there is no proxy: the application uses xDS itself, as gRPC does
+	Gateway   bool // whether the proxy is a gateway, which listens by itself
+	Inbound   bool // whether the connection reaches the proxy of its destination workload
+	Proxyless bool // whether there is no proxy because the application uses xDS itself, as gRPC does
 }
 
 // Config is what one proxy is sent, by type URL.
@@ -62,11 +62,11 @@ type Step struct {
 	Reason  string   `json:"reason,omitempty"`
 	Details []string `json:"details,omitempty"`
 	Origin  Origin   `json:"-"`
-	From    string   `json:"from,omitempty"` // what Origin is called, where somebody has said so
-	Lost    []Lost   `json:"lost,omitempty"` // what was not taken, and why
+	From    string   `json:"from,omitempty"` // name of Origin; optional
+	Lost    []Lost   `json:"lost,omitempty"` // alternatives that lost, with the reasons
 }
 
-// Lost is an alternative that was not taken.
+// Lost is an alternative that does not apply.
 type Lost struct {
 	Name   string `json:"name"`
 	Reason string `json:"reason"`
@@ -74,26 +74,26 @@ type Lost struct {
 	From   string `json:"from,omitempty"`
 }
 
-// Origin is what of an object a decision comes from.
+// Origin identifies the part of an object that a decision comes from.
 type Origin struct {
-	Path  string // as in metadata: /apis/networking.istio.io/v1/namespaces/a/virtual-service/web; empty: no object
-	Place int    // of a route, how many routes of the same object come before it
-	Count int    // and how many routes of that object there are
+	Path  string // as in metadata: /apis/networking.istio.io/v1/namespaces/a/virtual-service/web; empty if there is no object
+	Place int    // for a route: the number of routes of the same object before it
+	Count int    // number of routes of that object
 	Field string // spec.rules[0]
 }
 
-// Answer is what becomes of a request.
+// Answer is the result for a request at one proxy.
 type Answer struct {
 	Steps   []Step   `json:"steps"`
-	Status  int      `json:"status"` // 200: it is passed on; 0: the connection is closed
+	Status  int      `json:"status"` // 200 if it is passed on, 0 if the connection is closed
 	Reason  string   `json:"reason,omitempty"`
 	Targets []Target `json:"targets,omitempty"`
-	HTTP    bool     `json:"http"`            // the proxy reads requests, and not only connections
-	Asked   bool     `json:"asked,omitempty"` // an authorizer is asked, who may deny it
+	HTTP    bool     `json:"http"`            // whether the proxy reads requests, and not only connections
+	Asked   bool     `json:"asked,omitempty"` // whether an external authorizer is asked, which may deny the request
 	// Answered says that the proxy answers the request itself, so that no application does.
 	Answered bool `json:"answered,omitempty"`
 
-	Forwarded Request `json:"-"` // what is passed on: with the path and the headers that routes have made of it
+	Forwarded Request `json:"-"` // the request as it is passed on, with the path and the headers that routes have changed
 }
 
 func (a *Answer) step(s Step) { a.Steps = append(a.Steps, s) }
@@ -102,11 +102,11 @@ func (a *Answer) end(status int, format string, args ...any) {
 	a.Status, a.Reason = status, fmt.Sprintf(format, args...)
 }
 
-// Follow says what a proxy does with a request.
+// Follow returns what a proxy does with a request.
 func Follow(c Config, r Request) (*Answer, error) {
 	r.Method = cmp.Or(r.Method, "GET")
 	r.Path = cmp.Or(r.Path, "/")
-	r.said, r.payload = nil, nil // of the proxy before
+	r.said, r.payload = nil, nil // set by the previous proxy
 	a := &Answer{Status: 200, Forwarded: r}
 	listeners, err := envoy.Decode[listenerv3.Listener](c[envoy.ListenerType])
 	if err != nil {
@@ -132,19 +132,20 @@ func Follow(c Config, r Request) (*Answer, error) {
 		a.end(0, "no filter chain of listener %s matches the connection", l.GetName())
 		return a, nil
 	}
-	a.step(Step{What: "filter chain", Name: chainName(chain), Reason: reason, Lost: lost, Origin: Origin{Path: configOf(chain.GetMetadata())}, Details: transport(chain, r)})
+	a.step(Step{What: "filter chain", Name: chainName(chain), Reason: reason, Lost: lost,
+		Origin: Origin{Path: configOf(chain.GetMetadata())}, Details: transport(chain, r)})
 	if !handshake(a, c, chain, r) {
 		return a, nil
 	}
 	err = filters(a, c, chain, r)
-	if downstreamTLS(chain) != nil { // what is passed on is what was inside
+	if downstreamTLS(chain) != nil { // TLS is terminated: what it contains is passed on
 		f := &a.Forwarded
 		f.TLS, f.HTTP3, f.SNI, f.ALPN = false, false, "", nil
 	}
 	return a, err
 }
 
-// named decodes the resource of that name, nil if there is none.
+// named decodes the resource of that name. It returns nil if there is none.
 func named[T any, M interface {
 	*T
 	proto.Message
@@ -223,18 +224,21 @@ func listenerFor(c Config, all []*listenerv3.Listener, r Request) (*listenerv3.L
 			}
 		}
 		if r.HTTP3 {
-			return nil, fmt.Sprintf("no listener takes QUIC to port %d: no server there takes HTTP/3, or the gateway's Service does not have the port for UDP", r.Port)
+			return nil, fmt.Sprintf("no listener takes QUIC to port %d: no server there takes HTTP/3, or the gateway's Service does not "+
+				"have the port for UDP", r.Port)
 		}
 		return nil, fmt.Sprintf("no listener takes connections to port %d", r.Port)
 	}
 	if l := byName("virtualOutbound"); l != nil {
-		return l, fmt.Sprintf("no listener is for %s, so that the one for all other connections takes it", net.JoinHostPort(cmp.Or(r.Address, "*"), strconv.Itoa(int(r.Port))))
+		return l, fmt.Sprintf("no listener is for %s, so that the one for all other connections takes it",
+			net.JoinHostPort(cmp.Or(r.Address, "*"), strconv.Itoa(int(r.Port))))
 	}
 	return nil, fmt.Sprintf("no listener takes connections to port %d, and the proxy does not intercept", r.Port)
 }
 
-// isOfPort reports whether a route configuration is of a Gateway's port. One for HTTP has the port of its listener in
-// its name, which may be another; its virtual hosts have the Gateway's in theirs.
+// isOfPort reports whether a route configuration belongs to a Gateway's port. A configuration for HTTP has the port of
+// its listener in its name, which may differ from the Gateway's. Its virtual hosts have the Gateway's port in their
+// names.
 func isOfPort(c Config, name string, port uint32) bool {
 	if strings.HasPrefix(name, fmt.Sprintf("https.%d.", port)) || name == fmt.Sprintf("http.%d", port) {
 		return true
@@ -263,12 +267,12 @@ func manager(chain *listenerv3.FilterChain) *hcmv3.HttpConnectionManager {
 	return h
 }
 
-// filters goes through the filters of a chain.
+// filters evaluates the filters of a chain.
 func filters(a *Answer, c Config, chain *listenerv3.FilterChain, r Request) error {
 	for _, f := range chain.GetFilters() {
 		m, err := unpack(f.GetTypedConfig())
 		if err != nil {
-			continue // a filter whose type is not known here decides nothing that is known here
+			continue // a filter of an unknown type has no known effect
 		}
 		switch m := m.(type) {
 		case *hcmv3.HttpConnectionManager:
@@ -295,25 +299,28 @@ func unpack(any *anypb.Any) (proto.Message, error) {
 	return any.UnmarshalNew()
 }
 
-// takesMethod reports whether the codec of a connection manager takes the method of a request. That of HTTP/1.1 knows
-// a list of them; what comes from another proxy has passed one already.
+// takesMethod reports whether the codec of a connection manager accepts the method of a request. The HTTP/1.1 codec
+// knows a list of methods. A request from another proxy has passed such a codec already.
 func takesMethod(h *hcmv3.HttpConnectionManager, r Request) bool {
-	if r.Inbound && !r.Gateway && r.Identity != "" || r.Proxyless || r.HTTP3 || slices.Contains(r.ALPN, "h2") || h.GetCodecType() == hcmv3.HttpConnectionManager_HTTP2 || h.GetHttpProtocolOptions().GetAllowCustomMethods() {
+	if r.Inbound && !r.Gateway && r.Identity != "" || r.Proxyless || r.HTTP3 || slices.Contains(r.ALPN, "h2") ||
+		h.GetCodecType() == hcmv3.HttpConnectionManager_HTTP2 || h.GetHttpProtocolOptions().GetAllowCustomMethods() {
 		return true
 	}
 	switch r.Method {
-	case "ACL", "BIND", "CHECKOUT", "CONNECT", "COPY", "DELETE", "GET", "HEAD", "LINK", "LOCK", "MERGE", "MKACTIVITY", "MKCALENDAR", "MKCOL", "MOVE", "MSEARCH", "NOTIFY", "OPTIONS", "PATCH", "POST",
-		"PROPFIND", "PROPPATCH", "PURGE", "PUT", "REBIND", "REPORT", "SEARCH", "SOURCE", "SUBSCRIBE", "TRACE", "UNBIND", "UNLINK", "UNLOCK", "UNSUBSCRIBE":
+	case "ACL", "BIND", "CHECKOUT", "CONNECT", "COPY", "DELETE", "GET", "HEAD", "LINK", "LOCK", "MERGE", "MKACTIVITY", "MKCALENDAR",
+		"MKCOL", "MOVE", "MSEARCH", "NOTIFY", "OPTIONS", "PATCH", "POST",
+		"PROPFIND", "PROPPATCH", "PURGE", "PUT", "REBIND", "REPORT", "SEARCH", "SOURCE", "SUBSCRIBE", "TRACE", "UNBIND", "UNLINK",
+		"UNLOCK", "UNSUBSCRIBE":
 		return true
 	}
 	return false
 }
 
-// http goes through the filters of a connection manager and routes the request.
+// http evaluates the filters of a connection manager and routes the request.
 func http(a *Answer, c Config, h *hcmv3.HttpConnectionManager, r Request) error {
 	a.HTTP = true
 	if !takesMethod(h, r) {
-		a.end(400, "Envoy takes no request of HTTP/1.1 with the method %s: methods are in upper case, and of a fixed list", r.Method)
+		a.end(400, "Envoy rejects HTTP/1.1 requests with the method %s: methods are in upper case, and of a fixed list", r.Method)
 		return nil
 	}
 	path, refusal := normalized(h, r.Path)
@@ -362,7 +369,7 @@ func http(a *Answer, c Config, h *hcmv3.HttpConnectionManager, r Request) error 
 		return nil
 	}
 	a.step(Step{What: "virtual host", Name: host.GetName(), Reason: reason})
-	if host.GetRequireTls() == routev3.VirtualHost_ALL && !r.TLS && !r.HTTP3 { // before any route
+	if host.GetRequireTls() == routev3.VirtualHost_ALL && !r.TLS && !r.HTTP3 { // checked before any route
 		a.Answered = true
 		a.end(301, "virtual host %s redirects plaintext to HTTPS", host.GetName())
 		return nil
@@ -393,14 +400,14 @@ func http(a *Answer, c Config, h *hcmv3.HttpConnectionManager, r Request) error 
 			a.Reason = fmt.Sprintf("the route has a fault that answers %s with %s", percent(faultOf(route).GetAbort().GetPercentage()), status)
 		}
 		return err
-	case *routev3.Route_NonForwardingAction: // of a server of gRPC: it takes the call itself
+	case *routev3.Route_NonForwardingAction: // a gRPC server takes the call itself
 	default:
-		a.end(500, "the route has an action that is not known here")
+		a.end(500, "the route has an action of an unknown type")
 	}
 	return nil
 }
 
-// onDemand adds the virtual hosts that are sent by themselves to the route configuration that they belong to.
+// onDemand adds the virtual hosts that are sent by VHDS to their route configuration.
 func onDemand(c Config, routes *routev3.RouteConfiguration) error {
 	if routes.GetVhds() == nil {
 		return nil

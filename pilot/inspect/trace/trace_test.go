@@ -63,9 +63,12 @@ func cluster(t *testing.T, c trace.Config, name string, addresses ...string) {
 		if health == "" {
 			health = "HEALTHY"
 		}
-		list = append(list, fmt.Sprintf(`{"healthStatus":%q,"endpoint":{"address":{"socketAddress":{"address":%q,"portValue":80}}}}`, health, address))
+		list = append(list, fmt.Sprintf(`{"healthStatus":%q,"endpoint":{"address":{"socketAddress":{"address":%q,"portValue":80}}}}`,
+			health, address))
 	}
-	c[envoy.EndpointType] = append(c[envoy.EndpointType], resource(t, name, &endpointv3.ClusterLoadAssignment{}, `{"clusterName":"`+name+`","endpoints":[{"lbEndpoints":[`+strings.Join(list, ",")+`]}]}`))
+	c[envoy.EndpointType] = append(c[envoy.EndpointType],
+		resource(t, name, &endpointv3.ClusterLoadAssignment{},
+			`{"clusterName":"`+name+`","endpoints":[{"lbEndpoints":[`+strings.Join(list, ",")+`]}]}`))
 }
 
 func follow(t *testing.T, c trace.Config, r trace.Request) *trace.Answer {
@@ -135,8 +138,10 @@ func TestHosts(t *testing.T) {
 	for _, order := range [][]string{list, backwards} {
 		c := http(t, "", "["+strings.Join(order, ",")+"]")
 		for authority, want := range map[string]string{
-			"a.b.example": "a.b.example", "A.B.Example": "a.b.example", "x.b.example": "*.b.example", "b.example": "*.example", "x.y.b.example": "*.b.example",
-			"a.b.org": "a.b.*", "a.org": "a.*", "other.example:80": "other.example:80", "other.example": "*.example", "org": "", "a.": "", ".example": "",
+			"a.b.example": "a.b.example", "A.B.Example": "a.b.example", "x.b.example": "*.b.example", "b.example": "*.example",
+			"x.y.b.example": "*.b.example",
+			"a.b.org":       "a.b.*", "a.org": "a.*", "other.example:80": "other.example:80", "other.example": "*.example", "org": "", "a.": "",
+			".example": "",
 		} {
 			a := follow(t, c, trace.Request{Authority: authority})
 			if got := step(a, "virtual host").Name; got != want || (want == "") != (a.Status == 404) {
@@ -224,7 +229,8 @@ func TestShares(t *testing.T) {
 	for _, c := range []struct{ route, want string }{
 		{`{"cluster":"one"}`, "200: one 100"},
 		{`{"weightedClusters":{"clusters":[{"name":"one","weight":1},{"name":"two","weight":3}]}}`, "200: one 25, two 75"},
-		{`{"weightedClusters":{"clusters":[{"name":"one","weight":1},{"name":"two","weight":1},{"name":"one","weight":2}]}}`, "200: one 75, two 25"},
+		{`{"weightedClusters":{"clusters":[{"name":"one","weight":1},{"name":"two","weight":1},{"name":"one","weight":2}]}}`,
+			"200: one 75, two 25"},
 		{`{"weightedClusters":{"clusters":[{"name":"one","weight":0},{"name":"two","weight":5}]}}`, "200: two 100"},
 		{`{"weightedClusters":{"clusters":[{"name":"one","weight":1},{"name":"none","weight":1}]}}`, "200: one 50, none 50"},
 		{`{"cluster":"none"}`, "503: none 100"},
@@ -241,8 +247,10 @@ func TestShares(t *testing.T) {
 		cluster(t, config, "two", "10.0.0.3 DEGRADED")
 		cluster(t, config, "empty")
 		cluster(t, config, "ill", "10.0.0.4 UNHEALTHY")
-		config[envoy.ClusterType] = append(config[envoy.ClusterType], resource(t, "passthrough", &clusterv3.Cluster{}, `{"name":"passthrough","type":"ORIGINAL_DST"}`))
-		config[envoy.ClusterType] = append(config[envoy.ClusterType], resource(t, "called", &clusterv3.Cluster{}, `{"name":"called","clusterType":{"name":"envoy.clusters.dynamic_forward_proxy"}}`))
+		config[envoy.ClusterType] = append(config[envoy.ClusterType],
+			resource(t, "passthrough", &clusterv3.Cluster{}, `{"name":"passthrough","type":"ORIGINAL_DST"}`))
+		config[envoy.ClusterType] = append(config[envoy.ClusterType],
+			resource(t, "called", &clusterv3.Cluster{}, `{"name":"called","clusterType":{"name":"envoy.clusters.dynamic_forward_proxy"}}`))
 		a := follow(t, config, trace.Request{})
 		var shares []string
 		for _, x := range a.Targets {
@@ -273,11 +281,15 @@ func TestActions(t *testing.T) {
 		{`"route":{"cluster":"one","timeout":"3s"}`, "timeout 3s", 200},
 		{`"route":{"cluster":"one","retryPolicy":{"retryOn":"5xx"}}`, "1 retry on 5xx", 200},
 		{`"route":{"cluster":"one","retryPolicy":{"retryOn":"5xx","numRetries":0}}`, "0 retries on 5xx", 200},
-		{`"route":{"cluster":"one","retryPolicy":{"retryOn":"reset","numRetries":4,"perTryTimeout":"2s"}}`, "4 retries on reset, 2s for each try", 200},
+		{`"route":{"cluster":"one","retryPolicy":{"retryOn":"reset","numRetries":4,"perTryTimeout":"2s"}}`,
+			"4 retries on reset, 2s for each try", 200},
 		{`"route":{"cluster":"one","requestMirrorPolicies":[{"cluster":"m"}]}`, "mirrored to m", 200},
-		{`"route":{"cluster":"one"}` + fault(`"abort":{"httpStatus":503,"percentage":{"numerator":100}}`), "fault: 100 % of requests are answered with status 503", 503},
-		{`"route":{"cluster":"one"}` + fault(`"abort":{"httpStatus":503,"percentage":{"numerator":500000,"denominator":"MILLION"}}`), "fault: 50 % of requests are answered with status 503", 200},
-		{`"route":{"cluster":"one"}` + fault(`"delay":{"fixedDelay":"2s","percentage":{"numerator":1,"denominator":"TEN_THOUSAND"}}`), "fault: 0.01 % of requests are delayed by 2s", 200},
+		{`"route":{"cluster":"one"}` + fault(`"abort":{"httpStatus":503,"percentage":{"numerator":100}}`),
+			"fault: 100 % of requests are answered with status 503", 503},
+		{`"route":{"cluster":"one"}` + fault(`"abort":{"httpStatus":503,"percentage":{"numerator":500000,"denominator":"MILLION"}}`),
+			"fault: 50 % of requests are answered with status 503", 200},
+		{`"route":{"cluster":"one"}` + fault(`"delay":{"fixedDelay":"2s","percentage":{"numerator":1,"denominator":"TEN_THOUSAND"}}`),
+			"fault: 0.01 % of requests are delayed by 2s", 200},
 		{`"nonForwardingAction":{}`, "", 200},
 	} {
 		config := http(t, "", `[{"name":"all","domains":["*"],"routes":[{"match":{"prefix":"/"},`+c.action+`}]}]`)
@@ -317,7 +329,8 @@ func TestForwarded(t *testing.T) {
 		{`"match":{"prefix":"/"},"route":{"cluster":"one","regexRewrite":{"pattern":{"regex":"^/v([0-9])/(.*)$"},"substitution":"/\\2-\\1$"}}`, "/v1/x?y", "h/x-1$?y"},
 		{`"match":{"prefix":"/"},"route":{"cluster":"one","hostRewriteLiteral":"other"}`, "/", "other/"},
 		{`"match":{"prefix":"/"},"route":{"cluster":"one"},"requestHeadersToRemove":["X-Gone"]`, "/", "h/ -x-gone"},
-		{`"match":{"prefix":"/"},"route":{"cluster":"one"},"requestHeadersToAdd":[{"header":{"key":"X-Gone","value":"2"}}]`, "/", "h/ x-gone=1,2"},
+		{`"match":{"prefix":"/"},"route":{"cluster":"one"},"requestHeadersToAdd":[{"header":{"key":"X-Gone","value":"2"}}]`, "/",
+			"h/ x-gone=1,2"},
 		{`"match":{"prefix":"/"},"route":{"cluster":"one"},"requestHeadersToAdd":[{"header":{"key":"x-gone","value":"2"},"appendAction":"OVERWRITE_IF_EXISTS_OR_ADD"}]`, "/", "h/ x-gone=2"},
 		{`"match":{"prefix":"/"},"route":{"cluster":"one"},"requestHeadersToAdd":[{"header":{"key":"x-gone","value":"2"},"appendAction":"ADD_IF_ABSENT"}]`, "/", "h/"},
 		{`"match":{"prefix":"/"},"route":{"cluster":"one"},"requestHeadersToAdd":[{"header":{"key":"new","value":"3"},"appendAction":"ADD_IF_ABSENT"}]`, "/", "h/ new=3"},
@@ -355,7 +368,8 @@ func TestChains(t *testing.T) {
 		if inspect != "" {
 			inspect += ","
 		}
-		c := with(t, trace.Config{}, "virtualOutbound", `{"name":"virtualOutbound",`+inspect+`"defaultFilterChain":`+chain("default", "")+`,"filterChains":[`+strings.Join(chains, ",")+`]}`)
+		c := with(t, trace.Config{}, "virtualOutbound",
+			`{"name":"virtualOutbound",`+inspect+`"defaultFilterChain":`+chain("default", "")+`,"filterChains":[`+strings.Join(chains, ",")+`]}`)
 		for _, name := range []string{"default", "a", "b", "c"} {
 			cluster(t, c, name, "10.0.0.1")
 		}
@@ -369,23 +383,32 @@ func TestChains(t *testing.T) {
 	}{
 		{"", []string{chain("a", `"destinationPort":81`)}, trace.Request{}, "default"},
 		{"", []string{chain("a", `"destinationPort":80`), chain("b", "")}, trace.Request{}, "a"},
-		{"", []string{chain("a", `"prefixRanges":[{"addressPrefix":"10.0.0.0","prefixLen":8}]`), chain("b", `"prefixRanges":[{"addressPrefix":"10.1.0.0","prefixLen":16}]`)}, trace.Request{Address: "10.1.2.3"}, "b"},
-		{"", []string{chain("a", `"prefixRanges":[{"addressPrefix":"10.0.0.0","prefixLen":8}]`), chain("b", `"prefixRanges":[{"addressPrefix":"10.1.0.0","prefixLen":16}]`)}, trace.Request{Address: "10.2.2.3"}, "a"},
+		{"", []string{chain("a", `"prefixRanges":[{"addressPrefix":"10.0.0.0","prefixLen":8}]`),
+			chain("b", `"prefixRanges":[{"addressPrefix":"10.1.0.0","prefixLen":16}]`)}, trace.Request{Address: "10.1.2.3"}, "b"},
+		{"", []string{chain("a", `"prefixRanges":[{"addressPrefix":"10.0.0.0","prefixLen":8}]`),
+			chain("b", `"prefixRanges":[{"addressPrefix":"10.1.0.0","prefixLen":16}]`)}, trace.Request{Address: "10.2.2.3"}, "a"},
 		{"", []string{chain("a", `"prefixRanges":[{"addressPrefix":"10.0.0.0","prefixLen":8}]`)}, trace.Request{Address: "11.2.2.3"}, "default"},
-		{inspectors, []string{chain("a", `"serverNames":["*.example"]`), chain("b", `"serverNames":["*.b.example"]`), chain("c", `"serverNames":["x.b.example"]`)}, trace.Request{TLS: true, SNI: "X.b.example"}, "c"},
-		{inspectors, []string{chain("a", `"serverNames":["*.example"]`), chain("b", `"serverNames":["*.b.example"]`)}, trace.Request{TLS: true, SNI: "y.b.example"}, "b"},
+		{inspectors, []string{chain("a", `"serverNames":["*.example"]`), chain("b", `"serverNames":["*.b.example"]`),
+			chain("c", `"serverNames":["x.b.example"]`)}, trace.Request{TLS: true, SNI: "X.b.example"}, "c"},
+		{inspectors, []string{chain("a", `"serverNames":["*.example"]`), chain("b", `"serverNames":["*.b.example"]`)},
+			trace.Request{TLS: true, SNI: "y.b.example"}, "b"},
 		{inspectors, []string{chain("a", `"serverNames":["*.example"]`)}, trace.Request{TLS: true, SNI: "example"}, "default"},
 		{inspectors, []string{chain("a", `"serverNames":["*.example"]`)}, trace.Request{TLS: true}, "default"},
 		{"", []string{chain("a", `"serverNames":["x.example"]`), chain("b", "")}, trace.Request{TLS: true, SNI: "x.example"}, "b"},
-		{inspectors, []string{chain("a", `"transportProtocol":"tls"`), chain("b", `"transportProtocol":"raw_buffer"`)}, trace.Request{TLS: true}, "a"},
+		{inspectors, []string{chain("a", `"transportProtocol":"tls"`), chain("b", `"transportProtocol":"raw_buffer"`)},
+			trace.Request{TLS: true}, "a"},
 		{inspectors, []string{chain("a", `"transportProtocol":"tls"`), chain("b", `"transportProtocol":"raw_buffer"`)}, trace.Request{}, "b"},
 		{inspectors, []string{chain("a", `"applicationProtocols":["http/1.1","h2c"]`), chain("b", "")}, trace.Request{}, "a"},
-		{inspectors, []string{chain("a", `"applicationProtocols":["istio"]`), chain("b", `"applicationProtocols":["h2"]`)}, trace.Request{TLS: true, ALPN: []string{"h2", "istio"}}, "b"},
+		{inspectors, []string{chain("a", `"applicationProtocols":["istio"]`), chain("b", `"applicationProtocols":["h2"]`)},
+			trace.Request{TLS: true, ALPN: []string{"h2", "istio"}}, "b"},
 		{"", []string{chain("a", `"applicationProtocols":["http/1.1"]`)}, trace.Request{}, "default"},
-		{"", []string{chain("a", `"sourcePrefixRanges":[{"addressPrefix":"10.9.0.0","prefixLen":16}]`), chain("b", "")}, trace.Request{SourceAddress: "10.9.1.1"}, "a"},
-		{"", []string{chain("a", `"sourcePrefixRanges":[{"addressPrefix":"10.9.0.0","prefixLen":16}]`), chain("b", "")}, trace.Request{SourceAddress: "10.8.1.1"}, "b"},
+		{"", []string{chain("a", `"sourcePrefixRanges":[{"addressPrefix":"10.9.0.0","prefixLen":16}]`), chain("b", "")},
+			trace.Request{SourceAddress: "10.9.1.1"}, "a"},
+		{"", []string{chain("a", `"sourcePrefixRanges":[{"addressPrefix":"10.9.0.0","prefixLen":16}]`), chain("b", "")},
+			trace.Request{SourceAddress: "10.8.1.1"}, "b"},
 		// the port is looked at first: what matches better otherwise does not count
-		{inspectors, []string{chain("a", `"destinationPort":80,"transportProtocol":"tls"`), chain("b", `"transportProtocol":"raw_buffer"`)}, trace.Request{}, "default"},
+		{inspectors, []string{chain("a", `"destinationPort":80,"transportProtocol":"tls"`),
+			chain("b", `"transportProtocol":"raw_buffer"`)}, trace.Request{}, "default"},
 	} {
 		a := follow(t, start(c.inspect, c.chains...), c.r)
 		if got := step(a, "filter chain").Name; got != c.want || a.Status != 200 {
@@ -420,7 +443,8 @@ func TestClientCertificate(t *testing.T) {
 // TestPolicies: the policies of a filter allow and deny, and say which one did.
 func TestPolicies(t *testing.T) {
 	rbac := func(action, policy string) string {
-		return `"httpFilters":[{"name":"rbac","typedConfig":{"@type":"` + types + `http.rbac.v3.RBAC","rules":{"action":"` + action + `","policies":{"ns[a]-policy[p]-rule[1]":` + policy + `}}}}]`
+		return `"httpFilters":[{"name":"rbac","typedConfig":{"@type":"` + types + `http.rbac.v3.RBAC","rules":{"action":"` + action +
+			`","policies":{"ns[a]-policy[p]-rule[1]":` + policy + `}}}}]`
 	}
 	const anybody = `"principals":[{"any":true}]`
 	for _, c := range []struct {
@@ -431,16 +455,21 @@ func TestPolicies(t *testing.T) {
 		{"ALLOW", `{"permissions":[{"any":true}],` + anybody + `}`, trace.Request{}, 200},
 		{"DENY", `{"permissions":[{"any":true}],` + anybody + `}`, trace.Request{}, 403},
 		{"LOG", `{"permissions":[{"any":true}],` + anybody + `}`, trace.Request{}, 200},
-		{"ALLOW", `{"permissions":[{"header":{"name":":method","stringMatch":{"exact":"GET"}}}],` + anybody + `}`, trace.Request{Method: "POST"}, 403},
-		{"DENY", `{"permissions":[{"header":{"name":":method","stringMatch":{"exact":"GET"}}}],` + anybody + `}`, trace.Request{Method: "POST"}, 200},
+		{"ALLOW", `{"permissions":[{"header":{"name":":method","stringMatch":{"exact":"GET"}}}],` + anybody + `}`,
+			trace.Request{Method: "POST"}, 403},
+		{"DENY", `{"permissions":[{"header":{"name":":method","stringMatch":{"exact":"GET"}}}],` + anybody + `}`,
+			trace.Request{Method: "POST"}, 200},
 		{"ALLOW", `{"permissions":[{"urlPath":{"path":{"prefix":"/a"}}}],` + anybody + `}`, trace.Request{Path: "/a?/b"}, 200},
 		{"ALLOW", `{"permissions":[{"urlPath":{"path":{"suffix":"/b"}}}],` + anybody + `}`, trace.Request{Path: "/a?/b"}, 403},
 		{"ALLOW", `{"permissions":[{"notRule":{"destinationPort":80}}],` + anybody + `}`, trace.Request{}, 403},
 		{"ALLOW", `{"permissions":[{"andRules":{"rules":[{"destinationPort":80},{"any":true}]}}],` + anybody + `}`, trace.Request{}, 200},
 		{"ALLOW", `{"permissions":[{"orRules":{"rules":[{"destinationPort":81},{"destinationIp":{"addressPrefix":"10.0.0.0","prefixLen":8}}]}}],` + anybody + `}`, trace.Request{Address: "10.1.1.1"}, 200},
-		{"ALLOW", `{"permissions":[{"any":true}],"principals":[{"authenticated":{"principalName":{"exact":"spiffe://x"}}}]}`, trace.Request{Identity: "spiffe://x"}, 200},
-		{"ALLOW", `{"permissions":[{"any":true}],"principals":[{"authenticated":{"principalName":{"exact":"spiffe://x"}}}]}`, trace.Request{}, 403},
-		{"ALLOW", `{"permissions":[{"any":true}],"principals":[{"notId":{"directRemoteIp":{"addressPrefix":"10.0.0.0","prefixLen":8}}}]}`, trace.Request{SourceAddress: "10.1.1.1"}, 403},
+		{"ALLOW", `{"permissions":[{"any":true}],"principals":[{"authenticated":{"principalName":{"exact":"spiffe://x"}}}]}`,
+			trace.Request{Identity: "spiffe://x"}, 200},
+		{"ALLOW", `{"permissions":[{"any":true}],"principals":[{"authenticated":{"principalName":{"exact":"spiffe://x"}}}]}`,
+			trace.Request{}, 403},
+		{"ALLOW", `{"permissions":[{"any":true}],"principals":[{"notId":{"directRemoteIp":{"addressPrefix":"10.0.0.0","prefixLen":8}}}]}`,
+			trace.Request{SourceAddress: "10.1.1.1"}, 403},
 	} {
 		a := follow(t, http(t, rbac(c.action, c.policy), everything), c.r)
 		s := step(a, "authorization")

@@ -15,8 +15,8 @@ import (
 )
 
 // Rules are the DestinationRules of one host in force for one client, as scope.Index.DestinationRules orders them.
-// Several are merged into one: each setting is the first rule's that has it. TLS settings of rules that were made of
-// BackendTLSPolicies take the place of those of all others.
+// Several are merged into one: each setting comes from the first rule that has it. TLS settings of rules derived from
+// BackendTLSPolicies replace those of all others.
 type Rules = frozen.List[*kinds.Object]
 
 // Policy is the traffic policy of one cluster. A nil part is the mesh's default.
@@ -35,23 +35,24 @@ func (p Policy) IsMutual() bool {
 	return p.TLS.GetMode() == networkingv1alpha3.ClientTLSSettings_ISTIO_MUTUAL
 }
 
-// Connection is what a policy says of connections that are forwarded as bytes. It is comparable.
+// Connection is the part of a policy that applies to connections forwarded as bytes. It is comparable.
 type Connection struct {
-	MaxDuration time.Duration // 0: no limit
-	IdleTimeout time.Duration // 0: Envoy's own; below 0: none
+	MaxDuration time.Duration // 0 for no limit
+	IdleTimeout time.Duration // 0 for Envoy's default; below 0 for none
 	Tunnel      *networkingv1alpha3.TrafficPolicy_TunnelSettings
-	SourceHash  bool // endpoints are chosen by a hash of the client's address
+	SourceHash  bool // whether endpoints are chosen by a hash of the client's address
 }
 
-// WithDefaults returns the policy with the mesh's own groups in the place of those that no rule has.
+// WithDefaults returns the policy in which groups that no rule sets are the mesh's.
 func (p Policy) WithDefaults(m *meshv1alpha1.MeshConfig_DefaultTrafficPolicy) Policy {
 	return override(Policy{nil, m.GetConnectionPool(), m.GetOutlierDetection(), nil, nil, nil, nil}, p)
 }
 
-// Connection returns what the policy says of connections that are forwarded as bytes.
+// Connection returns the part of the policy that applies to connections forwarded as bytes.
 func (p Policy) Connection() Connection {
 	tcp := p.ConnectionPool.GetTcp()
-	c := Connection{MaxDuration: tcp.GetMaxConnectionDuration().AsDuration(), IdleTimeout: tcp.GetIdleTimeout().AsDuration(), Tunnel: p.Tunnel, SourceHash: p.LoadBalancer.GetConsistentHash().GetUseSourceIp()}
+	c := Connection{MaxDuration: tcp.GetMaxConnectionDuration().AsDuration(), IdleTimeout: tcp.GetIdleTimeout().AsDuration(),
+		Tunnel: p.Tunnel, SourceHash: p.LoadBalancer.GetConsistentHash().GetUseSourceIp()}
 	if tcp.GetIdleTimeout() != nil && c.IdleTimeout == 0 {
 		c.IdleTimeout = -1
 	}
@@ -64,7 +65,7 @@ func spec(o *kinds.Object) *networkingv1.DestinationRule {
 
 // Merged is several Rules merged into one. It is shared by all clusters of a service, which may have many subsets.
 type Merged struct {
-	Subsets  []*networkingv1alpha3.Subset // of all rules; the first one of each name
+	Subsets  []*networkingv1alpha3.Subset // subsets of all rules; the first one of each name
 	Repeated []string                     // names of subsets that are defined more than once
 
 	rules   int
@@ -89,7 +90,7 @@ func Merge(rules Rules) *Merged {
 	return m
 }
 
-// Limit returns the rules with the first n subsets.
+// Limit returns the rules with only the first n subsets.
 func (m *Merged) Limit(n int) *Merged {
 	if len(m.Subsets) <= n {
 		return m
@@ -99,7 +100,7 @@ func (m *Merged) Limit(n int) *Merged {
 	return &first
 }
 
-// SubsetNames yields the names of the subsets. The first is the empty name, which stands for the whole service.
+// SubsetNames yields the names of the subsets. The first is the empty name, which means the whole service.
 func (m *Merged) SubsetNames(yield func(string) bool) {
 	if !yield("") {
 		return
@@ -114,8 +115,8 @@ func (m *Merged) SubsetNames(yield func(string) bool) {
 // Large reports whether merging took so much work that the result is worth caching.
 func (m *Merged) Large() bool { return m.rules+len(m.named) > 8 }
 
-// Rule returns the rule of a subset, or of the service itself where the name is empty. It reports whether there is such
-// a subset.
+// Rule returns the rule of a subset, or of the service itself if the name is empty. It reports whether there is such a
+// subset.
 func (m *Merged) Rule(subset string) (Rule, bool) {
 	r := m.service
 	if i, ok := m.named[subset]; ok && subset != "" && i < len(m.Subsets) {
@@ -124,16 +125,17 @@ func (m *Merged) Rule(subset string) (Rule, bool) {
 	return r, subset == "" || r.subset != nil
 }
 
-// Rule is the part of Rules that one cluster depends on. It is comparable, and holds nothing that only other clusters
-// depend on, so that it can be part of a key.
+// Rule is the part of Rules that one cluster depends on. It is comparable, and contains nothing that only other
+// clusters depend on, so that it can be part of a key.
 type Rule struct {
-	Object *kinds.Object // the rule that the cluster's metadata names: the first; nil without rules
+	Object *kinds.Object // first rule, which the cluster's metadata names; nil without rules
 	policy *networkingv1alpha3.TrafficPolicy
 	subset *networkingv1alpha3.Subset
 
-	backendTLS *networkingv1alpha3.TrafficPolicy // made of BackendTLSPolicies, or nil
+	backendTLS *networkingv1alpha3.TrafficPolicy // policy derived from BackendTLSPolicies, or nil
 
-	// ClientCertificate is the credential that is shown to backends where such a policy secures connections; empty: none.
+	// ClientCertificate is the credential presented to backends if such a policy secures connections. It is empty if
+	// there is none.
 	ClientCertificate string
 }
 
@@ -155,22 +157,22 @@ func ServiceRule(rules Rules) Rule {
 	return r
 }
 
-// HasCredentials reports whether every proxy that has the rule may have the certificates that it names: the rule is for
-// selected workloads alone, or was made of BackendTLSPolicies.
+// HasCredentials reports whether every proxy with the rule may have the certificates that it names, because the rule
+// applies to selected workloads only, or was derived from BackendTLSPolicies.
 func (r Rule) HasCredentials() bool {
 	return r.backendTLS != nil || r.Object != nil && spec(r.Object).WorkloadSelector != nil
 }
 
-// PassesThrough reports whether the rule has all ports of the service called at the address that the client called.
+// PassesThrough reports whether the rule sends connections to the address that was called, at all ports of the service.
 // Settings of a port or a subset do not matter.
 func (r Rule) PassesThrough() bool { return Passthrough(r.policy.GetLoadBalancer()) }
 
 // Labels returns the labels that the cluster's endpoints must have.
 func (r Rule) Labels() map[string]string { return r.subset.GetLabels() }
 
-// Policy returns the policy of a port. Settings of the port replace all of the rule's groups together, also those that
-// a port cannot have, except the tunnel: without it connections would reach the proxy as they are. A subset's settings
-// then override group by group, unless it has settings for the port: these replace everything.
+// Policy returns the policy of a port. Settings of the port replace all of the rule's groups together, also groups that
+// a port cannot have, except the tunnel: without it connections would leave the proxy untunnelled. A subset's settings
+// then override group by group. If the subset has settings for the port, these replace everything.
 func (r Rule) Policy(port uint32) Policy {
 	var p Policy
 	if r.policy != nil {
@@ -196,7 +198,7 @@ func (r Rule) WithoutSubset() Rule {
 	return r
 }
 
-// Hashes reports whether a policy spreads some requests by a consistent hash.
+// Hashes reports whether a policy balances some requests by a consistent hash.
 func Hashes(t *networkingv1alpha3.TrafficPolicy) bool {
 	return balances(t, func(lb *networkingv1alpha3.LoadBalancerSettings) bool { return lb.GetConsistentHash() != nil })
 }
@@ -217,8 +219,8 @@ func hasPort(t *networkingv1alpha3.TrafficPolicy, port uint32) bool {
 	})
 }
 
-// override returns p with the groups that another policy has. Like each literal of a Policy it names no fields, so that
-// a new field does not compile until it is in all of them.
+// override returns p with the groups that another policy sets. Like each literal of a Policy it names no fields, so
+// that code with a new field does not compile until the field is in all of them.
 func override(p, by Policy) Policy {
 	return Policy{
 		cmp.Or(by.LoadBalancer, p.LoadBalancer), cmp.Or(by.ConnectionPool, p.ConnectionPool), cmp.Or(by.OutlierDetection, p.OutlierDetection),

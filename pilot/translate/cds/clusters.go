@@ -36,7 +36,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// clusterKey is all that an outbound cluster depends on.
+// clusterKey is the whole input of an outbound cluster.
 type clusterKey struct {
 	service      *registry.Service
 	port         uint32
@@ -45,20 +45,20 @@ type clusterKey struct {
 	mesh         *mesh.Config
 	router       bool
 	capabilities node.Capabilities
-	files        node.Files // the proxy's own, for mutual TLS
+	files        node.Files // the proxy's own files for mutual TLS
 	ipv4, ipv6   bool
-	noTLS        bool // mTLS is off in the service's namespace
+	noTLS        bool // whether mTLS is off in the service's namespace
 	identities   frozen.List[string]
-	endpointTLS  snapshot.TLS                    // which endpoints take mTLS if callsAll, else NoTLS
-	inline       frozen.List[*registry.Endpoint] // for a service that Envoy resolves by DNS: the port's endpoints, of all networks
+	endpointTLS  snapshot.TLS                    // which endpoints accept mTLS if callsAll, else NoTLS
+	inline       frozen.List[*registry.Endpoint] // for a service that Envoy resolves by DNS: the port's endpoints in all networks
 	policies     frozen.List[eds.EndpointPolicies]
-	place        eds.Place // the proxy's, for the endpoints in inline
-	sni          bool      // the SNI-DNAT cluster of a gateway that routes by server name
+	place        eds.Place // location of the proxy, for the endpoints in inline
+	sni          bool      // whether it is the SNI-DNAT cluster of a gateway that routes by server name
 	selections   feature.Selections
 }
 
 // callsAll reports whether clients of all ports of the service call endpoints by their own addresses. Mutual TLS then
-// depends on the endpoints: they all take it, or none gets it.
+// depends on the endpoints: it is used only if all of them accept it.
 func (k clusterKey) callsAll() bool {
 	return k.service.Resolution == registry.Passthrough || k.rule.PassesThrough()
 }
@@ -70,18 +70,21 @@ func (k clusterKey) name() string {
 	return names.Cluster(names.Outbound, k.port, k.subset, k.service.Host)
 }
 
-// Outbound generates the clusters of every service in scope. Each host is a partition. The fixed clusters are in none.
+// Outbound generates the clusters of every service in scope. Each host is a partition. The fixed clusters belong to
+// none.
 func (m *Clusters) Outbound(v *view.View, c cohort.Client) engine.Generator[string] {
 	return engine.Generator[string]{
 		All: func() []*envoy.Resource {
 			out := []*envoy.Resource{m.fixed.Get(fixedClusterKey{name: names.BlackHoleCluster, mesh: v.Mesh().With(c.Settings)})}
 			if c.Type != node.Router {
 				out = append(out, m.fixed.Get(fixedClusterKey{
-					name: names.PassthroughCluster, mesh: v.Mesh().With(c.Settings), capabilities: c.Capabilities, selections: m.hooks.ClusterSelections(c.Selections),
+					name: names.PassthroughCluster, mesh: v.Mesh().With(c.Settings), capabilities: c.Capabilities,
+					selections: m.hooks.ClusterSelections(c.Selections),
 				}))
 				if v.DynamicDNS() {
 					out = append(out, m.fixed.Get(fixedClusterKey{
-						name: names.AllowAnyDynamicDNSCluster, mesh: v.Mesh().With(c.Settings), capabilities: c.Capabilities, ipv4: c.IPv4, ipv6: c.IPv6, selections: m.hooks.ClusterSelections(c.Selections),
+						name: names.AllowAnyDynamicDNSCluster, mesh: v.Mesh().With(c.Settings), capabilities: c.Capabilities, ipv4: c.IPv4,
+						ipv6: c.IPv6, selections: m.hooks.ClusterSelections(c.Selections),
 					}))
 				}
 			}
@@ -104,7 +107,7 @@ func (m *Clusters) Outbound(v *view.View, c cohort.Client) engine.Generator[stri
 	}
 }
 
-// Named returns the cluster of a service that has a name, or nil if there is none.
+// Named returns the cluster of a service by its name, or nil if there is none.
 func (m *Clusters) Named(v *view.View, c cohort.Client, n names.ClusterName) *envoy.Resource {
 	s, ok := v.ScopeOf(c.Namespace, c.Sidecar).Service(n.Host)
 	if !ok {
@@ -124,7 +127,8 @@ func (m *Clusters) serviceClusters(v *view.View, c cohort.Client, s scope.Servic
 	}
 	endpoints := v.EndpointSummary(s.Key())
 	k := clusterKey{
-		service: s.Service, mesh: v.Mesh().With(c.Settings), router: c.Type == node.Router, capabilities: c.Capabilities, files: c.Files, ipv4: c.IPv4, ipv6: c.IPv6,
+		service: s.Service, mesh: v.Mesh().With(c.Settings), router: c.Type == node.Router, capabilities: c.Capabilities, files: c.Files,
+		ipv4: c.IPv4, ipv6: c.IPv6,
 		noTLS: m.hooks.NoTLS(v, s.Namespace), identities: endpoints.Identities, selections: m.hooks.ClusterSelections(c.Selections),
 	}
 	rules := v.MergedRules(c, s.Service)
@@ -191,7 +195,7 @@ func (b builder) buildCluster(k clusterKey) *envoy.Resource {
 	c.UpstreamConnectionOptions = keepalive(k.mesh)
 	b.ApplyPolicy(policy, feature.PolicyTarget{Sniffed: port.Protocol.Sniffed() && !k.router, Choice: choice}, c, options)
 	if c.GetClusterType() != nil {
-		resolveCalledHosts(k.mesh, k.ipv4, k.ipv6, c) // without another load balancer
+		resolveCalledHosts(k.mesh, k.ipv4, k.ipv6, c) // unless it has another load balancer
 		c.CommonLbConfig = nil
 	}
 	http2 = options.GetExplicitHttpConfig().GetHttp2ProtocolOptions() != nil
@@ -218,20 +222,20 @@ func (k clusterKey) statName() string {
 	return k.name()
 }
 
-// sessionHosts returns the health statuses of hosts to which a session may go on: draining ones are included.
+// sessionHosts returns the health statuses of hosts at which a session may continue, including draining ones.
 func sessionHosts() *corev3.HealthStatusSet {
 	return &corev3.HealthStatusSet{Statuses: []corev3.HealthStatus{
 		corev3.HealthStatus_HEALTHY, corev3.HealthStatus_DRAINING, corev3.HealthStatus_UNKNOWN, corev3.HealthStatus_DEGRADED,
 	}}
 }
 
-// upgrades reports whether the mesh wants HTTP/2 for a service that speaks HTTP/1, and no rule forbids it.
+// upgrades reports whether the mesh uses HTTP/2 for a service of HTTP/1, and no rule forbids it.
 func upgrades(m *mesh.Config, p traffic.Policy) bool {
 	return m.GetH2UpgradePolicy() == meshv1alpha1.MeshConfig_UPGRADE &&
 		p.ConnectionPool.GetHttp().GetH2UpgradePolicy() != networkingv1alpha3.ConnectionPoolSettings_HTTPSettings_DO_NOT_UPGRADE
 }
 
-// keepalive returns the mesh's TCP keepalive, nil where it has none.
+// keepalive returns the mesh's TCP keepalive, or nil if it has none.
 func keepalive(m *mesh.Config) *clusterv3.UpstreamConnectionOptions {
 	if m.GetTcpKeepalive() == nil {
 		return nil
@@ -263,7 +267,8 @@ func (k clusterKey) setDiscovery(b builder, c *clusterv3.Cluster, policy traffic
 	switch kind {
 	case clusterv3.Cluster_ORIGINAL_DST:
 		c.LbPolicy = clusterv3.Cluster_CLUSTER_PROVIDED
-		if n, err := strconv.ParseUint(k.service.Port(k.port).TargetPort, 10, 16); err == nil && k.service.Provider == registry.External && uint32(n) != k.port {
+		if n, err := strconv.ParseUint(k.service.Port(k.port).TargetPort, 10, 16); err == nil &&
+			k.service.Provider == registry.External && uint32(n) != k.port {
 			c.LbConfig = &clusterv3.Cluster_OriginalDstLbConfig_{
 				OriginalDstLbConfig: &clusterv3.Cluster_OriginalDstLbConfig{UpstreamPortOverride: envoy.UInt32(uint32(n))},
 			}
@@ -272,8 +277,7 @@ func (k clusterKey) setDiscovery(b builder, c *clusterv3.Cluster, policy traffic
 		c.EdsClusterConfig = &clusterv3.Cluster_EdsClusterConfig{EdsConfig: envoy.ADS(), ServiceName: c.Name}
 	default:
 		c.DnsLookupFamily = dnsFamily(k.ipv4, k.ipv6)
-		// These fields and not a DNS cluster extension: the real istiod sends them, and every supported Envoy takes
-		// them.
+		// These fields, and not a DNS cluster extension, are what istiod sends and every supported Envoy accepts.
 		c.DnsRefreshRate = k.mesh.GetDnsRefreshRate()        //nolint:staticcheck
 		c.RespectDnsTtl = true                               //nolint:staticcheck
 		c.DnsJitter = envoy.Duration(100 * time.Millisecond) //nolint:staticcheck
@@ -285,7 +289,7 @@ func (k clusterKey) setDiscovery(b builder, c *clusterv3.Cluster, policy traffic
 	}
 }
 
-// hasOneEndpoint reports whether an assignment has exactly one endpoint, which is all that LOGICAL_DNS takes.
+// hasOneEndpoint reports whether an assignment has exactly one endpoint, as LOGICAL_DNS requires.
 func hasOneEndpoint(a *endpointv3.ClusterLoadAssignment) bool {
 	return len(a.GetEndpoints()) == 1 && len(a.Endpoints[0].LbEndpoints) == 1
 }
@@ -307,17 +311,18 @@ func (k clusterKey) inlineAssignment(b builder, choice feature.Choice) *endpoint
 	})
 }
 
-// setTLS sets how the cluster's connections are secured.
+// setTLS sets the TLS of the cluster's connections.
 func (k clusterKey) setTLS(b builder, c *clusterv3.Cluster, options *httpv3.HttpProtocolOptions, policy traffic.Policy, http2 bool) {
 	if k.sni {
 		return
 	}
 	sni, ids := names.SNICluster(k.port, k.subset, k.service.Host), k.peerIDs()
 	mutual := func() *corev3.TransportSocket { // the mesh's own TLS
-		return b.Upstream(feature.Upstream{SNI: sni, Identities: ids, HTTP2: http2, PeerExchange: k.capabilities.Has(node.NetworkMetadataExchange)})
+		return b.Upstream(feature.Upstream{SNI: sni, Identities: ids, HTTP2: http2,
+			PeerExchange: k.capabilities.Has(node.NetworkMetadataExchange)})
 	}
 	if t := k.withFiles(policy.TLS); t != nil {
-		if t.Sni != "" || c.GetClusterType() != nil { // hosts that are resolved as they are called are asked for by their own names
+		if t.Sni != "" || c.GetClusterType() != nil { // hosts that are resolved per request are verified by their own names
 			sni = t.Sni
 		}
 		o := feature.PolicyTLS{Mesh: k.mesh, Credentials: k.router || k.rule.HasCredentials(), HTTP2: http2,
@@ -326,7 +331,7 @@ func (k clusterKey) setTLS(b builder, c *clusterv3.Cluster, options *httpv3.Http
 			o.Identities = ids
 		}
 		if len(t.SubjectAltNames) > 0 {
-			ids = slices.Clone(t.SubjectAltNames) // as they are: the list may name identities of trust domain aliases, too
+			ids = slices.Clone(t.SubjectAltNames) // unchanged: the list may also name identities in trust domain aliases
 			slices.Sort(ids)
 			ids = slices.Compact(ids)
 		}
@@ -337,7 +342,7 @@ func (k clusterKey) setTLS(b builder, c *clusterv3.Cluster, options *httpv3.Http
 	if k.noTLS || k.service.MeshExternal || !k.mesh.AutoMTLS() {
 		return
 	}
-	if c.GetClusterType() != nil { // hosts that are resolved as they are called say nothing of mutual TLS
+	if c.GetClusterType() != nil { // hosts that are resolved per request have no known TLS mode
 		sni, ids = "", nil
 		options.UpstreamHttpProtocolOptions = &corev3.UpstreamHttpProtocolOptions{AutoSni: true, AutoSanValidation: true}
 	}
@@ -347,7 +352,7 @@ func (k clusterKey) setTLS(b builder, c *clusterv3.Cluster, options *httpv3.Http
 		b.ApplyTLS(t, feature.PolicyTLS{Mesh: k.mesh, HTTP2: http2, InMesh: true}, c, options)
 		tls, c.TransportSocket = cmp.Or(c.TransportSocket, tls), nil
 	}
-	if c.GetType() == clusterv3.Cluster_ORIGINAL_DST { // the cluster knows no endpoint, so one setting holds for all
+	if c.GetType() == clusterv3.Cluster_ORIGINAL_DST { // the cluster knows no endpoint, so one setting applies to all
 		if k.endpointTLS == snapshot.AllTLS || !k.callsAll() {
 			c.TransportSocket = tls
 		}
@@ -362,8 +367,8 @@ func (k clusterKey) setTLS(b builder, c *clusterv3.Cluster, options *httpv3.Http
 	}
 }
 
-// withFiles returns the settings by which a policy secures connections. As in istiod, mutual TLS within the mesh uses
-// the proxy's own files, if it has them, whether the policy names other files or none.
+// withFiles returns the TLS settings of a policy. As in istiod, mutual TLS within the mesh uses the proxy's own files,
+// if it has them, even if the policy names other files.
 func (k clusterKey) withFiles(t *networkingv1alpha3.ClientTLSSettings) *networkingv1alpha3.ClientTLSSettings {
 	switch t.GetMode() {
 	case networkingv1alpha3.ClientTLSSettings_MUTUAL, networkingv1alpha3.ClientTLSSettings_ISTIO_MUTUAL:
@@ -377,12 +382,13 @@ func (k clusterKey) withFiles(t *networkingv1alpha3.ClientTLSSettings) *networki
 // fileTLS returns settings for mutual TLS by the proxy's own files, with the names and the SNI of t.
 func (k clusterKey) fileTLS(t *networkingv1alpha3.ClientTLSSettings) *networkingv1alpha3.ClientTLSSettings {
 	return &networkingv1alpha3.ClientTLSSettings{
-		Mode: networkingv1alpha3.ClientTLSSettings_MUTUAL, ClientCertificate: k.files.Chain, PrivateKey: k.files.Key, CaCertificates: k.files.Roots,
+		Mode: networkingv1alpha3.ClientTLSSettings_MUTUAL, ClientCertificate: k.files.Chain, PrivateKey: k.files.Key,
+		CaCertificates:  k.files.Roots,
 		SubjectAltNames: t.SubjectAltNames, Sni: t.Sni, InsecureSkipVerify: t.InsecureSkipVerify,
 	}
 }
 
-// setProxyProtocol has connections begin with a PROXY header, before what secures them.
+// setProxyProtocol adds a PROXY header at the beginning of connections, before TLS.
 func setProxyProtocol(b builder, c *clusterv3.Cluster, policy traffic.Policy) {
 	if policy.ProxyProtocol == nil {
 		return
@@ -395,13 +401,13 @@ func setProxyProtocol(b builder, c *clusterv3.Cluster, policy traffic.Policy) {
 	}
 }
 
-// peerIDs returns the SPIFFE IDs that may answer for the service, sorted.
+// peerIDs returns the SPIFFE IDs that the peer may have, sorted.
 func (k clusterKey) peerIDs() []string {
 	return k.withTrustDomainAliases(append(slices.Collect(k.identities.All), k.service.ServiceAccounts...))
 }
 
 // withTrustDomainAliases returns SPIFFE IDs together with the same IDs in the aliases of the mesh's trust domain,
-// sorted. The list that is given stays as it is: it may be a part of an object.
+// sorted. It does not change its argument, which may be a part of an object.
 func (k clusterKey) withTrustDomainAliases(ids []string) []string {
 	own := "spiffe://" + k.mesh.GetTrustDomain() + "/"
 	ids = slices.Clone(ids)
@@ -418,7 +424,7 @@ func (k clusterKey) withTrustDomainAliases(ids []string) []string {
 
 func clusterMetadata(k clusterKey) *corev3.Metadata {
 	m := map[string]*structpb.Value{}
-	if k.service.Resolution != registry.DynamicDNS { // whose services are the hosts that are called
+	if k.service.Resolution != registry.DynamicDNS { // its services are the called hosts
 		m = serviceMetadata(k.service)
 	}
 	if o := k.rule.Object; o != nil {
@@ -447,7 +453,7 @@ func serviceMetadata(services ...*registry.Service) map[string]*structpb.Value {
 	return m
 }
 
-// unlimited returns circuit breakers that never open: Envoy's own defaults are far below what a service takes.
+// unlimited returns circuit breakers that never open, because Envoy's defaults are far too low for a service.
 func unlimited() *clusterv3.CircuitBreakers {
 	limit := envoy.UInt32(math.MaxUint32)
 	return &clusterv3.CircuitBreakers{Thresholds: []*clusterv3.CircuitBreakers_Thresholds{{
@@ -466,7 +472,7 @@ func setHTTPOptions(c *clusterv3.Cluster, o *httpv3.HttpProtocolOptions) {
 	c.TypedExtensionProtocolOptions = map[string]*anypb.Any{"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": envoy.Any(o)}
 }
 
-// preserveCase has headers of HTTP/1 keep the case that they came in, where the mesh wants that.
+// preserveCase keeps the case of HTTP/1 headers if the mesh configuration says so.
 func preserveCase(m *mesh.Config, o *httpv3.HttpProtocolOptions) {
 	if !envoy.PreservesCase(m) {
 		return
@@ -474,14 +480,15 @@ func preserveCase(m *mesh.Config, o *httpv3.HttpProtocolOptions) {
 	if o.UpstreamProtocolOptions == nil {
 		o.UpstreamProtocolOptions = envoy.ExplicitHTTP1()
 	}
-	for _, h1 := range []*corev3.Http1ProtocolOptions{o.GetExplicitHttpConfig().GetHttpProtocolOptions(), o.GetUseDownstreamProtocolConfig().GetHttpProtocolOptions()} {
+	for _, h1 := range []*corev3.Http1ProtocolOptions{o.GetExplicitHttpConfig().GetHttpProtocolOptions(),
+		o.GetUseDownstreamProtocolConfig().GetHttpProtocolOptions()} {
 		if h1 != nil {
 			h1.HeaderKeyFormat = envoy.PreserveCase()
 		}
 	}
 }
 
-// limitBuffers bounds the buffers of each connection of a cluster, as the mesh configuration says.
+// limitBuffers limits the buffers of each connection of a cluster, as the mesh configuration says.
 func limitBuffers(m *mesh.Config, router bool, c *clusterv3.Cluster) {
 	const edge = 32 << 10
 	s := m.GetDefaultConfig().GetConnectionSettings()
@@ -493,5 +500,5 @@ func limitBuffers(m *mesh.Config, router bool, c *clusterv3.Cluster) {
 	}
 }
 
-// percent returns a share of 100.
+// percent returns a percentage.
 func percent(v float64) *typev3.Percent { return &typev3.Percent{Value: v} }

@@ -19,7 +19,8 @@ import (
 )
 
 // DNSCache returns the cache of the addresses of called hosts. The filters that resolve them and the clusters that
-// connect to them share it: Envoy takes one cache of a name, so the name says all that the cache depends on.
+// connect to them share it. Envoy accepts one cache of each name, so the name contains everything that the cache
+// depends on.
 func DNSCache(m *mesh.Config, v4, v6 bool) *dfpv3.DnsCacheConfig {
 	family := dnsFamily(v4, v6)
 	return &dfpv3.DnsCacheConfig{
@@ -30,12 +31,13 @@ func DNSCache(m *mesh.Config, v4, v6 bool) *dfpv3.DnsCacheConfig {
 	}
 }
 
-// resolver returns what resolves names. queries is how many it sends from one port: nil for any number.
+// resolver returns the resolver of names. queries limits the number of queries from one port; nil means any number.
 func resolver(queries *wrapperspb.UInt32Value) *corev3.TypedExtensionConfig {
-	return &corev3.TypedExtensionConfig{Name: "envoy.network.dns_resolver.cares", TypedConfig: envoy.Any(&caresv3.CaresDnsResolverConfig{UdpMaxQueries: queries})}
+	return &corev3.TypedExtensionConfig{Name: "envoy.network.dns_resolver.cares",
+		TypedConfig: envoy.Any(&caresv3.CaresDnsResolverConfig{UdpMaxQueries: queries})}
 }
 
-// resolveCalledHosts has a cluster connect to the host of each request, or to the server name of each TLS connection.
+// resolveCalledHosts makes a cluster connect to the host of each request, or to the server name of each TLS connection.
 // The TLS settings of the cluster decide which names a certificate must have.
 func resolveCalledHosts(m *mesh.Config, v4, v6 bool, c *clusterv3.Cluster) {
 	c.ClusterDiscoveryType = &clusterv3.Cluster_ClusterType{ClusterType: &clusterv3.Cluster_CustomClusterType{
@@ -47,10 +49,11 @@ func resolveCalledHosts(m *mesh.Config, v4, v6 bool, c *clusterv3.Cluster) {
 	c.LbPolicy, c.LbConfig = clusterv3.Cluster_CLUSTER_PROVIDED, nil
 }
 
-// buildDynamicDNSCluster makes the cluster for requests to no service where the mesh has their hosts resolved.
+// buildDynamicDNSCluster makes the cluster for requests to no service, in a mesh that resolves their hosts.
 func (b builder) buildDynamicDNSCluster(k fixedClusterKey) *envoy.Resource {
 	c := &clusterv3.Cluster{
-		Name: k.name, AltStatName: k.name + ";", ConnectTimeout: k.mesh.GetConnectTimeout(), CircuitBreakers: unlimited(), UpstreamConnectionOptions: keepalive(k.mesh),
+		Name: k.name, AltStatName: k.name + ";", ConnectTimeout: k.mesh.GetConnectTimeout(), CircuitBreakers: unlimited(),
+		UpstreamConnectionOptions: keepalive(k.mesh),
 	}
 	options := &httpv3.HttpProtocolOptions{}
 	b.ApplyPolicy(traffic.Policy{ConnectionPool: k.mesh.GetDefaultTrafficPolicy().GetConnectionPool()}, feature.PolicyTarget{}, c, options)
@@ -67,5 +70,5 @@ func (b builder) buildDynamicDNSCluster(k fixedClusterKey) *envoy.Resource {
 	return envoy.NewResource(k.name, c)
 }
 
-// isDynamicDNS reports whether a fixed cluster is that one.
+// isDynamicDNS reports whether a fixed cluster is the one for requests to no service.
 func (k fixedClusterKey) isDynamicDNS() bool { return k.name == names.AllowAnyDynamicDNSCluster }

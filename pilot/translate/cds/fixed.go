@@ -15,7 +15,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/scope/traffic"
 )
 
-// fixedClusterKey is all that a cluster without a service depends on.
+// fixedClusterKey is the whole input of a cluster without a service.
 type fixedClusterKey struct {
 	name         string
 	mesh         *mesh.Config
@@ -39,7 +39,8 @@ func (b builder) buildFixedCluster(k fixedClusterKey) *envoy.Resource {
 	c.LbPolicy = clusterv3.Cluster_CLUSTER_PROVIDED
 	c.CircuitBreakers = unlimited()
 	c.UpstreamConnectionOptions = keepalive(k.mesh)
-	b.ApplyPolicy(traffic.Policy{ConnectionPool: k.mesh.GetDefaultTrafficPolicy().GetConnectionPool()}, feature.PolicyTarget{}, c, &httpv3.HttpProtocolOptions{})
+	b.ApplyPolicy(traffic.Policy{ConnectionPool: k.mesh.GetDefaultTrafficPolicy().GetConnectionPool()}, feature.PolicyTarget{}, c,
+		&httpv3.HttpProtocolOptions{})
 	options := &httpv3.HttpProtocolOptions{
 		CommonHttpProtocolOptions: &corev3.HttpProtocolOptions{IdleTimeout: envoy.Duration(5 * time.Minute)},
 		UpstreamProtocolOptions:   envoy.DownstreamProtocol(),

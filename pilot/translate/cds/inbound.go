@@ -24,13 +24,13 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/translate/view"
 )
 
-// inboundClusterKey is all that an inbound cluster depends on.
+// inboundClusterKey is the whole input of an inbound cluster.
 type inboundClusterKey struct {
 	inbound.Port
 	mesh         *mesh.Config
 	capabilities node.Capabilities
 	ipv4, ipv6   bool
-	pool         *kinds.Object // a Sidecar whose inboundConnectionPool overrides the rules'
+	pool         *kinds.Object // Sidecar whose inboundConnectionPool overrides the rules'
 	selections   feature.Selections
 }
 
@@ -44,15 +44,16 @@ func (m *Clusters) inboundClusters(v *view.View, c cohort.Inbound) []*envoy.Reso
 		return nil
 	}
 	selections := m.hooks.ClusterSelections(c.Selections)
-	out := []*envoy.Resource{m.fixed.Get(fixedClusterKey{names.InboundPassthroughCluster, v.Mesh().With(c.Settings), c.Capabilities, c.IPv4, c.IPv6, selections})}
+	out := []*envoy.Resource{m.fixed.Get(fixedClusterKey{names.InboundPassthroughCluster, v.Mesh().With(c.Settings), c.Capabilities,
+		c.IPv4, c.IPv6, selections})}
 	for _, p := range inbound.Ports(v, c) {
 		out = append(out, m.inbounds.Get(inboundClusterKey{p, v.Mesh().With(c.Settings), c.Capabilities, c.IPv4, c.IPv6, c.Ingress, selections}))
 	}
 	return out
 }
 
-// maxCleanupInterval is the longest cleanup interval that Envoy takes, in seconds. With it the hosts of connections to
-// the workload are kept for as long as the connections live.
+// maxCleanupInterval is the longest cleanup interval that Envoy accepts, in seconds. With it the hosts of connections
+// to the workload are kept as long as the connections.
 const maxCleanupInterval = 9223372035
 
 func (b builder) buildInboundCluster(k inboundClusterKey) *envoy.Resource {
@@ -120,7 +121,7 @@ func (b builder) buildInboundCluster(k inboundClusterKey) *envoy.Resource {
 	return envoy.NewResource(name, c)
 }
 
-// statName returns the name of the cluster in statistics: of the first service that has the port.
+// statName returns the name of the cluster in statistics, by the first service that has the port.
 func (k inboundClusterKey) statName(name string) string {
 	pattern := k.mesh.GetInboundClusterStatName()
 	for s := range k.Services.All {

@@ -1,4 +1,4 @@
-// Package ecds makes the configurations of filters that proxies subscribe to by name: those that listeners name and do
-// not hold. Features have them by their hook Extension, and patches may add more (translate/patch). Its tests are the
+// Package ecds makes the configurations of filters to which proxies subscribe by name, because listeners only name
+// them. Features make them by their hook Extension, and patches may add more (translate/patch). Its tests are the
 // goldens of pilot/feature/extension. The package is pure.
 package ecds

@@ -21,8 +21,8 @@ func New(m *envoy.Memo, h *hooks.Hooks, c *engine.Cache) *Extensions {
 	return &Extensions{cache: c, hooks: h, configs: envoy.NewMemoTable(m, builder{h}.build)}
 }
 
-// Get returns the configurations of a list of names. One that no filter of the proxy has is missing. They depend on
-// selected objects alone, which are a part of the cohort, so that nothing dirty affects them.
+// Get returns the configurations of a list of names, and leaves out names that no filter of the proxy has. They depend
+// only on selected objects, which are a part of the cohort, so that Dirty does not affect them.
 func (m *Extensions) Get(v *view.View, c cohort.Key, list *envoy.Names) (envoy.Union, error) {
 	selections := c.Listeners.Value().Outbound.Selections
 	s := engine.GetByName(m.cache, engine.Key{Type: envoy.ExtensionType, Listeners: c.Listeners.Weak()}, v.Revision, list, engine.ByName{
@@ -37,7 +37,7 @@ func (m *Extensions) Get(v *view.View, c cohort.Key, list *envoy.Names) (envoy.U
 	return envoy.Union{Shared: s.Set}, s.Err()
 }
 
-// builder builds configurations, each of nothing but its object.
+// builder builds configurations, each from its object alone.
 type builder struct{ *hooks.Hooks }
 
 func (b builder) build(e hooks.Extension) *envoy.Resource {

@@ -33,7 +33,7 @@ type Assignments struct {
 	hooks       *hooks.Hooks
 	cache       *engine.Cache
 	assignments *envoy.MemoTable[assignmentKey]
-	failed      envoy.NameInterner // of names whose assignments could not be made, so that equal lists are one
+	failed      envoy.NameInterner // interned lists of names whose assignments could not be made
 }
 
 // New returns Assignments with their resources in a memo and their Sets in a cache.
@@ -45,21 +45,21 @@ func New(m *envoy.Memo, h *hooks.Hooks, c *engine.Cache) *Assignments {
 // builder builds assignments. Its methods are pure functions of their keys.
 type builder struct{ *hooks.Hooks }
 
-// assignmentKey is all that a ClusterLoadAssignment depends on. A name without a cluster has no service.
+// assignmentKey is the whole input of a ClusterLoadAssignment. A name without a cluster has no service.
 type assignmentKey struct {
 	name      string
 	endpoints *snapshot.Endpoints
 	service   *registry.Service
-	port      string // the service port's name
+	port      string // name of the service port
 	rule      traffic.Rule
 	subset    string
 	tls       feature.EndpointTLS
 	policies  frozen.List[EndpointPolicies]
 	sni       bool
-	node      string // the proxy's, for a service whose endpoints are called from their own node alone
-	cluster   string // the proxy's, for a service whose endpoints are called from their own cluster or node alone
-	placed    bool   // another client may have another assignment
-	ready     bool   // unhealthy endpoints are left out
+	node      string // node of the proxy, for a service that is called only on the client's own node
+	cluster   string // cluster of the proxy, for a service that is called only in the client's own cluster or node
+	placed    bool   // whether another client may have another assignment
+	ready     bool   // whether unhealthy endpoints are left out
 	topology  topology
 	paths     frozen.List[networkPath]
 }
@@ -70,11 +70,10 @@ type EndpointPolicies struct {
 	policies feature.Selection
 }
 
-// located reports whether the assignment depends on where the client runs.
+// located reports whether the assignment depends on the location of the client.
 func (k assignmentKey) located() bool { return k.node != "" || k.placed }
 
-// keyOf returns the key of an assignment as a cohort sees it. Where there is no such cluster the key has no
-// service.
+// keyOf returns the key of an assignment as a cohort sees it. It has no service if there is no such cluster.
 func (m *Assignments) keyOf(v *view.View, c cohort.Inputs, name string) assignmentKey {
 	k := assignmentKey{name: name}
 	n, ok := names.ParseCluster(name)
@@ -95,7 +94,7 @@ func (m *Assignments) keyOf(v *view.View, c cohort.Inputs, name string) assignme
 	choice := m.hooks.Choice(v.Mesh(), s, rule.Policy(n.Port))
 	k.ready, k.tls = choice.ReadyOnly, choice.TLS
 	if s.NodeLocal {
-		k.node = cmp.Or(c.Node, "\x00") // no endpoint matches a proxy without a node
+		k.node = cmp.Or(c.Node, "\x00") // matches no endpoint if the proxy has no node
 	}
 	cluster := cmp.Or(c.Client.Cluster, v.Cluster())
 	if s.NodeLocal || v.ClusterLocal(s.Host) {
@@ -117,8 +116,8 @@ func Affected(d *scope.Dirty, list *envoy.Names) (affected []string) {
 	return affected
 }
 
-// Get returns the assignments of a list of names. Those that depend on where the proxy runs are in Union.Own, the half
-// that is not shared. A name without a cluster is in neither half.
+// Get returns the assignments of a list of names. Assignments that depend on the location of the proxy are in
+// Union.Own, the half that is not shared. A name without a cluster is in neither half.
 func (m *Assignments) Get(v *view.View, c cohort.Key, list *envoy.Names) (envoy.Union, error) {
 	get := func(k engine.Key, located bool) *engine.Version {
 		return engine.GetByName(m.cache, k, v.Revision, list, engine.ByName{
@@ -148,14 +147,14 @@ func (m *Assignments) Get(v *view.View, c cohort.Key, list *envoy.Names) (envoy.
 	return u, err
 }
 
-// place is where a proxy runs.
+// place is the location of a proxy.
 type place struct {
 	node     string
 	location cohort.Location
 }
 
-// Policies returns the policies for those endpoints that take mTLS. The list is empty without any policy, as in
-// most meshes.
+// Policies returns the policies of the endpoints that accept mTLS. The list is empty without any policy, as in most
+// meshes.
 func Policies(v *view.View, h *hooks.Hooks, endpoints []*registry.Endpoint) frozen.List[EndpointPolicies] {
 	if !h.HasPolicies(v) {
 		return frozen.List[EndpointPolicies]{}
@@ -181,7 +180,7 @@ func (b builder) buildAssignment(k assignmentKey) *envoy.Resource {
 	return envoy.NewResource(k.name, a)
 }
 
-// InlineCluster is all that the endpoints of a cluster depend on which Envoy resolves itself.
+// InlineCluster is the whole input for the endpoints of a cluster that Envoy resolves itself.
 type InlineCluster struct {
 	Name      string
 	Service   *registry.Service
@@ -195,7 +194,8 @@ type InlineCluster struct {
 	Choice    feature.Choice
 }
 
-// Place is what of a client's place the endpoints of a cluster depend on. Comparable. The zero Place is anywhere.
+// Place is the part of a client's location that the endpoints of a cluster depend on. It is comparable. With the zero
+// Place the location does not matter.
 type Place struct{ topology topology }
 
 // PlaceOf returns the place of a cohort for the endpoints of a service that are part of its clusters.
@@ -218,7 +218,8 @@ func Inline(h *hooks.Hooks, c InlineCluster) *endpointv3.ClusterLoadAssignment {
 
 // localities groups the endpoints of the port by locality. accept reports whether the cluster can have an address. A
 // locality whose endpoints the client may not call stays, empty.
-func (k assignmentKey) localities(b builder, endpoints iter.Seq[*registry.Endpoint], accept func(address string) bool) []*endpointv3.LocalityLbEndpoints {
+func (k assignmentKey) localities(b builder, endpoints iter.Seq[*registry.Endpoint],
+	accept func(address string) bool) []*endpointv3.LocalityLbEndpoints {
 	policies := map[*registry.Endpoint]feature.Selection{}
 	for p := range k.policies.All {
 		policies[p.endpoint] = p.policies
@@ -238,7 +239,7 @@ func (k assignmentKey) localities(b builder, endpoints iter.Seq[*registry.Endpoi
 		if k.node != "" && e.NodeName != k.node || k.cluster != "" && e.Cluster != k.cluster {
 			continue
 		}
-		if e.Health == registry.Draining && !k.service.Unhealthy || e.Health == registry.Unhealthy && k.ready {
+		if e.Health == registry.Draining && !k.service.SendDraining || e.Health == registry.Unhealthy && k.ready {
 			continue
 		}
 		secure := e.TLSMode != ""
@@ -276,8 +277,7 @@ func (k assignmentKey) localities(b builder, endpoints iter.Seq[*registry.Endpoi
 	return out
 }
 
-// distribute gives each locality the share of requests that its patterns have. One without a share loses its
-// endpoints.
+// distribute gives each locality its share of requests by patterns. A locality without a share loses its endpoints.
 func distribute(list []*endpointv3.LocalityLbEndpoints, d *networkingv1alpha3.LocalityLoadBalancerSetting_Distribute) {
 	var all []registry.Locality
 	weights := map[registry.Locality]uint32{}
@@ -298,7 +298,7 @@ func distribute(list []*endpointv3.LocalityLbEndpoints, d *networkingv1alpha3.Lo
 	}
 }
 
-// sendable reports whether EDS may carry an address: a name is not allowed.
+// sendable reports whether EDS may contain an address: a host name is not allowed.
 func sendable(address string) bool {
 	if strings.HasPrefix(address, "unix://") {
 		return true
@@ -310,7 +310,7 @@ func sendable(address string) bool {
 // tlsMatch is the metadata key by which Envoy chooses among a cluster's transport sockets.
 const tlsMatch = "envoy.transport_socket_match"
 
-// TLSModeIstio returns the metadata of endpoints that take the mTLS of the mesh.
+// TLSModeIstio returns the metadata of endpoints that accept the mTLS of the mesh.
 func TLSModeIstio() *structpb.Struct {
 	return envoy.Fields(map[string]*structpb.Value{"tlsMode": envoy.Text("istio")})
 }

@@ -15,19 +15,19 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// placed reports whether an assignment depends on where the client runs.
+// placed reports whether an assignment depends on the location of the client.
 func placed(c feature.Choice) bool {
 	return c.Distribution != "" || c.RoutesByZone() || c.FailsOver || len(c.Locality.GetDistribute()) > 0
 }
 
-// topologyOf returns the part of a client's place that a choice depends on. Clients for which it is equal get equal
+// topologyOf returns the part of a client's location that a choice depends on. Clients for which it is equal get equal
 // assignments.
 func topologyOf(c feature.Choice, p place, cluster string) topology {
 	switch {
 	case c.Distribution == corev1.ServiceTrafficDistributionPreferSameNode:
 		return topology{by: byNode, locality: p.location.Locality, network: p.location.Network, node: p.node, cluster: cluster}
 	case c.Distribution != "":
-		l := registry.Locality{Region: p.location.Locality.Region, Zone: p.location.Locality.Zone} // nothing below the zone counts
+		l := registry.Locality{Region: p.location.Locality.Region, Zone: p.location.Locality.Zone} // nothing below the zone matters
 		return topology{by: byZone, locality: l, network: p.location.Network}
 	case c.RoutesByZone():
 		t, _ := failoverTopology(c.Zones.Failover, p.location.Locality.Region)
@@ -49,8 +49,8 @@ func topologyOf(c feature.Choice, p place, cluster string) topology {
 	return topology{}
 }
 
-// failoverTopology returns a topology with the region that is to stand in for a client's, and reports whether there are
-// any such settings at all.
+// failoverTopology returns a topology with the failover region for a client's region, and whether there are any
+// failover settings.
 func failoverTopology[F interface {
 	GetFrom() string
 	GetTo() string
@@ -63,10 +63,11 @@ func failoverTopology[F interface {
 	return t, len(settings) > 0
 }
 
-// priorityLabels returns the labels that endpoints should have, the most important first: with the value written in a
-// failover priority, or else the client's own.
+// priorityLabels returns the labels that endpoints should have, the most important first: with the value in a failover
+// priority, or else the client's own.
 func priorityLabels(list []string, p place, cluster string) frozen.List[cohort.Label] {
-	own := registry.Labels{Own: map[string]string{}, Place: registry.Place{Locality: p.location.Locality, Network: p.location.Network, Cluster: cluster, Node: p.node}}
+	own := registry.Labels{Own: map[string]string{},
+		Place: registry.Place{Locality: p.location.Locality, Network: p.location.Network, Cluster: cluster, Node: p.node}}
 	for label := range p.location.Labels.All {
 		own.Own[label.Name] = label.Value
 	}
@@ -81,8 +82,8 @@ func priorityLabels(list []string, p place, cluster string) frozen.List[cohort.L
 	return frozen.ListOf(labels...)
 }
 
-// matches reports whether a locality is covered by a pattern: region/zone/subzone, where what follows a star, or is not
-// written, may be anything.
+// matches reports whether a pattern, region/zone/subzone, covers a locality. The parts after a star, and missing parts,
+// match anything.
 func matches(pattern string, l registry.Locality) bool {
 	have := []string{l.Region, l.Zone, l.SubZone}
 	for i, part := range strings.SplitN(pattern, "/", len(have)) {
@@ -96,9 +97,10 @@ func matches(pattern string, l registry.Locality) bool {
 	return true
 }
 
-// shares returns the weights of localities by the weights of patterns. Those that one pattern covers divide its weight
-// by their own. Others have none.
-func shares(d *networkingv1alpha3.LocalityLoadBalancerSetting_Distribute, localities []registry.Locality, own func(registry.Locality) uint32) map[registry.Locality]uint32 {
+// shares returns the weights of localities by the weights of patterns. Localities that one pattern covers divide its
+// weight in proportion to their own. Others have none.
+func shares(d *networkingv1alpha3.LocalityLoadBalancerSetting_Distribute, localities []registry.Locality,
+	own func(registry.Locality) uint32) map[registry.Locality]uint32 {
 	out := map[registry.Locality]uint32{}
 	for _, p := range slices.Sorted(maps.Keys(d.To)) {
 		var covered []registry.Locality

@@ -23,7 +23,8 @@ import (
 // spread is endpoints 1 to 8, in several localities, with their weights and labels.
 func spread() []*registry.Endpoint {
 	var list []*registry.Endpoint
-	for _, text := range []string{"r1/z1/s1 1 v1 gold", "r1/z1/s2 1 v2", "r1/z2/s1 2 v1", "r2/z1/s1 1 v1 gold", "r3/z1/s1 1 v2", "r3/z2/s1 3 v1", "// 1 v2", "r1/z1/s1 4 v3"} {
+	for _, text := range []string{"r1/z1/s1 1 v1 gold", "r1/z1/s2 1 v2", "r1/z2/s1 2 v1", "r2/z1/s1 1 v1 gold", "r3/z1/s1 1 v2",
+		"r3/z2/s1 3 v1", "// 1 v2", "r1/z1/s1 4 v3"} {
 		f := strings.Fields(text)
 		e := &registry.Endpoint{Locality: localityAt(f[0]), Labels: map[string]string{"version": f[2]}}
 		if _, err := fmt.Sscan(f[1], &e.Weight); err != nil {
@@ -62,8 +63,10 @@ func TestPriorities(t *testing.T) {
 		{`{"localityLbSetting":{"failover":[{"from":"r1","to":"r3"}]}}`, false, [3]string{"00000000", "00000000", "00000000"}},
 		{`{"localityLbSetting":{"failoverPriority":["version"]}}`, true, [3]string{"01001011", "10110101", "01001011"}},
 		{`{"localityLbSetting":{"failoverPriority":["tier","version"]}}`, true, [3]string{"01101111", "20120101", "21021011"}},
-		{`{"localityLbSetting":{"failoverPriority":["version=v1","topology.kubernetes.io/region","topology.istio.io/subzone"]}}`, true, [3]string{"02012122", "02012122", "01001011"}},
-		{`{"localityLbSetting":{"failover":[{"from":"r1","to":"r3"}],"failoverPriority":["version"]}}`, true, [3]string{"01243340", "11032231", "11111101"}},
+		{`{"localityLbSetting":{"failoverPriority":["version=v1","topology.kubernetes.io/region","topology.istio.io/subzone"]}}`, true,
+			[3]string{"02012122", "02012122", "01001011"}},
+		{`{"localityLbSetting":{"failover":[{"from":"r1","to":"r3"}],"failoverPriority":["version"]}}`, true,
+			[3]string{"01243340", "11032231", "11111101"}},
 		{`{"zoneAwareLbSetting":{"enabled":true}}`, false, [3]string{"00011110", "00011110", "11111101"}},
 		{`{"zoneAwareLbSetting":{"failover":[{"from":"r1","to":"r3"}]}}`, true, [3]string{"00021120", "00021120", "11111101"}},
 		{`{"zoneAwareLbSetting":{"enabled":false}}`, true, [3]string{"00000000", "00000000", "00000000"}},
@@ -128,7 +131,8 @@ func TestShares(t *testing.T) {
 			t.Errorf("%s: weights %s, want %s", to, text, want)
 		}
 	}
-	for pattern, want := range map[string][]string{"*": localities, "r1": {"r1/z1/s1", "r1/z1/s2", "r1/z2/s1"}, "r1/z1/*": {"r1/z1/s1", "r1/z1/s2"}, "r1/z1/s2": {"r1/z1/s2"}, "z1": nil} {
+	for pattern, want := range map[string][]string{"*": localities, "r1": {"r1/z1/s1", "r1/z1/s2", "r1/z2/s1"},
+		"r1/z1/*": {"r1/z1/s1", "r1/z1/s2"}, "r1/z1/s2": {"r1/z1/s2"}, "z1": nil} {
 		var got []string
 		for _, l := range localities {
 			if matches(pattern, localityAt(l)) {

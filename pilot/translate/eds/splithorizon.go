@@ -12,14 +12,15 @@ import (
 )
 
 // networkPath is how a client reaches the endpoints of one cluster in another network: through gateways, or not at all
-// where there are none.
+// if there are none.
 type networkPath struct {
 	network, cluster string
 	gateways         frozen.List[registry.Gateway]
 }
 
-// networkPaths returns the paths from a cohort to the networks and clusters of some endpoints. Endpoints that the
-// cohort calls directly have none: those of its own network, of an unknown network, and of a network without a gateway.
+// networkPaths returns the paths from a cohort to the networks and clusters of some endpoints. There is none for
+// endpoints that the cohort calls directly: in its own network, in an unknown network, and in a network without a
+// gateway.
 func networkPaths(v *view.View, c cohort.Client, sites []snapshot.NetworkCluster) frozen.List[networkPath] {
 	if v.Networks() == nil && c.NetworkView.Empty() {
 		return frozen.List[networkPath]{}
@@ -54,31 +55,33 @@ func requestsNetwork(c cohort.Client, network string) bool {
 	return lists.Any(c.NetworkView.All, func(n string) bool { return n == network })
 }
 
-// splitHorizon is the split horizon of one assignment: the gateways before endpoints of other networks. add replaces
-// such an endpoint by its gateways, which share its weight equally.
+// splitHorizon replaces the endpoints of other networks in one assignment by the gateways to them. The gateways share
+// an endpoint's weight equally.
 type splitHorizon struct {
-	gateways map[networkPath][]registry.Gateway // by network and cluster; none: out of reach
-	scale    uint64                             // multiplies all weights, so that the parts are whole numbers
+	// gateways has the networks and clusters whose endpoints are not called directly. An empty list means that the
+	// endpoints are out of reach.
+	gateways map[snapshot.NetworkCluster][]registry.Gateway
+	scale    uint64 // factor for all weights, so that shares are whole numbers
 }
 
 func newSplitHorizon(paths frozen.List[networkPath]) *splitHorizon {
 	b := &splitHorizon{scale: 1}
 	for c := range paths.All {
 		if b.gateways == nil {
-			b.gateways = map[networkPath][]registry.Gateway{}
+			b.gateways = map[snapshot.NetworkCluster][]registry.Gateway{}
 		}
 		gateways := slices.Collect(c.gateways.All)
-		b.gateways[networkPath{network: c.network, cluster: c.cluster}] = gateways
+		b.gateways[snapshot.NetworkCluster{Network: c.network, Cluster: c.cluster}] = gateways
 		if n := uint64(len(gateways)); n > 0 {
 			if b.scale = lcm(b.scale, n); b.scale > maxScale {
-				b.scale = 1 // the parts are rounded up
+				b.scale = 1 // the shares are rounded up
 			}
 		}
 	}
 	return b
 }
 
-// maxScale bounds the factor, so that few sums of weights have to be scaled down again.
+// maxScale limits the factor, so that few sums of weights have to be scaled down again.
 const maxScale = 1 << 10
 
 func lcm(a, b uint64) uint64 {
@@ -89,20 +92,20 @@ func lcm(a, b uint64) uint64 {
 	return a / x * b
 }
 
-// path returns the gateways before an endpoint, and reports whether it is behind gateways or out of reach: then it is
+// path returns the gateways for an endpoint. crosses reports whether it is behind gateways or out of reach, and so is
 // not called directly.
 func (b *splitHorizon) path(e *registry.Endpoint) (gateways []registry.Gateway, crosses bool) {
 	if b.gateways == nil {
 		return nil, false
 	}
-	gateways, crosses = b.gateways[networkPath{network: e.Network, cluster: e.Cluster}]
+	gateways, crosses = b.gateways[snapshot.NetworkCluster{Network: e.Network, Cluster: e.Cluster}]
 	return gateways, crosses
 }
 
-// add adds an endpoint to a group of endpoints, or in its place the gateways of path before it, which share its weight.
-// Gateways route by the server name of mTLS. So an endpoint that does not take mTLS is left out if it is behind a
-// gateway, or if the client is one that forwards by the server name. An endpoint behind a gateway that is not healthy
-// is left out too: the gateway knows better.
+// add adds an endpoint, or the gateways to it, which share its weight, to a group. Gateways route by the server name of
+// mTLS. So an endpoint that does not accept mTLS is left out if it is behind a gateway, or if the client forwards by
+// the server name. An unhealthy endpoint behind a gateway is left out too, because the gateway knows the health of its
+// endpoints.
 func (b *splitHorizon) add(g *groupEndpoints, e *registry.Endpoint, gateways []registry.Gateway, crosses, secure, sni bool) {
 	switch {
 	case !secure && (sni || crosses):

@@ -12,20 +12,20 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// topology is what of a client's place an assignment depends on. From it follows the priority of each endpoint. With
-// the zero topology all endpoints have the same priority.
+// topology is the part of a client's location that an assignment depends on. It determines the priority of each
+// endpoint. With the zero topology all endpoints have the same priority.
 type topology struct {
 	by       criterion
 	locality registry.Locality
 	network  string
-	node     string // the client's; unique within its cluster only
+	node     string // the client's node; unique only within its cluster
 	cluster  string
-	failover string // the region that stands in for the client's first
+	failover string // first failover region for the client's
 	labels   frozen.List[cohort.Label]
 	share    *networkingv1alpha3.LocalityLoadBalancerSetting_Distribute
 }
 
-// criterion is what makes an endpoint close.
+// criterion is the property by which endpoints are close.
 type criterion int
 
 // Criteria.
@@ -35,14 +35,15 @@ const (
 	byNode                      // network, region, zone, subzone and node
 	byLocality                  // region, zone and subzone
 	byRegion                    // labels, and then the region
-	byLabels                    // those labels that come first
+	byLabels                    // the leading labels that are equal
 	byShare                     // all endpoints have one priority, and localities have weights
 )
 
 // prioritizes reports whether endpoints differ in priority.
 func (n topology) prioritizes() bool { return n.by != byNothing && n.by != byShare }
 
-// distance returns how far an endpoint is from the client. The closest have the smallest, which need not be 0.
+// distance returns the distance of an endpoint from the client. The closest endpoints have the smallest distance, which
+// need not be 0.
 func (n topology) distance(e *registry.Endpoint, crosses bool) int {
 	l := e.Locality
 	switch n.by {
@@ -54,7 +55,7 @@ func (n topology) distance(e *registry.Endpoint, crosses bool) int {
 	case byLocality:
 		return n.regionDistance(l, differing(l.Region == n.locality.Region, l.Zone == n.locality.Zone, l.SubZone == n.locality.SubZone), 3)
 	case byRegion:
-		const regions = 3 // own, standing in, other
+		const regions = 3 // the client's own, the failover region, any other
 		return n.labelDistance(e)*regions + n.regionDistance(l, differing(l.Region == n.locality.Region), 1)
 	case byLabels:
 		return n.labelDistance(e)
@@ -62,7 +63,7 @@ func (n topology) distance(e *registry.Endpoint, crosses bool) int {
 	return 0
 }
 
-// labelDistance counts the labels from the first that the endpoint does not have.
+// labelDistance returns the number of labels from the first one that the endpoint lacks.
 func (n topology) labelDistance(e *registry.Endpoint) int {
 	var same []bool
 	for label := range n.labels.All {
@@ -71,7 +72,7 @@ func (n topology) labelDistance(e *registry.Endpoint) int {
 	return differing(same...)
 }
 
-// differing returns how many steps are left from the first that differs.
+// differing returns the number of steps from the first one that differs.
 func differing(same ...bool) int {
 	if i := slices.Index(same, false); i >= 0 {
 		return len(same) - i
@@ -79,8 +80,8 @@ func differing(same ...bool) int {
 	return 0
 }
 
-// networkDistance counts the steps that an endpoint does not share with the client, from the first that differs. An
-// endpoint behind a gateway shares none. An endpoint in another network is farther than any in the client's own.
+// networkDistance returns the number of steps from the first one in which the endpoint differs from the client. An
+// endpoint behind a gateway differs in all. An endpoint in another network is farther than any in the client's own.
 func (n topology) networkDistance(e *registry.Endpoint, crosses bool, steps ...bool) int {
 	d := differing(steps...)
 	if crosses {
@@ -92,8 +93,8 @@ func (n topology) networkDistance(e *registry.Endpoint, crosses bool, steps ...b
 	return d
 }
 
-// regionDistance puts the regions that do not stand in for the client's after the one that does. foreign is the
-// distance to another region.
+// regionDistance adds a distance to regions other than the client's and its failover region. foreign is the distance to
+// another region.
 func (n topology) regionDistance(l registry.Locality, distance, foreign int) int {
 	if distance == foreign && n.failover != "" && l.Region != n.failover {
 		return foreign + 1
@@ -108,13 +109,14 @@ type priorityGroup struct {
 }
 
 func compareGroups(a, b priorityGroup) int {
-	return cmp.Or(cmp.Compare(a.Region, b.Region), cmp.Compare(a.Zone, b.Zone), cmp.Compare(a.SubZone, b.SubZone), cmp.Compare(a.distance, b.distance))
+	return cmp.Or(cmp.Compare(a.Region, b.Region), cmp.Compare(a.Zone, b.Zone), cmp.Compare(a.SubZone, b.SubZone),
+		cmp.Compare(a.distance, b.distance))
 }
 
-// maxPriority is the lowest priority that Envoy takes. Endpoints that are farther share it.
+// maxPriority is the lowest priority that Envoy accepts. Endpoints that are farther share it.
 const maxPriority = 128
 
-// priorities maps the distances that occur to priorities without a gap: Envoy takes no others.
+// priorities maps distances to consecutive priorities, as Envoy requires.
 func priorities(groups []priorityGroup) map[int]uint32 {
 	distances := lists.Map(groups, func(g priorityGroup) int { return g.distance })
 	slices.Sort(distances)

@@ -14,7 +14,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// groupEndpoints is the endpoints of one priority group, with weights that are not yet scaled to what is sent.
+// groupEndpoints is the endpoints of one priority group, with unscaled weights.
 type groupEndpoints struct {
 	direct   []directEndpoint
 	gateways map[registry.Gateway]uint64 // weights by gateway
@@ -24,7 +24,7 @@ type groupEndpoints struct {
 type directEndpoint struct {
 	*registry.Endpoint
 	weight uint64
-	tls    bool // Envoy is to choose mTLS for it
+	tls    bool // whether Envoy uses mTLS for it
 }
 
 // addGateways adds the gateways before an endpoint.
@@ -40,11 +40,11 @@ func (g *groupEndpoints) addGateways(gateways []registry.Gateway, weight uint64)
 
 func (g *groupEndpoints) empty() bool { return len(g.direct)+len(g.gateways) == 0 }
 
-// endpointSize is about the length of an encoded endpoint.
+// endpointSize is the approximate length of an encoded endpoint, in bytes.
 const endpointSize = 192
 
-// write writes the endpoints, and then the gateways, into their locality. All that is known of the endpoints behind a
-// gateway is that they take mTLS.
+// write writes the endpoints, and then the gateways, into their locality. An endpoint behind a gateway always accepts
+// mTLS, and nothing else is known of it.
 func (g *groupEndpoints) write(l *endpointv3.LocalityLbEndpoints, sum weightSum) {
 	if g.empty() {
 		return
@@ -54,7 +54,7 @@ func (g *groupEndpoints) write(l *endpointv3.LocalityLbEndpoints, sum weightSum)
 	for _, m := range g.direct {
 		weight := sum.scale(m.weight)
 		e := &endpointv3.LbEndpoint{}
-		e.ProtoReflect().SetUnknown(appendEndpoint(make([]byte, 0, endpointSize), m.Endpoint, weight, m.tls)) // encoded already
+		e.ProtoReflect().SetUnknown(appendEndpoint(make([]byte, 0, endpointSize), m.Endpoint, weight, m.tls)) // already encoded
 		l.LbEndpoints = append(l.LbEndpoints, e)
 		l.LoadBalancingWeight.Value += weight
 	}
@@ -71,8 +71,8 @@ func (g *groupEndpoints) write(l *endpointv3.LocalityLbEndpoints, sum weightSum)
 	}
 }
 
-// weightSum is the sum of the weights of one priority, over all of its localities. Envoy refuses an assignment in which
-// the endpoints of a locality, or the localities of a priority, weigh more than a uint32 can hold.
+// weightSum is the sum of the weights of one priority, over all of its localities. Envoy rejects an assignment if the
+// endpoints of a locality, or the localities of a priority, weigh more than a uint32 can hold.
 type weightSum struct{ sum, n uint64 }
 
 func (b weightSum) with(g *groupEndpoints) weightSum {
@@ -86,12 +86,12 @@ func (b weightSum) with(g *groupEndpoints) weightSum {
 	return b
 }
 
-// scale returns a weight as it is sent: unchanged where Envoy takes the sum, else in proportion, and at least 1.
+// scale returns a weight as it is sent: unchanged if Envoy accepts the sum, else in proportion, and at least 1.
 func (b weightSum) scale(weight uint64) uint32 {
 	if b.sum <= math.MaxUint32 {
 		return uint32(weight)
 	}
-	hi, lo := bits.Mul64(weight, math.MaxUint32-b.n) // each may be 1 too much
+	hi, lo := bits.Mul64(weight, math.MaxUint32-b.n) // rounding may add 1 to each
 	fit, _ := bits.Div64(hi, lo, b.sum)
 	return uint32(max(fit, 1))
 }

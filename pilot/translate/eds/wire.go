@@ -10,11 +10,11 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// Endpoints are most of what proxies are sent, and each one as a tree of messages would take a kilobyte for a moment.
-// So they are written directly in the wire format, byte for byte as protobuf would: fields by number, those of a oneof
-// after the others, maps by key.
+// Most bytes of the configuration are endpoints, and a tree of messages for each would take a kilobyte of garbage. So
+// they are written directly in the wire format, with the same bytes as protobuf's encoder: fields by number, fields of
+// a oneof after the others, maps by key.
 
-// appendEndpoint appends an LbEndpoint. tls has Envoy choose mTLS for it.
+// appendEndpoint appends an LbEndpoint. tls makes Envoy use mTLS for it.
 func appendEndpoint(dst []byte, e *registry.Endpoint, weight uint32, tls bool) []byte {
 	if e.HealthKnown {
 		status := [...]corev3.HealthStatus{corev3.HealthStatus_HEALTHY, corev3.HealthStatus_UNHEALTHY, corev3.HealthStatus_DRAINING}[e.Health]

@@ -23,7 +23,8 @@ func TestEndpointsAreEncodedAsByProtobuf(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		text := func() string { return strings.Repeat("x", []int{0, 1, 20, 100, 127, 128, 300, 20000}[r.IntN(8)]) }
 		e := &registry.Endpoint{
-			Address: []string{fmt.Sprint("10.0.0.", seed), "2001:db8::1", "unix:///" + text(), "unix://"}[r.IntN(4)], Port: []uint32{0, 80, 65535}[r.IntN(3)],
+			Address:     []string{fmt.Sprint("10.0.0.", seed), "2001:db8::1", "unix:///" + text(), "unix://"}[r.IntN(4)],
+			Port:        []uint32{0, 80, 65535}[r.IntN(3)],
 			HealthKnown: r.IntN(2) == 0, Health: registry.Health(r.IntN(3)),
 			Workload: text(), Namespace: "ns", CanonicalName: text(), CanonicalRevision: "v1", Cluster: text(),
 		}
@@ -37,7 +38,8 @@ func TestEndpointsAreEncodedAsByProtobuf(t *testing.T) {
 			LoadBalancingWeight: envoy.UInt32(weight), Metadata: &corev3.Metadata{FilterMetadata: m},
 		}
 		if e.HealthKnown {
-			want.HealthStatus = [...]corev3.HealthStatus{corev3.HealthStatus_HEALTHY, corev3.HealthStatus_UNHEALTHY, corev3.HealthStatus_DRAINING}[e.Health]
+			want.HealthStatus = [...]corev3.HealthStatus{corev3.HealthStatus_HEALTHY, corev3.HealthStatus_UNHEALTHY,
+				corev3.HealthStatus_DRAINING}[e.Health]
 		}
 		b, err := proto.MarshalOptions{Deterministic: true}.Marshal(want)
 		must.Succeed(t, err)

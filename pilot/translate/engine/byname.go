@@ -17,26 +17,26 @@ import (
 
 // ByName generates the resources of a list of names at one Snapshot. Each name is a partition.
 type ByName struct {
-	// Affected returns the names of a list that dirty rows affect. Repetitions do no harm.
+	// Affected returns the names of a list that dirty rows affect. It may repeat names.
 	Affected func(d *scope.Dirty, list *envoy.Names) []string
-	// Build returns the resource of a name, or nil where the Set has none.
+	// Build returns the resource of a name, or nil if the Set has none.
 	Build func(name string) *envoy.Resource
-	// Elsewhere reports whether another Set may have a resource for a name that this one has none for. It is nil if no
+	// Elsewhere reports whether another Set may have a resource for a name for which this one has none. It is nil if no
 	// other Set may.
 	Elsewhere func(name string) bool
 }
 
-// failures are the names whose builders failed. They are tried again with each Snapshot.
+// failures are the names whose builders failed. They are retried with each Snapshot.
 type failures struct {
 	failed   map[string]error
-	names    *envoy.Names // the names in failed that have no resource of an earlier version
+	names    *envoy.Names // names in failed that have no resource of an earlier version
 	reported atomic.Bool
 }
 
 // Failed returns the names that have no resource because their builders failed.
 func (f *failures) Failed() *envoy.Names { return f.names }
 
-// Err returns what failed, to its first caller only.
+// Err returns the failures, to its first caller only.
 func (f *failures) Err() error {
 	if len(f.failed) == 0 || f.reported.Swap(true) {
 		return nil
@@ -45,7 +45,7 @@ func (f *failures) Err() error {
 }
 
 // GetByName returns the Set of a list of names as it is at a revision. A name whose builder panics keeps its last good
-// resource, or is missing where there is none. A list that was edited from another one is made from the Set of that.
+// resource, or is missing if there is none. A list that was edited from another one is made from the Set of that list.
 func GetByName(c *Cache, k Key, revision uint64, list *envoy.Names, g ByName) *Version {
 	k.names = weak.Make(list)
 	return c.get(k, revision, func(last *Version) *Version {
@@ -65,11 +65,11 @@ func GetByName(c *Cache, k Key, revision uint64, list *envoy.Names, g ByName) *V
 	})
 }
 
-// Elsewhere reports whether another Set may have a resource for a name that this one has none for.
+// Elsewhere reports whether another Set may have a resource for a name for which this one has none.
 func (v *Version) Elsewhere() bool { return v.elsewhere.Len() > 0 }
 
-// fromOrigin returns what a first version is made from, and the names that have to be built: the version of the list
-// that the names were edited from, if it is cached, or else nothing and all names.
+// fromOrigin returns the version from which a first version is made, and the names to build: the version of the list
+// from which the names were edited, if it is cached, or else nil and all names.
 func (g ByName) fromOrigin(c *Cache, k Key, revision uint64, list *envoy.Names) (*Version, iter.Seq[string]) {
 	origin := list.Origin()
 	if k.names = weak.Make(origin); origin == nil || !c.has(k) {
@@ -103,7 +103,7 @@ func (g ByName) fromOrigin(c *Cache, k Key, revision uint64, list *envoy.Names) 
 	return last, slices.Values(look)
 }
 
-// rebuild makes a version from another one by building some names again; no others may have changed.
+// rebuild makes a version from another one by building some names again. No others may have changed.
 func (g ByName) rebuild(last *Version, revision uint64, look iter.Seq[string]) *Version {
 	v := &Version{from: revision, to: revision, elsewhere: last.elsewhere}
 	if g.Elsewhere != nil && v.elsewhere.Len() == 0 {

@@ -13,22 +13,23 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/scope"
 )
 
-// Cache holds the newest versions of each Set. The next version is made from the last one, by generating again what
-// is dirty. An entry is evicted when a part of its key is garbage collected, or when it has not been used for maxUnused
-// full Snapshots: each edit of a Sidecar makes another scope. The zero value is empty; safe for concurrent use.
+// Cache holds the newest versions of each Set. The next version is made from the last one, by generating again what is
+// dirty. An entry is evicted when a part of its key is garbage-collected, or when it has not been used for maxUnused
+// full Snapshots, because each edit of a Sidecar makes another scope. The zero value is empty and safe for concurrent
+// use.
 type Cache struct {
 	history history
 
 	mu          sync.Mutex
 	entries     map[Key]*entry
-	generation  uint64 // the number of full Snapshots so far: with Dirty.Compare, for which every stream asks for everything again
-	lastCompare uint64 // the revision of the newest full Snapshot
+	generation  uint64 // number of full Snapshots so far: with Dirty.Compare, for which every stream requests everything again
+	lastCompare uint64 // revision of the newest full Snapshot
 }
 
 // Key identifies a Set. It holds the parts of a cohort and the list of names weakly.
 type Key struct {
 	Type      string // URL of the type of resources
-	Part      any    // comparable; it distinguishes several Sets that are equal in all else
+	Part      any    // comparable; distinguishes Sets that are equal in all else
 	Client    weak.Pointer[cohort.Client]
 	Listeners weak.Pointer[cohort.Listeners]
 	Inbound   weak.Pointer[cohort.Inbound]
@@ -51,22 +52,22 @@ type Version struct {
 	Content envoy.Content // of virtual hosts
 
 	from, to    uint64
-	byPartition frozen.Table[*envoy.Resource] // the same resources, those of a partition together
-	conflicts   map[any][]note                // by partition
+	byPartition frozen.Table[*envoy.Resource] // the same resources, ordered by partition
+	conflicts   map[any][]note                // conflicts by partition
 	elsewhere   frozen.Table[string]          // names that another Set may have
 	derived
 	failures
 }
 
-// Bounds of the cache.
+// Limits of the cache.
 const (
 	maxVersions   = 2
 	maxUnused     = 64  // full Snapshots without use after which an entry is evicted, and between two checks
-	maxPartitions = 256 // to regenerate, plus one for each resource of the Set; beyond that all of it is generated
+	maxPartitions = 256 // partitions to regenerate, plus one for each resource of the Set; beyond that the whole Set is generated
 )
 
-// Advance records what is dirty in the newest Snapshot. Where every stream will ask for everything again, unused
-// entries are evicted now and then.
+// Advance records what is dirty in the newest Snapshot. If every stream will request everything again, it occasionally
+// evicts unused entries.
 func (c *Cache) Advance(revision uint64, d *scope.Dirty) {
 	c.history.record(revision, d)
 	if !d.Compare {
@@ -86,7 +87,7 @@ func (c *Cache) Advance(revision uint64, d *scope.Dirty) {
 	}
 }
 
-// Since returns what is dirty after one revision, up to another, and whether that is still known.
+// Since returns what is dirty after one revision, up to another. It returns false if that is not known any more.
 func (c *Cache) Since(from, to uint64) (*scope.Dirty, bool) { return c.history.since(from, to) }
 
 // MayReassign reports whether a proxy in a namespace may belong to another cohort than it did at an earlier revision.
@@ -101,8 +102,8 @@ func (c *Cache) Len() int {
 	return len(c.entries)
 }
 
-// get returns a Set as it is at a revision. generate makes a version from another one, or from nil where there is
-// none. The first caller generates and the others wait. A panic of the generator reaches every caller: a Set that
+// get returns a Set as it is at a revision. generate makes a version from another one, or from nil if there is none.
+// The first caller generates and the others wait. A panic of the generator reaches every caller, because a Set that
 // could not be made must not look empty.
 func (c *Cache) get(k Key, revision uint64, generate func(last *Version) *Version) *Version {
 	e := c.entry(k)
@@ -131,7 +132,7 @@ func (c *Cache) get(k Key, revision uint64, generate func(last *Version) *Versio
 	return next
 }
 
-// entry returns the entry of a key, an empty one where there is none, and marks it as used.
+// entry returns the entry of a key, creates it if there is none, and marks it as used.
 func (c *Cache) entry(k Key) *entry {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -151,7 +152,7 @@ func (c *Cache) entry(k Key) *entry {
 	return e
 }
 
-// evictWith has an entry evicted when part, a part of its key, is garbage collected. A nil part does nothing.
+// evictWith evicts an entry when part, a part of its key, is garbage-collected. It ignores a nil part.
 func evictWith[T any](c *Cache, e *entry, k Key, part *T) {
 	if part != nil {
 		e.cleanups = append(e.cleanups, runtime.AddCleanup(part, c.evict, k))
@@ -168,15 +169,15 @@ func (c *Cache) evict(k Key) {
 	}
 }
 
-// stopCleanups cancels the cleanups of an entry that is evicted.
+// stopCleanups cancels the cleanups of an evicted entry.
 func (e *entry) stopCleanups() {
 	for _, cleanup := range e.cleanups {
 		cleanup.Stop()
 	}
 }
 
-// Bytes returns about how many bytes the Sets of some cohorts take, without what the Sets of the first of them have as
-// well. Resources that several Sets have are counted once. Sets that are being made are left out.
+// Bytes returns the approximate memory, in bytes, of the Sets of some cohorts, without what the Sets of the first of
+// them have as well. Resources that several Sets have are counted once. Sets that are being made are left out.
 func (c *Cache) Bytes(cohorts []cohort.Key) (n int) {
 	if len(cohorts) == 0 {
 		return 0
@@ -208,14 +209,14 @@ func (c *Cache) Bytes(cohorts []cohort.Key) (n int) {
 	return n
 }
 
-// placeCost is about how many bytes the place of a resource takes in the tables of a Set and of its Version.
+// placeCost is the approximate memory, in bytes, for a resource in the tables of a Set and of its Version.
 const placeCost = 24
 
-// entriesOf returns the entries that have no other parts in their keys than some cohorts have, and at least one,
-// without others.
+// entriesOf returns the entries whose keys have parts of some cohorts only, and at least one, except for others.
 func (c *Cache) entriesOf(cohorts []cohort.Key, others map[*entry]struct{}) map[*entry]struct{} {
 	var none Key
-	clients, listeners := map[weak.Pointer[cohort.Client]]bool{none.Client: true}, map[weak.Pointer[cohort.Listeners]]bool{none.Listeners: true}
+	clients, listeners := map[weak.Pointer[cohort.Client]]bool{none.Client: true},
+		map[weak.Pointer[cohort.Listeners]]bool{none.Listeners: true}
 	inbounds, patches := map[weak.Pointer[cohort.Inbound]]bool{none.Inbound: true}, map[weak.Pointer[cohort.Patches]]bool{none.Patches: true}
 	for _, k := range cohorts {
 		clients[k.Client.Weak()], listeners[k.Listeners.Weak()] = true, true
@@ -242,8 +243,8 @@ func (c *Cache) has(k Key) bool {
 	return c.entries[k] != nil
 }
 
-// between returns what is dirty between a version and a revision, earlier or later. It reports false where everything
-// may be.
+// between returns what is dirty between a version and a revision, earlier or later. It returns false if everything may
+// be dirty.
 func (c *Cache) between(v *Version, revision uint64) (*scope.Dirty, bool) {
 	d, ok := c.history.since(min(v.to, revision), max(v.from, revision))
 	return d, ok && !d.All

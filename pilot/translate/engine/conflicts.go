@@ -6,10 +6,10 @@ import (
 )
 
 // Conflict is a kind of conflict between objects, in which one does not get what it asks for. Its value is the name of
-// the metric that counts it.
+// its metric.
 type Conflict string
 
-// note is one conflict and what it is about, such as a domain.
+// note is one conflict and its subject, such as a domain.
 type note struct {
 	Conflict
 	about string
@@ -18,7 +18,7 @@ type note struct {
 // Log collects the conflicts of a Set while it is generated. The nil Log collects nothing.
 type Log struct {
 	byPartition map[any][]note
-	seen        map[any]map[note]struct{} // by partition, once it has a new one
+	seen        map[any]map[note]struct{} // by partition; set once the partition has a new one
 }
 
 // Add records a conflict in a partition, once.
@@ -48,7 +48,7 @@ func (l *Log) Add(partition any, c Conflict, about string) {
 	}
 }
 
-// Conflicts returns what the conflicts of one kind are about, sorted, in the Sets that were asked for since the last
+// Conflicts returns the subjects of the conflicts of one kind, sorted, in the Sets that were requested since the last
 // full Snapshot.
 func (c *Cache) Conflicts(kind Conflict) []string {
 	c.mu.Lock()

@@ -8,28 +8,27 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
-// Derivation makes one Set of another one, resource by resource. Its functions are called where something has to be
+// Derivation makes one Set from another one, resource by resource. Its functions are called only when something must be
 // derived.
 type Derivation struct {
-	// Change returns the resource that takes the place of another one. One that is Removed leaves its name to what is
-	// added.
+	// Change returns the replacement for a resource. If it is Removed, an added resource may have the name.
 	Change func(*envoy.Resource) *envoy.Resource
-	// Added returns resources beside the others; where both have a name, the other stays. Those that are Removed are
-	// not in the Set.
+	// Added returns additional resources. If the other Set has the name, its resource stays. Removed ones are not in
+	// the Set.
 	Added   func() []*envoy.Resource
-	Content bool // the Set holds virtual hosts, and its Content is needed
+	Content bool // whether the Set holds virtual hosts, for which Content is needed
 }
 
-// derived is what a Version has that Derive made.
+// derived is the part of a Version that is set by Derive.
 type derived struct {
 	base    *envoy.Set
 	added   []*envoy.Resource
-	removed map[string]*envoy.Resource // what Change returned for resources that are not in the Set, by name
+	removed map[string]*envoy.Resource // results of Change for resources that are not in the Set, by name
 }
 
-// Derive returns the Set that is made of another one as it is at a revision. list is the list of names of the other
-// Set, nil where it has all resources. A key must always have the same Derivation, but for what is Added. What did not
-// change in the other Set since the last time is not derived again.
+// Derive returns the Set that is made from another one as it is at a revision. list is the list of names of the other
+// Set, nil if it has all resources. A key must always have the same Derivation, except for what is Added. Resources
+// that are unchanged in the other Set since the last call are not derived again.
 func Derive(c *Cache, k Key, revision uint64, list *envoy.Names, base *envoy.Set, d Derivation) *Version {
 	k.names = weak.Make(list)
 	return c.get(k, revision, func(last *Version) *Version {
@@ -50,8 +49,8 @@ func Derive(c *Cache, k Key, revision uint64, list *envoy.Names, base *envoy.Set
 	})
 }
 
-// EachDerived calls visit for each Set that Derive made and that was asked for since the last full Snapshot: with its
-// key, the resources that it has, those that were added to it or should have been, and those that were removed from it.
+// EachDerived calls visit for each Set that Derive made and that was requested since the last full Snapshot: with its
+// key, its resources, the resources that were added or could not be added, and the removed ones.
 func (c *Cache) EachDerived(visit func(k Key, set *envoy.Set, added []*envoy.Resource, removed map[string]*envoy.Resource)) {
 	c.mu.Lock()
 	entries, last := maps.Clone(c.entries), c.lastCompare
@@ -69,7 +68,7 @@ func (c *Cache) EachDerived(visit func(k Key, set *envoy.Set, added []*envoy.Res
 	}
 }
 
-// all derives the whole Set. It shares with the other Set all that stays.
+// all derives the whole Set. It shares all unchanged resources with the other Set.
 func (d Derivation) all(v *Version) {
 	same := &Version{Set: v.base, derived: derived{removed: map[string]*envoy.Resource{}}}
 	if d.Content {
@@ -78,9 +77,11 @@ func (d Derivation) all(v *Version) {
 		}
 	}
 	d.update(v, same)
-	var more []*envoy.Resource // under names that the other Set does not have
+	var more []*envoy.Resource // with names that the other Set does not have
 	for _, r := range v.added {
-		if named := func(o *envoy.Resource) bool { return o.Name == r.Name }; r.Removed() || v.Set.Get(r.Name) != nil || slices.ContainsFunc(more, named) {
+		if named := func(o *envoy.Resource) bool {
+			return o.Name == r.Name
+		}; r.Removed() || v.Set.Get(r.Name) != nil || slices.ContainsFunc(more, named) {
 			continue
 		}
 		if more = append(more, r); d.Content {
@@ -90,7 +91,7 @@ func (d Derivation) all(v *Version) {
 	v.Set = v.Set.With(nil, more)
 }
 
-// update derives a version of another one with the same resources Added.
+// update derives a version from another one with the same resources Added.
 func (d Derivation) update(v, last *Version) {
 	var removed, added []*envoy.Resource
 	v.removed = maps.Clone(last.removed)

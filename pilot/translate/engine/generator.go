@@ -11,23 +11,23 @@ import (
 )
 
 // Generator generates one Set at one Snapshot, whole or in part. The Set is divided into partitions, such as hosts or
-// bind addresses. Each resource belongs to one partition, and depends on nothing but what the Index holds for that
-// partition. So a partition that a scope.Dirty does not affect is as it was.
+// bind addresses. Each resource belongs to one partition, and depends only on what the Index holds for that partition.
+// So a partition that a scope.Dirty does not affect is unchanged.
 type Generator[P comparable] struct {
 	All        func() []*envoy.Resource                   // generates the whole Set
-	Affected   func(d *scope.Dirty) []P                   // the partitions that dirty rows affect
-	Closure    func(affected []P) []P                     // adds the partitions that depend on those; nil where none do
+	Affected   func(d *scope.Dirty) []P                   // returns the partitions that dirty rows affect
+	Closure    func(affected []P) []P                     // adds the partitions that depend on affected ones; nil if none do
 	Partitions func(list []P) func(p P) []*envoy.Resource // prepares some partitions; the result generates each
-	Locate     func(p P) Locator                          // finds the resources of a partition in a Set
-	Order      func(a, b string) int                      // of names, in which those of a partition are adjacent; nil: the usual one
-	Content    bool                                       // the Set holds virtual hosts, and its Content is needed
+	Locate     func(p P) Locator                          // locates the resources of a partition in a Set
+	Order      func(a, b string) int                      // order of names in which those of a partition are adjacent; nil for the usual one
+	Content    bool                                       // whether the Set holds virtual hosts, for which Content is needed
 }
 
 // Locator compares the name of a resource with those of a partition, in the generator's Order. It returns 0 for the
 // partition's own resources.
 type Locator func(name string) int
 
-// Single returns a generator whose Set is one partition. It is generated whole when stale reports true.
+// Single returns a generator whose Set is one partition. It is generated whole if stale returns true.
 func Single(all func() []*envoy.Resource, stale func(d *scope.Dirty) bool) Generator[struct{}] {
 	return Generator[struct{}]{All: all, Affected: func(d *scope.Dirty) []struct{} {
 		if stale(d) {
@@ -37,14 +37,14 @@ func Single(all func() []*envoy.Resource, stale func(d *scope.Dirty) bool) Gener
 	}}
 }
 
-// IfAll is the stale of Single for a Set that depends on nothing but its cohort and the mesh configuration.
+// IfAll is the stale function of Single for a Set that depends only on its cohort and the mesh configuration.
 func IfAll(d *scope.Dirty) bool { return d.All }
 
-// IfHosts is the stale of Single for a Set that depends on hosts and the mesh configuration: not on endpoints, facts,
-// credentials or the reassignment of proxies.
+// IfHosts is the stale function of Single for a Set that depends on hosts and the mesh configuration, and not on
+// endpoints, facts, credentials or the reassignment of proxies.
 func IfHosts(d *scope.Dirty) bool { return !d.NoHosts() }
 
-// IfRoots is the stale of Single for a Set that depends on the roots that proxies trust, and nothing else but the mesh
+// IfRoots is the stale function of Single for a Set that depends only on the roots that proxies trust and the mesh
 // configuration.
 func IfRoots(d *scope.Dirty) bool { return d.All || d.Roots }
 
@@ -61,8 +61,8 @@ func Get[P comparable](c *Cache, k Key, revision uint64, newGenerator func(*Log)
 	})
 }
 
-// update generates the version of a revision. It starts from last, which is mostly the version before, and invalidates
-// the partitions that are dirty between the two. A nil last means that there is none.
+// update generates the version of a revision. It starts from last, usually the previous version, and invalidates the
+// partitions that are dirty between the two. last is nil if there is none.
 func (g Generator[P]) update(c *Cache, last *Version, revision uint64, log *Log) *Version {
 	if last == nil {
 		return g.Generate()
@@ -86,7 +86,7 @@ func (g Generator[P]) update(c *Cache, last *Version, revision uint64, log *Log)
 	return next
 }
 
-// Generate generates the whole Set. The result is not cached.
+// Generate generates the whole Set without caching it.
 func (g Generator[P]) Generate() *Version {
 	v := &Version{Set: envoy.NewSet(g.All())}
 	if v.byPartition = v.Set.Table(); g.Order != nil {

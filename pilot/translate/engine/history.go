@@ -9,12 +9,12 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/scope"
 )
 
-// history holds what changed between Snapshots, so that cached things can be updated incrementally. The newest changes
+// history holds the changes between Snapshots, so that cached results can be updated incrementally. The newest changes
 // are kept one by one, older ones merged. It begins with the last Snapshot in which everything was dirty. Safe for
 // concurrent use.
 type history struct {
 	mu      sync.Mutex
-	changes []change                   // by revision, without gaps
+	changes []change                   // ordered by revision, without gaps
 	merged  map[[2]uint64]*scope.Dirty // results of since, dropped when a change is recorded
 }
 
@@ -24,13 +24,13 @@ type change struct {
 	*scope.Dirty
 }
 
-// Bounds of a history.
+// Limits of a history.
 const (
-	maxChanges = 256     // that are kept one by one
-	maxNames   = 1 << 14 // of hosts, endpoints, listeners and credentials in the merged change; a larger one is dropped
+	maxChanges = 256     // changes that are kept one by one
+	maxNames   = 1 << 14 // hosts, endpoints, listeners and credentials in the merged change; a larger one is dropped
 )
 
-// record appends what the newest Snapshot changed.
+// record appends the changes of the newest Snapshot.
 func (h *history) record(revision uint64, c *scope.Dirty) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -59,8 +59,8 @@ func (h *history) mayReassign(from, to uint64, namespace string) bool {
 	return !ok || slices.ContainsFunc(list, func(c change) bool { return c.Reassign.Includes(namespace) })
 }
 
-// between returns the changes after one revision, up to another. Where changes were merged it returns some before or
-// after them too. It reports whether the history still holds them.
+// between returns the changes after one revision, up to another. If changes were merged it also returns some before or
+// after these. It returns false if the history does not hold them any more.
 func (h *history) between(from, to uint64) ([]change, bool) {
 	if len(h.changes) == 0 || from >= to || from+1 < h.changes[0].from || to > h.changes[len(h.changes)-1].to {
 		return nil, false
@@ -72,7 +72,8 @@ func (h *history) between(from, to uint64) ([]change, bool) {
 	return h.changes[at(from+1) : at(to)+1], true
 }
 
-// since returns what is dirty after one revision, up to another, and whether the history still holds that.
+// since returns what is dirty after one revision, up to another. It returns false if the history does not hold that any
+// more.
 func (h *history) since(from, to uint64) (*scope.Dirty, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

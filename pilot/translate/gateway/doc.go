@@ -1,3 +1,3 @@
-// Package gateway finds the servers of a gateway: those of the Gateways that select it, on the ports of its workload.
-// Listeners (lds) and route configurations (rds) are made from the same servers.
+// Package gateway determines the servers of a gateway: the servers of the Gateways that select it, on the ports of its
+// workload. Listeners (lds) and route configurations (rds) are made from the same servers.
 package gateway

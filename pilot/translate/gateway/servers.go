@@ -21,9 +21,9 @@ import (
 type Server struct {
 	*networkingv1alpha3.Server
 	Gateway *kinds.Object
-	Bind    string   // the address that is bound, in canonical form; empty for the wildcard of the proxy's family
-	Target  uint32   // the port that is bound
-	HTTP3   []uint32 // the UDP ports that are bound for HTTP/3
+	Bind    string   // bound address in canonical form; empty for the wildcard of the proxy's family
+	Target  uint32   // bound port
+	HTTP3   []uint32 // UDP ports bound for HTTP/3
 	Hosts   []string // normalised: "host" for all namespaces, else "namespace/host"
 }
 
@@ -33,8 +33,8 @@ type table struct {
 	byRoute map[string][]Server
 }
 
-// Tables caches a table for each set of Gateways and ports: every route configuration needs its servers. Safe for
-// concurrent use.
+// Tables caches a table for each set of Gateways and ports, because every route configuration needs its servers. Safe
+// for concurrent use.
 type Tables struct {
 	mu   sync.Mutex
 	made map[tableKey]*table
@@ -63,7 +63,8 @@ func (s *Tables) of(c cohort.Client) *table {
 		t := &table{all: servers(c), byRoute: map[string][]Server{}}
 		for _, s := range t.all {
 			route, use := s.Route(), s.Use()
-			again := use == SecureHTTP && slices.ContainsFunc(t.byRoute[route], func(o Server) bool { return o.Server == s.Server }) // on another port of the workload
+			// on another port of the workload
+			again := use == SecureHTTP && slices.ContainsFunc(t.byRoute[route], func(o Server) bool { return o.Server == s.Server })
 			if use.HTTP() && !again {
 				t.byRoute[route] = append(t.byRoute[route], s)
 			}
@@ -74,7 +75,7 @@ func (s *Tables) of(c cohort.Client) *table {
 }
 
 // servers lists the servers of a gateway by the precedence of their Gateways. Servers with one bind key share its
-// listener and its routes. Of two servers with TLS settings that want one host at one bind key, the second is left out.
+// listener and its routes. If two servers with TLS settings have the same host at one bind key, the second is left out.
 func servers(c cohort.Client) []Server {
 	var all []Server
 	type boundHost struct {
@@ -124,8 +125,9 @@ func servers(c cohort.Client) []Server {
 	return all
 }
 
-// withoutExposed has servers take no HTTP/3 by which clients would reach a host of another one without the certificate
-// that it demands. The other one is on the same port, or on another one that the workload serves at the same.
+// withoutExposed disables HTTP/3 on servers by which clients would reach a host of another server without the
+// certificate that it requires. The other server is on the same port, or on another one that the workload serves under
+// the same service port.
 func withoutExposed(all []Server) {
 	byPort, byTarget := http3.Strict{}, http3.Strict{}
 	for _, s := range all {
@@ -133,14 +135,15 @@ func withoutExposed(all []Server) {
 		byTarget.Add(s.Target, s.Server)
 	}
 	for i := range all {
-		if s := &all[i]; len(s.HTTP3) > 0 && (byPort.Exposed(s.GetPort().GetNumber(), s.Server) != "" || byTarget.Exposed(s.Target, s.Server) != "") {
+		if s := &all[i]; len(s.HTTP3) > 0 && (byPort.Exposed(s.GetPort().GetNumber(), s.Server) != "" ||
+			byTarget.Exposed(s.Target, s.Server) != "") {
 			s.HTTP3 = nil
 		}
 	}
 }
 
 // serverHosts returns the hosts of a server of a Gateway in a namespace. A server for any host of any namespace has
-// just that one.
+// only that one.
 func serverHosts(s *networkingv1alpha3.Server, namespace string) []string {
 	list := make([]string, 0, len(s.Hosts))
 	for _, h := range s.Hosts {
@@ -158,8 +161,7 @@ func serverHosts(s *networkingv1alpha3.Server, namespace string) []string {
 	return list
 }
 
-// targetsByPort returns the workload's ports behind each port of the gateway's services, and those behind each UDP
-// port.
+// targetsByPort returns the workload's ports by the port of the gateway's services, for TCP and for UDP.
 func targetsByPort(c cohort.Client) (tcp, udp map[uint32][]uint32) {
 	tcp, udp = map[uint32][]uint32{}, map[uint32][]uint32{}
 	for t := range c.Targets.All {
@@ -174,7 +176,7 @@ func targetsByPort(c cohort.Client) (tcp, udp map[uint32][]uint32) {
 	return tcp, udp
 }
 
-// Route returns the name of the route configuration of a server that takes HTTP. One that terminates TLS has its own.
+// Route returns the name of the route configuration of a server of HTTP. A server that terminates TLS has its own.
 func (s Server) Route() string {
 	if s.Use() == SecureHTTP {
 		return names.SecureGatewayRoute(s.GetPort().GetNumber(), s.GetPort().GetName(), s.Gateway.Name, s.Gateway.Namespace, s.Bind)
@@ -195,23 +197,27 @@ func (s Server) EachHost(yield func(namespace, host string) bool) {
 	}
 }
 
-// HasAutoPassthrough reports whether a gateway has such a server: then it has SNI-DNAT clusters.
+// HasAutoPassthrough reports whether a gateway has a server of mode AUTO_PASSTHROUGH, for which it needs SNI-DNAT
+// clusters.
 func HasAutoPassthrough(c cohort.Client) bool {
 	for o := range c.Gateways.All {
-		if slices.ContainsFunc(o.Spec.(*networkingv1.Gateway).Servers, func(s *networkingv1alpha3.Server) bool { return UseOf(s) == AutoPassthrough }) {
+		if slices.ContainsFunc(o.Spec.(*networkingv1.Gateway).Servers, func(s *networkingv1alpha3.Server) bool {
+			return UseOf(s) == AutoPassthrough
+		}) {
 			return true
 		}
 	}
 	return false
 }
 
-// PassesOn reports whether gateways with a server of AutoPassthrough hand on connections to a service, by the server
-// name of each of its clusters. They hand on none to a service whose host is a pattern: no client sends such a name.
+// PassesOn reports whether gateways with a server of mode AUTO_PASSTHROUGH forward connections to a service, by the
+// server name of each of its clusters. A service whose host is a pattern gets none, because no client sends such a
+// name.
 func PassesOn(s *registry.Service) bool {
 	return !s.MeshExternal && s.Resolution != registry.Alias && !strings.HasPrefix(s.Host, "*")
 }
 
-// canonical returns an IP address in the one form in which two spellings of it are equal. Other text stays as it is.
+// canonical returns an IP address in canonical form. Other text stays unchanged.
 func canonical(address string) string {
 	if a, err := netip.ParseAddr(address); err == nil {
 		return a.String()

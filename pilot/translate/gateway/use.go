@@ -14,22 +14,22 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// Use is what a server does with connections.
+// Use is how a server handles connections.
 type Use int
 
 // Uses.
 const (
-	Closed          Use = iota // nothing: it cannot be opened
-	PlainHTTP                  // takes HTTP
-	SecureHTTP                 // terminates TLS and takes HTTP
+	Closed          Use = iota // stays closed: it cannot be opened as configured
+	PlainHTTP                  // plaintext HTTP
+	SecureHTTP                 // terminates TLS and routes HTTP
 	PlainTCP                   // forwards connections
 	SecureTCP                  // terminates TLS and forwards connections
-	Passthrough                // forwards TLS as it is, by the server name
-	AutoPassthrough            // forwards mTLS as it is, to the cluster that has the server name for its own
+	Passthrough                // forwards TLS unterminated, by the server name
+	AutoPassthrough            // forwards mTLS unterminated, to the cluster of the server name
 )
 
-// UseOf returns what a server does with connections. A server that should speak TLS and has no settings for it stays
-// closed, and so does a server whose restrictions of TLS proxies cannot enforce.
+// UseOf returns how a server handles connections. A server of TLS without settings stays closed, and so does a server
+// whose TLS restrictions proxies cannot enforce.
 func UseOf(s *networkingv1alpha3.Server) Use {
 	p := registry.ParseProtocolOr(s.GetPort().GetProtocol(), registry.TCP)
 	mode := s.GetTls().GetMode()
@@ -54,8 +54,8 @@ func UseOf(s *networkingv1alpha3.Server) Use {
 	return SecureTCP
 }
 
-// Unenforced returns the field by which settings of a server that terminates TLS demand what proxies cannot enforce, or
-// nothing: cipher suites that are all unknown, or names in certificates of clients that show none.
+// Unenforced returns the field of a server that terminates TLS which proxies cannot enforce, or "": cipher suites that
+// are all unknown, or names in certificates of clients that show none.
 func Unenforced(t *networkingv1alpha3.ServerTLSSettings) (field string) {
 	mode := t.GetMode()
 	switch {
@@ -69,7 +69,7 @@ func Unenforced(t *networkingv1alpha3.ServerTLSSettings) (field string) {
 	return ""
 }
 
-// Use returns what the server does with connections.
+// Use returns how the server handles connections.
 func (s Server) Use() Use { return UseOf(s.Server) }
 
 // HTTP reports whether requests are routed.
@@ -78,7 +78,7 @@ func (u Use) HTTP() bool { return u == PlainHTTP || u == SecureHTTP }
 // TerminatesTLS reports whether clients see a certificate of the gateway.
 func (u Use) TerminatesTLS() bool { return u == SecureHTTP || u == SecureTCP }
 
-// TLS reports whether clients speak TLS, whoever terminates it.
+// TLS reports whether clients speak TLS, terminated here or elsewhere.
 func (u Use) TLS() bool { return u != PlainHTTP && u != PlainTCP }
 
 // ServerNames returns the TLS server names that a server takes, as they are written.
@@ -90,7 +90,7 @@ func (s Server) ServerNames() []string {
 	return list
 }
 
-// Reader is what VirtualServices looks up.
+// Reader is the part of view.Reader that VirtualServices needs.
 type Reader interface {
 	HostsOfGateway(name, pattern, proxyNamespace string) iter.Seq2[string, *scope.VirtualService]
 	VirtualServicesOfGateway(name, host, proxyNamespace string) []*scope.VirtualService
@@ -100,10 +100,10 @@ type Reader interface {
 // Name returns "namespace/name" of the server's Gateway.
 func (s Server) Name() string { return s.Gateway.Namespace + "/" + s.Gateway.Name }
 
-// VirtualServices returns the VirtualServices with routes for connections whose hosts overlap with those of the server
-// and that may use them, by precedence.
+// VirtualServices returns the VirtualServices with routes for connections that may use the server and whose hosts
+// overlap with the server's, by precedence.
 func (s Server) VirtualServices(r Reader, c cohort.Client) []*scope.VirtualService {
-	open := map[string]map[string]bool{} // the namespaces of each host
+	open := map[string]map[string]bool{} // namespaces of each host
 	for ns, host := range s.EachHost {
 		lists.PutIn(open, host, ns, true)
 	}
@@ -116,11 +116,11 @@ func (s Server) VirtualServices(r Reader, c cohort.Client) []*scope.VirtualServi
 				all = append(all, vs)
 			}
 		}
-		for _, vs := range r.VirtualServicesOfGateway(s.Name(), host, c.Namespace) { // whose hosts cover the server's
+		for _, vs := range r.VirtualServicesOfGateway(s.Name(), host, c.Namespace) { // its hosts cover the server's
 			add(vs)
 		}
 		if strings.HasPrefix(host, "*") {
-			for _, vs := range r.HostsOfGateway(s.Name(), host, c.Namespace) { // whose hosts the server's covers
+			for _, vs := range r.HostsOfGateway(s.Name(), host, c.Namespace) { // the server's hosts cover its
 				add(vs)
 			}
 		}

@@ -28,14 +28,14 @@ type Clusters struct {
 	clusters *envoy.MemoTable[clusterKey]
 }
 
-// NewClusters returns Clusters that are made from those of Envoys.
+// NewClusters returns Clusters that are made from the clusters of Envoys.
 func NewClusters(m *envoy.Memo, c *engine.Cache, envoys *cds.Clusters) *Clusters {
 	return &Clusters{cache: c, envoys: envoys, clusters: envoy.NewMemoTable(m, buildCluster)}
 }
 
-// clusterKey is all that a cluster depends on.
+// clusterKey is the whole input of a cluster.
 type clusterKey struct {
-	envoys *envoy.Resource // the cluster that an Envoy would be sent
+	envoys *envoy.Resource // cluster for an Envoy
 	rule   traffic.Rule
 	port   uint32
 	mesh   *mesh.Config
@@ -52,7 +52,8 @@ func (m *Clusters) Get(v *view.View, c cohort.Key, list *envoy.Names) (envoy.Uni
 		if full == nil {
 			return nil
 		}
-		rule, _ := v.MergedRules(c.Client.Value(), v.ScopeOf(c.Client.Value().Namespace, c.Client.Value().Sidecar).ServiceByHost(n.Host)).Rule(n.Subset)
+		rule, _ := v.MergedRules(c.Client.Value(), v.ScopeOf(c.Client.Value().Namespace,
+			c.Client.Value().Sidecar).ServiceByHost(n.Host)).Rule(n.Subset)
 		return m.clusters.Get(clusterKey{full, rule, n.Port, v.Mesh()})
 	})
 	return envoy.Union{Shared: s}, err
@@ -93,10 +94,10 @@ func buildCluster(k clusterKey) *envoy.Resource {
 	return envoy.NewResource(c.Name, c)
 }
 
-// maxRingSize is the largest ring that gRPC makes.
+// maxRingSize is the largest hash ring of gRPC.
 const maxRingSize = 8 << 20
 
-// setLoadBalancing sets how calls are spread. gRPC rejects what it does not know.
+// setLoadBalancing sets how calls are balanced. gRPC rejects unknown policies.
 func setLoadBalancing(c, full *clusterv3.Cluster, s *networkingv1alpha3.LoadBalancerSettings) {
 	switch {
 	case s.GetConsistentHash() != nil:
@@ -107,19 +108,20 @@ func setLoadBalancing(c, full *clusterv3.Cluster, s *networkingv1alpha3.LoadBala
 				MinimumRingSize: wrapperspb.UInt64(min(size, maxRingSize)),
 			}}
 		}
-	case s.GetSimple() == networkingv1alpha3.LoadBalancerSettings_LEAST_REQUEST, s.GetSimple() == networkingv1alpha3.LoadBalancerSettings_LEAST_CONN:
+	case s.GetSimple() == networkingv1alpha3.LoadBalancerSettings_LEAST_REQUEST,
+		s.GetSimple() == networkingv1alpha3.LoadBalancerSettings_LEAST_CONN:
 		c.LbPolicy = clusterv3.Cluster_LEAST_REQUEST
 	}
 }
 
-// Defaults of Envoy, and of what stands for consecutive errors.
+// Defaults of Envoy, and the values that approximate consecutive errors.
 const (
 	defaultConsecutive = 5
 	failingPercentage  = 85
 )
 
-// outlierDetection returns what ejects endpoints, as close to an Envoy's consecutive errors as gRPC has it; nil where
-// those eject none.
+// outlierDetection approximates an Envoy's consecutive errors by the means of gRPC. It returns nil if these eject
+// nothing.
 func outlierDetection(d *clusterv3.OutlierDetection) *clusterv3.OutlierDetection {
 	if d == nil {
 		return nil
@@ -148,7 +150,7 @@ func outlierDetection(d *clusterv3.OutlierDetection) *clusterv3.OutlierDetection
 	}
 }
 
-// onlyEndpoint returns the address of the endpoint that is part of a cluster, or nil unless there is exactly one.
+// onlyEndpoint returns the address of the only endpoint in a cluster, or nil unless there is exactly one.
 func onlyEndpoint(a *endpointv3.ClusterLoadAssignment) *corev3.Address {
 	var only *corev3.Address
 	for _, l := range a.GetEndpoints() {
@@ -165,16 +167,17 @@ func onlyEndpoint(a *endpointv3.ClusterLoadAssignment) *corev3.Address {
 	return only
 }
 
-// peerNames returns the names that the certificate of a peer may have, as an Envoy's socket has them.
+// peerNames returns the names that the certificate of a peer may have, from an Envoy's transport socket.
 func peerNames(s *corev3.TransportSocket) []*matcherv3.StringMatcher {
 	var context tlsv3.UpstreamTlsContext
 	if any := s.GetTypedConfig(); any.MessageIs(&context) {
 		read(any.Value, &context)
 	}
-	return context.GetCommonTlsContext().GetCombinedValidationContext().GetDefaultValidationContext().GetMatchSubjectAltNames() //nolint:staticcheck // as it is sent
+	return context.GetCommonTlsContext().GetCombinedValidationContext().GetDefaultValidationContext().GetMatchSubjectAltNames() //nolint:staticcheck // the field that is sent
 }
 
-// ads is the stream that the resource came by.
+// ads returns the source of resources that come by the same stream.
 func ads() *corev3.ConfigSource {
-	return &corev3.ConfigSource{ConfigSourceSpecifier: &corev3.ConfigSource_Ads{Ads: &corev3.AggregatedConfigSource{}}, ResourceApiVersion: corev3.ApiVersion_V3}
+	return &corev3.ConfigSource{ConfigSourceSpecifier: &corev3.ConfigSource_Ads{Ads: &corev3.AggregatedConfigSource{}},
+		ResourceApiVersion: corev3.ApiVersion_V3}
 }

@@ -22,21 +22,21 @@ type Endpoints struct {
 	endpoints *envoy.MemoTable[endpointsKey]
 }
 
-// NewEndpoints returns Endpoints that are made from those of Envoys.
+// NewEndpoints returns Endpoints that are made from the assignments of Envoys.
 func NewEndpoints(m *envoy.Memo, c *engine.Cache, envoys *eds.Assignments) *Endpoints {
 	return &Endpoints{cache: c, envoys: envoys, endpoints: envoy.NewMemoTable(m, buildEndpoints)}
 }
 
-// endpointsKey is the assignment that an Envoy would be sent: all that the endpoints of a cluster depend on.
+// endpointsKey is the whole input of an assignment: the one for an Envoy.
 type endpointsKey struct{ envoys *envoy.Resource }
 
-// own distinguishes the Sets of assignments that depend on where the application runs.
+// own identifies the Sets of assignments that depend on the application's location.
 type own struct {
 	node     string
 	location cohort.Location
 }
 
-// Get returns the assignments of a list of names, in the same halves as those of Envoys.
+// Get returns the assignments of a list of names, in the same halves as for Envoys.
 func (m *Endpoints) Get(v *view.View, c cohort.Key, list *envoy.Names) (envoy.Union, error) {
 	full, err := m.envoys.Get(v, c, list)
 	get := func(k engine.Key, from *envoy.Set) (*envoy.Set, error) {
@@ -69,19 +69,19 @@ type place struct {
 	region, zone, subZone string
 }
 
-// buildEndpoints returns an assignment without what gRPC rejects it for: addresses that are none of TCP, addresses
-// and localities that are there already, and gaps between priorities. Endpoints that are not well are left out as
-// well, and weigh nothing: gRPC calls none of them, and, unlike an Envoy, does not lower the weight of their
-// locality.
+// buildEndpoints returns an assignment without what gRPC rejects: addresses other than TCP, duplicate addresses and
+// localities, and gaps between priorities. Unhealthy endpoints are left out as well, with their weight: gRPC calls none
+// of them, and, unlike an Envoy, does not lower the weight of their locality.
 func buildEndpoints(k endpointsKey) *envoy.Resource {
 	var full endpointv3.ClusterLoadAssignment
 	read(k.envoys.Value(), &full)
 	slices.SortStableFunc(full.Endpoints, func(a, b *endpointv3.LocalityLbEndpoints) int { return cmp.Compare(a.Priority, b.Priority) })
 	a := &endpointv3.ClusterLoadAssignment{ClusterName: full.ClusterName}
 	taken, places := map[string]bool{}, map[place]*endpointv3.LocalityLbEndpoints{}
-	var priorities []uint32 // that have endpoints
+	var priorities []uint32 // priorities that have endpoints
 	for _, l := range full.Endpoints {
-		own := weigh(l.LbEndpoints) == l.GetLoadBalancingWeight().GetValue() // and not a share that somebody asked for
+		// whether the weight is the endpoints' sum, and not a configured share
+		own := weigh(l.LbEndpoints) == l.GetLoadBalancingWeight().GetValue()
 		list := slices.DeleteFunc(l.LbEndpoints, func(e *endpointv3.LbEndpoint) bool {
 			at := e.GetEndpoint().GetAddress().GetSocketAddress()
 			if at == nil || e.HealthStatus != corev3.HealthStatus_UNKNOWN && e.HealthStatus != corev3.HealthStatus_HEALTHY {
@@ -117,7 +117,7 @@ func buildEndpoints(k endpointsKey) *envoy.Resource {
 	return envoy.NewResource(a.ClusterName, a)
 }
 
-// weigh returns what endpoints weigh together.
+// weigh returns the sum of the weights of endpoints.
 func weigh(list []*endpointv3.LbEndpoint) (sum uint32) {
 	for _, e := range list {
 		if w := e.LoadBalancingWeight; w != nil {

@@ -30,7 +30,8 @@ func TestEndpoints(t *testing.T) {
 		return l
 	}
 	ill, share := group(4, "ill", "10.0.1.1", "10.0.1.2", "10.0.1.3"), group(4, "share", "10.0.1.4", "10.0.1.5")
-	ill.LbEndpoints[0].HealthStatus, ill.LbEndpoints[1].HealthStatus, ill.LbEndpoints[2].HealthStatus = corev3.HealthStatus_UNHEALTHY, corev3.HealthStatus_DRAINING, corev3.HealthStatus_HEALTHY
+	ill.LbEndpoints[0].HealthStatus, ill.LbEndpoints[1].HealthStatus, ill.LbEndpoints[2].HealthStatus = corev3.HealthStatus_UNHEALTHY,
+		corev3.HealthStatus_DRAINING, corev3.HealthStatus_HEALTHY
 	share.LbEndpoints[0].HealthStatus, share.LoadBalancingWeight = corev3.HealthStatus_UNHEALTHY, envoy.UInt32(70)
 	gone := group(5, "gone", "10.0.1.6")
 	gone.LbEndpoints[0].HealthStatus = corev3.HealthStatus_UNHEALTHY

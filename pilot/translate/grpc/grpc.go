@@ -10,11 +10,12 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/translate/view"
 )
 
-// marker distinguishes the Sets of gRPC in the cache.
+// marker identifies the Sets of gRPC in the cache.
 type marker struct{}
 
-// byName returns the resources of a list of names. build returns that of one name, or nil where there is none.
-func byName(cache *engine.Cache, v *view.View, k engine.Key, list *envoy.Names, build func(name string) *envoy.Resource) (*envoy.Set, error) {
+// byName returns the resources of a list of names. build returns the resource of one name, or nil if there is none.
+func byName(cache *engine.Cache, v *view.View, k engine.Key, list *envoy.Names,
+	build func(name string) *envoy.Resource) (*envoy.Set, error) {
 	k.Part = marker{}
 	s := engine.GetByName(cache, k, v.Revision, list, engine.ByName{
 		Affected: func(d *scope.Dirty, list *envoy.Names) []string {
@@ -33,7 +34,7 @@ func client(typeURL string, c cohort.Key) engine.Key {
 	return engine.Key{Type: typeURL, Client: c.Client.Weak()}
 }
 
-// read decodes what this program has encoded.
+// read decodes a message that this program has encoded.
 func read(value []byte, m proto.Message) {
 	if err := proto.Unmarshal(value, m); err != nil {
 		panic("reading a resource of an Envoy: " + err.Error())

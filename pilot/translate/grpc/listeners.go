@@ -37,7 +37,7 @@ func NewListeners(m *envoy.Memo, h *hooks.Hooks, c *engine.Cache) *Listeners {
 	return &Listeners{hooks: h, cache: c, outbound: envoy.NewMemoTable(m, buildOutbound)}
 }
 
-// Get returns the listeners of a list of names. Those of servers are the workload's own.
+// Get returns the listeners of a list of names. The listeners of servers are the workload's own.
 func (m *Listeners) Get(v *view.View, c cohort.Key, list *envoy.Names) (envoy.Union, error) {
 	shared, err := byName(m.cache, v, client(envoy.ListenerType, c), list, func(name string) *envoy.Resource {
 		return m.outboundListener(v, c.Client.Value(), name)
@@ -52,14 +52,14 @@ func (m *Listeners) Get(v *view.View, c cohort.Key, list *envoy.Names) (envoy.Un
 	return u, err
 }
 
-// outboundKey is all that the listener of a client depends on: the name by which it calls a service, and the service's
+// outboundKey is the whole input of the listener of a client: the name by which it calls a service, and the service's
 // own name and port.
 type outboundKey struct {
 	name, host string
 	port       uint32
 }
 
-// outboundListener returns the listener of a client that calls host:port, or nil where there is no such service.
+// outboundListener returns the listener of a client that calls host:port, or nil if there is no such service.
 func (m *Listeners) outboundListener(v *view.View, c cohort.Client, name string) *envoy.Resource {
 	host, port, ok := splitPort(name)
 	if !ok || strings.HasPrefix(name, names.ProxylessServer) {
@@ -84,7 +84,8 @@ func hasPort(s scope.Service, port uint32) bool {
 	return lists.Any(s.ImportedPortsByNumber(port), func(p *registry.Port) bool { return p.Protocol != registry.UDP })
 }
 
-// fullNames returns the hosts that a name may stand for in a namespace whose domain is <ns>.svc.<suffix>, best first.
+// fullNames returns the hosts for which a name may be short in a namespace whose domain is <ns>.svc.<suffix>, best
+// first.
 func fullNames(name, domain string) []string {
 	name = strings.TrimSuffix(name, ".")
 	list := []string{name}
@@ -99,7 +100,7 @@ func fullNames(name, domain string) []string {
 	return list
 }
 
-// splitPort takes host:port apart. An IPv6 address stands in brackets.
+// splitPort splits host:port. An IPv6 address is in brackets.
 func splitPort(name string) (host string, port uint32, ok bool) {
 	host, p, err := net.SplitHostPort(name)
 	n, bad := strconv.ParseUint(p, 10, 16)
@@ -108,8 +109,9 @@ func splitPort(name string) (host string, port uint32, ok bool) {
 
 func buildOutbound(k outboundKey) *envoy.Resource {
 	manager := &hcmv3.HttpConnectionManager{
-		RouteSpecifier: &hcmv3.HttpConnectionManager_Rds{Rds: &hcmv3.Rds{ConfigSource: ads(), RouteConfigName: names.Cluster(names.Outbound, k.port, "", k.host)}},
-		HttpFilters:    []*hcmv3.HttpFilter{envoy.HTTPFilter(faultFilter, envoy.Any(&faultv3.HTTPFault{})), router()},
+		RouteSpecifier: &hcmv3.HttpConnectionManager_Rds{Rds: &hcmv3.Rds{ConfigSource: ads(),
+			RouteConfigName: names.Cluster(names.Outbound, k.port, "", k.host)}},
+		HttpFilters: []*hcmv3.HttpFilter{envoy.HTTPFilter(faultFilter, envoy.Any(&faultv3.HTTPFault{})), router()},
 	}
 	return envoy.NewResource(k.name, &listenerv3.Listener{Name: k.name, ApiListener: &listenerv3.ApiListener{ApiListener: envoy.Any(manager)}})
 }
@@ -118,8 +120,8 @@ func router() *hcmv3.HttpFilter {
 	return envoy.HTTPFilter("envoy.filters.http.router", envoy.Any(&routerv3.Router{}))
 }
 
-// inboundListener returns the listener of a server at an address, or nil where the workload serves no such port.
-// Servers choose the names, so it is not cached by name.
+// inboundListener returns the listener of a server at an address, or nil if the workload serves no such port. Servers
+// choose the names, so it is not cached by name.
 func (m *Listeners) inboundListener(v *view.View, c cohort.Inbound, name string) *envoy.Resource {
 	at, ok := strings.CutPrefix(name, names.ProxylessServer)
 	host, port, valid := splitPort(at)
@@ -134,23 +136,26 @@ func (m *Listeners) inboundListener(v *view.View, c cohort.Inbound, name string)
 		chain := &listenerv3.FilterChain{Name: "inbound-plaintext"}
 		if m.hooks.Mode(m.hooks.TransportSelection(c.Selections), port) != feature.Disable {
 			chain.Name = "inbound-mtls"
-			chain.TransportSocket = tlsSocket(&tlsv3.DownstreamTlsContext{CommonTlsContext: meshTLS(nil), RequireClientCertificate: envoy.Bool(true)})
+			chain.TransportSocket = tlsSocket(&tlsv3.DownstreamTlsContext{CommonTlsContext: meshTLS(nil),
+				RequireClientCertificate: envoy.Bool(true)})
 		}
 		filters := m.hooks.HTTPFilters(feature.Chain{
 			Proxy: feature.Proxy{Mesh: v.Mesh(), Tags: c.Tags}, Direction: feature.Inbound, HTTP: true, Protocol: registry.GRPC,
 		}, c.Selections)
-		chain.Filters = []*listenerv3.Filter{envoy.NetworkFilter("envoy.filters.network.http_connection_manager", envoy.Any(&hcmv3.HttpConnectionManager{
-			RouteSpecifier: &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: &routev3.RouteConfiguration{
-				Name: "inbound", VirtualHosts: []*routev3.VirtualHost{{
-					Name: "inbound", Domains: []string{"*"}, Routes: []*routev3.Route{{
-						Match:  &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}},
-						Action: &routev3.Route_NonForwardingAction{NonForwardingAction: &routev3.NonForwardingAction{}},
+		chain.Filters = []*listenerv3.Filter{envoy.NetworkFilter("envoy.filters.network.http_connection_manager",
+			envoy.Any(&hcmv3.HttpConnectionManager{
+				RouteSpecifier: &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: &routev3.RouteConfiguration{
+					Name: "inbound", VirtualHosts: []*routev3.VirtualHost{{
+						Name: "inbound", Domains: []string{"*"}, Routes: []*routev3.Route{{
+							Match:  &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}},
+							Action: &routev3.Route_NonForwardingAction{NonForwardingAction: &routev3.NonForwardingAction{}},
+						}},
 					}},
 				}},
-			}},
-			HttpFilters: append(policies(filters), router()),
-		}))}
-		return envoy.NewResource(name, &listenerv3.Listener{Name: name, Address: envoy.Address(ip.String(), port), FilterChains: []*listenerv3.FilterChain{chain}})
+				HttpFilters: append(policies(filters), router()),
+			}))}
+		return envoy.NewResource(name, &listenerv3.Listener{Name: name, Address: envoy.Address(ip.String(), port),
+			FilterChains: []*listenerv3.FilterChain{chain}})
 	}
 	return nil
 }

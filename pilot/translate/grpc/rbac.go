@@ -14,9 +14,9 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
-// policies returns the filters of an Envoy that are authorization policies, as gRPC knows them: each with a name of its
-// own, without dry runs. What gRPC cannot evaluate never opens anything. A rule that allows is left out, one that
-// denies denies everything. gRPC asks no authorizer: what one would be asked about is denied.
+// policies adapts the authorization policies among an Envoy's filters to gRPC: each gets a name of its own, and dry
+// runs are left out. A condition that gRPC cannot evaluate never allows anything. An ALLOW rule with one is left out, a
+// DENY rule denies everything. gRPC asks no authorizer, so requests about which one would be asked are denied.
 func policies(filters []*hcmv3.HttpFilter) []*hcmv3.HttpFilter {
 	var out []*hcmv3.HttpFilter
 	add := func(r *rbacv3.RBAC) {
@@ -25,7 +25,7 @@ func policies(filters []*hcmv3.HttpFilter) []*hcmv3.HttpFilter {
 		}
 		out = append(out, envoy.HTTPFilter("envoy.filters.http.rbac."+strconv.Itoa(len(out)), envoy.Any(&httprbacv3.RBAC{Rules: evaluable(r)})))
 	}
-	var asked *rbacv3.RBAC // what the authorizer that comes next is asked about
+	var asked *rbacv3.RBAC // requests about which the next authorizer is asked
 	for _, f := range filters {
 		var r httprbacv3.RBAC
 		switch config := f.GetTypedConfig(); {
@@ -40,7 +40,7 @@ func policies(filters []*hcmv3.HttpFilter) []*hcmv3.HttpFilter {
 	return out
 }
 
-// evaluable returns rules without what gRPC cannot evaluate. It changes r.
+// evaluable returns rules without conditions that gRPC cannot evaluate. It changes r.
 func evaluable(r *rbacv3.RBAC) *rbacv3.RBAC {
 	for name, p := range r.Policies {
 		if p.Condition == nil && p.CheckedCondition == nil && every(p.Permissions, adaptPermission) && every(p.Principals, adaptPrincipal) {
@@ -62,8 +62,8 @@ func every[M any](list []M, adapt func(M) bool) bool {
 	return !slices.ContainsFunc(list, func(m M) bool { return !adapt(m) })
 }
 
-// adaptPermission makes a permission one that every version of gRPC evaluates as an Envoy does. It reports false where
-// there is none: gRPC has no server name of a connection and no metadata of filters.
+// adaptPermission changes a permission to one that every version of gRPC evaluates as an Envoy does. It returns false
+// if there is none: gRPC has no server name of a connection and no metadata of filters.
 func adaptPermission(p *rbacv3.Permission) bool {
 	switch r := p.GetRule().(type) {
 	case *rbacv3.Permission_AndRules:
@@ -80,9 +80,9 @@ func adaptPermission(p *rbacv3.Permission) bool {
 	return false
 }
 
-// adaptPrincipal is adaptPermission, of a principal. gRPC takes the address of the peer for that of a client behind
-// proxies. It knows no tokens, so what matches a claim of one matches no call. Old versions skip such a matcher, and
-// then a list of these matches every call: what matches none takes its place.
+// adaptPrincipal is adaptPermission for a principal. gRPC takes the address of the peer for the address of a client
+// behind proxies. It knows no tokens, so a matcher of a claim matches no call. Old versions skip such a matcher, and a
+// list of only these would match every call, so a matcher that matches nothing replaces it.
 func adaptPrincipal(p *rbacv3.Principal) bool {
 	switch r := p.GetIdentifier().(type) {
 	case *rbacv3.Principal_AndIds:
@@ -102,7 +102,7 @@ func adaptPrincipal(p *rbacv3.Principal) bool {
 	return false
 }
 
-// adaptHeader writes the name of a header as gRPC has it. It reports whether gRPC lets policies match on the header.
+// adaptHeader changes the name of a header to gRPC's. It reports whether gRPC lets policies match the header.
 func adaptHeader(h *routev3.HeaderMatcher) bool {
 	if h.Name = strings.ToLower(h.Name); h.Name == "host" {
 		h.Name = ":authority"

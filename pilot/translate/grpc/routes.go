@@ -24,18 +24,18 @@ type Routes struct {
 	routes *envoy.MemoTable[routeKey]
 }
 
-// NewRoutes returns Routes that are made from those of Envoys.
+// NewRoutes returns Routes that are made from the routes of Envoys.
 func NewRoutes(m *envoy.Memo, c *engine.Cache, envoys *rds.Routes) *Routes {
 	return &Routes{cache: c, envoys: envoys, routes: envoy.NewMemoTable(m, buildRoute)}
 }
 
-// routeKey is all that the routes of a service depend on.
+// routeKey is the whole input of the routes of a service.
 type routeKey struct {
 	name   string
-	envoys *envoy.Resource // the virtual host that an Envoy would have
+	envoys *envoy.Resource // virtual host for an Envoy
 }
 
-// Get returns the route configurations of a list of names. What nobody defines is empty.
+// Get returns the route configurations of a list of names. An undefined name has an empty one.
 func (m *Routes) Get(v *view.View, c cohort.Key, list *envoy.Names) (envoy.Union, error) {
 	s, err := byName(m.cache, v, client(envoy.RouteType, c), list, func(name string) *envoy.Resource {
 		if n, ok := names.ParseCluster(name); ok && n.Direction == names.Outbound && n.Subset == "" && !n.SNIDNAT {
@@ -43,7 +43,7 @@ func (m *Routes) Get(v *view.View, c cohort.Key, list *envoy.Names) (envoy.Union
 				return m.routes.Get(routeKey{name, host})
 			}
 		}
-		return envoy.NewResource(name, &routev3.RouteConfiguration{Name: name}) // clients choose the names: it is not cached
+		return envoy.NewResource(name, &routev3.RouteConfiguration{Name: name}) // not cached, because clients choose the names
 	})
 	return envoy.Union{Shared: s}, err
 }
@@ -60,9 +60,10 @@ func buildRoute(k routeKey) *envoy.Resource {
 	return envoy.NewResource(k.name, &routev3.RouteConfiguration{Name: k.name, VirtualHosts: []*routev3.VirtualHost{host}})
 }
 
-// route returns what gRPC reads of a route.
+// route returns the part of a route that gRPC reads.
 func route(full *routev3.Route) *routev3.Route {
-	r := &routev3.Route{Name: full.Name, Match: match(full.Match), Action: full.Action, TypedPerFilterConfig: faults(full.TypedPerFilterConfig)}
+	r := &routev3.Route{Name: full.Name, Match: match(full.Match), Action: full.Action,
+		TypedPerFilterConfig: faults(full.TypedPerFilterConfig)}
 	a := full.GetRoute()
 	if a == nil {
 		return r
@@ -88,14 +89,15 @@ func route(full *routev3.Route) *routev3.Route {
 	return r
 }
 
-// needsToken reports whether a match demands a claim of a token: it matches no call of gRPC.
+// needsToken reports whether a match requires a claim of a token. Such a match matches no call of gRPC.
 func needsToken(m *routev3.RouteMatch) bool {
 	return slices.ContainsFunc(m.DynamicMetadata, func(claim *matcherv3.MetadataMatcher) bool { return !claim.Invert })
 }
 
-// match returns a match without what every call of gRPC fulfils, and in forms that gRPC knows.
+// match returns a match without conditions that every call of gRPC meets, in forms that gRPC knows.
 func match(full *routev3.RouteMatch) *routev3.RouteMatch {
-	m := &routev3.RouteMatch{PathSpecifier: full.PathSpecifier, CaseSensitive: full.CaseSensitive, RuntimeFraction: full.RuntimeFraction, QueryParameters: full.QueryParameters}
+	m := &routev3.RouteMatch{PathSpecifier: full.PathSpecifier, CaseSensitive: full.CaseSensitive,
+		RuntimeFraction: full.RuntimeFraction, QueryParameters: full.QueryParameters}
 	if p, ok := full.PathSpecifier.(*routev3.RouteMatch_PathSeparatedPrefix); ok {
 		m.PathSpecifier = &routev3.RouteMatch_SafeRegex{SafeRegex: &matcherv3.RegexMatcher{
 			Regex: caseOf(full) + regexp.QuoteMeta(strings.TrimSuffix(p.PathSeparatedPrefix, "/")) + "(?:/.*)?",
@@ -109,7 +111,7 @@ func match(full *routev3.RouteMatch) *routev3.RouteMatch {
 	return m
 }
 
-// caseOf returns what begins the expression of a path.
+// caseOf returns the prefix for the expression of a path that makes it ignore case.
 func caseOf(m *routev3.RouteMatch) string {
 	if c := m.GetCaseSensitive(); c != nil && !c.Value {
 		return "(?i)"
@@ -120,7 +122,7 @@ func caseOf(m *routev3.RouteMatch) string {
 // faultFilter is the name of the filter that injects faults, in listeners and in the settings of routes.
 const faultFilter = "envoy.filters.http.fault"
 
-// faults returns the settings of the one filter that clients have.
+// faults returns the settings of the only filter of clients.
 func faults(all map[string]*anypb.Any) map[string]*anypb.Any {
 	if all[faultFilter] == nil {
 		return nil
@@ -128,10 +130,10 @@ func faults(all map[string]*anypb.Any) map[string]*anypb.Any {
 	return map[string]*anypb.Any{faultFilter: all[faultFilter]}
 }
 
-// statuses are the conditions of a retry that gRPC knows.
+// statuses are the retry conditions that gRPC knows.
 var statuses = []string{"cancelled", "deadline-exceeded", "internal", "resource-exhausted", "unavailable"}
 
-// retries returns what gRPC reads of a retry policy; nil where it retries nothing.
+// retries returns the part of a retry policy that gRPC reads, or nil if it retries nothing.
 func retries(p *routev3.RetryPolicy) *routev3.RetryPolicy {
 	var on []string
 	for s := range strings.SplitSeq(p.GetRetryOn(), ",") {

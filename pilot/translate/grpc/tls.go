@@ -9,11 +9,11 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
-// provider is the certificate provider in the bootstrap of an application, as Istio's agent writes it.
+// provider is the name of the certificate provider in the bootstrap of an application, as Istio's agent writes it.
 const provider = "default"
 
-// meshTLS returns the mutual TLS of the mesh: by the certificate and the roots of the application's own provider.
-// peers are the names that the other end may have; empty: any.
+// meshTLS returns the mutual TLS of the mesh, with the certificate and the roots of the application's own provider.
+// peers are the names that the peer may have; empty for any.
 func meshTLS(peers []*matcherv3.StringMatcher) *tlsv3.CommonTlsContext {
 	instance := func(name string) *tlsv3.CertificateProviderPluginInstance {
 		return &tlsv3.CertificateProviderPluginInstance{InstanceName: provider, CertificateName: name}
@@ -24,7 +24,7 @@ func meshTLS(peers []*matcherv3.StringMatcher) *tlsv3.CommonTlsContext {
 			CombinedValidationContext: &tlsv3.CommonTlsContext_CombinedCertificateValidationContext{
 				DefaultValidationContext: &tlsv3.CertificateValidationContext{
 					CaCertificateProviderInstance: instance("ROOTCA"),
-					MatchSubjectAltNames:          peers, //nolint:staticcheck // what gRPC reads
+					MatchSubjectAltNames:          peers, //nolint:staticcheck // the field that gRPC reads
 				},
 			},
 		},
@@ -32,5 +32,6 @@ func meshTLS(peers []*matcherv3.StringMatcher) *tlsv3.CommonTlsContext {
 }
 
 func tlsSocket(context proto.Message) *corev3.TransportSocket {
-	return &corev3.TransportSocket{Name: "envoy.transport_sockets.tls", ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: envoy.Any(context)}}
+	return &corev3.TransportSocket{Name: "envoy.transport_sockets.tls",
+		ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: envoy.Any(context)}}
 }

@@ -8,21 +8,21 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 )
 
-// maxFilters is how many lists of filters are kept: those of the policies of the namespaces that change most.
+// maxFilters limits the cached lists of filters, enough for the policies of the namespaces that change most.
 const maxFilters = 512
 
-// filterCache keeps filters by what they are made from, so that the chains of all workloads with the same policies
-// share them. Safe for concurrent use.
+// filterCache caches filters by their input, so that the chains of all workloads with the same policies share them.
+// Safe for concurrent use.
 type filterCache struct {
 	mu    sync.Mutex
 	lists *simplelru.LRU[filterKey, any]
 }
 
-// filterKey is what a list of filters is made from.
+// filterKey is the input of a list of filters.
 type filterKey struct {
 	feature string
 	chain   feature.Chain
-	network bool // network filters, not HTTP filters
+	network bool // whether it is a list of network filters, not HTTP filters
 }
 
 func newFilterCache() *filterCache {
@@ -30,8 +30,8 @@ func newFilterCache() *filterCache {
 	return &filterCache{lists: lists}
 }
 
-// filters returns the filters that a feature adds to a chain. make gets nothing of the chain but what the feature says
-// that they depend on.
+// filters returns the filters that a feature adds to a chain. make gets only the part of the chain on which the feature
+// says that they depend.
 func filters[F any](h *Hooks, f *feature.Feature, c feature.Chain, network bool, make func(feature.Chain) []F) []F {
 	if f.FiltersReadOf == nil {
 		return make(c)

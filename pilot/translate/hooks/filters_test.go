@@ -27,7 +27,8 @@ func TestFiltersAreMadeOnce(t *testing.T) {
 		h := New([]*feature.Feature{f}, keep)
 		made = 0
 		for range 2 {
-			for _, c := range []feature.Chain{{StatPrefix: "a", Selection: one}, {StatPrefix: "b", Selection: other}, {StatPrefix: "c", HTTP: true, Selection: one}} {
+			for _, c := range []feature.Chain{{StatPrefix: "a", Selection: one}, {StatPrefix: "b", Selection: other},
+				{StatPrefix: "c", HTTP: true, Selection: one}} {
 				k := filterKey{"f", f.FiltersReadOf(c), true}
 				if got := filters(h, f, c, true, f.NetworkFilters); len(got) != 1 {
 					t.Errorf("%v: %v", k, got)

@@ -31,13 +31,13 @@ type Hooks struct {
 	extensions  []*feature.Feature // the features with filters that proxies subscribe to
 	transport   *feature.Feature   // the one that secures connections, or nil
 
-	destination feature.Destination // that of the feature which applies traffic policies, or nil
-	routes      feature.Routes      // that of the feature which makes routes, or nil
+	destination feature.Destination // implementation of the feature that applies traffic policies, or nil
+	routes      feature.Routes      // implementation of the feature that makes routes, or nil
 
-	filters *filterCache // nil: filters are made again for each chain
+	filters *filterCache // nil if filters are made for each chain
 }
 
-// New returns the hooks of some features. keep has filters kept that chains share.
+// New returns the hooks of some features. keep caches filters that chains share.
 func New(features []*feature.Feature, keep bool) *Hooks {
 	h := &Hooks{features: features}
 	if keep {
@@ -66,7 +66,7 @@ func New(features []*feature.Feature, keep bool) *Hooks {
 	return h
 }
 
-// HTTPFilters returns the HTTP filters of a chain; their order is the order on the wire.
+// HTTPFilters returns the HTTP filters of a chain, in the order on the wire.
 func (h *Hooks) HTTPFilters(c feature.Chain, s feature.Selections) []*hcmv3.HttpFilter {
 	var list []*hcmv3.HttpFilter
 	for _, f := range h.features {
@@ -75,7 +75,8 @@ func (h *Hooks) HTTPFilters(c feature.Chain, s feature.Selections) []*hcmv3.Http
 			list = append(list, filters(h, f, c, false, f.HTTPFilters)...)
 		}
 	}
-	router := &routerv3.Router{SuppressEnvoyHeaders: c.Mesh != nil && c.Mesh.GetDefaultConfig().GetProxyHeaders().GetEnvoyDebugHeaders().GetDisabled().GetValue()}
+	router := &routerv3.Router{SuppressEnvoyHeaders: c.Mesh != nil &&
+		c.Mesh.GetDefaultConfig().GetProxyHeaders().GetEnvoyDebugHeaders().GetDisabled().GetValue()}
 	return append(list, envoy.HTTPFilter("envoy.filters.http.router", envoy.Any(router)))
 }
 
@@ -115,13 +116,13 @@ func (h *Hooks) ChangeListener(in feature.Listener, s feature.Selections, l *lis
 	}
 }
 
-// Extension is the object that has a filter, and whose feature that is.
+// Extension identifies an object with a filter, and the filter's feature.
 type Extension struct {
 	object  *kinds.Object
-	feature int // its place among those with such filters
+	feature int // index of the feature in Hooks.extensions
 }
 
-// Extension returns the object that has the filter of a name; false if there is none.
+// Extension returns the object that has the filter of a name. It returns false if there is none.
 func (h *Hooks) Extension(name string, s feature.Selections) (Extension, bool) {
 	for i, f := range h.extensions {
 		if o := f.Extensions.Object(name, s.Of(f)); o != nil {
@@ -136,7 +137,7 @@ func (h *Hooks) ExtensionConfig(e Extension) *corev3.TypedExtensionConfig {
 	return h.extensions[e.feature].Extensions.Config(e.object)
 }
 
-// ClusterSelections returns the Selections of the features that change clusters: no cluster depends on others.
+// ClusterSelections returns the Selections of the features that change clusters. Clusters depend on no others.
 func (h *Hooks) ClusterSelections(s feature.Selections) feature.Selections {
 	return s.For(h.ofClusters)
 }
@@ -149,7 +150,7 @@ func (h *Hooks) ChangeCluster(in feature.Cluster, s feature.Selections, c *clust
 	}
 }
 
-// Mode returns how a workload takes connections on a port, by the objects that the transport selects for it.
+// Mode returns which connections a workload accepts on a port, by the objects that the transport selects for it.
 func (h *Hooks) Mode(s feature.Selection, port uint32) feature.Mode {
 	if h.transport == nil {
 		return feature.Disable
@@ -173,7 +174,7 @@ func (h *Hooks) TransportSelection(s feature.Selections) feature.Selection {
 	return s.Of(h.transport)
 }
 
-// Downstream returns the transport socket of a chain that takes secured connections.
+// Downstream returns the transport socket of a chain that accepts secured connections.
 func (h *Hooks) Downstream(d feature.Downstream) *corev3.TransportSocket {
 	return h.transport.Transport.Downstream(d)
 }
@@ -201,15 +202,16 @@ func (h *Hooks) ApplyPolicy(p traffic.Policy, t feature.PolicyTarget, c *cluster
 	}
 }
 
-// ApplyConnection applies what a policy says of forwarded connections to a TCP proxy.
+// ApplyConnection applies the part of a policy for forwarded connections to a TCP proxy.
 func (h *Hooks) ApplyConnection(c traffic.Connection, p *tcpv3.TcpProxy) {
 	if h.destination != nil {
 		h.destination.Connection(c, p)
 	}
 }
 
-// ApplyProxyProtocol returns a transport socket around another, with which connections begin with a PROXY header.
-func (h *Hooks) ApplyProxyProtocol(p *networkingv1alpha3.TrafficPolicy_ProxyProtocol, inner *corev3.TransportSocket) *corev3.TransportSocket {
+// ApplyProxyProtocol returns a transport socket around another that begins connections with a PROXY header.
+func (h *Hooks) ApplyProxyProtocol(p *networkingv1alpha3.TrafficPolicy_ProxyProtocol,
+	inner *corev3.TransportSocket) *corev3.TransportSocket {
 	if h.destination == nil || p == nil {
 		return inner
 	}
@@ -217,13 +219,14 @@ func (h *Hooks) ApplyProxyProtocol(p *networkingv1alpha3.TrafficPolicy_ProxyProt
 }
 
 // ApplyTLS secures the connections of a cluster by the settings of a policy.
-func (h *Hooks) ApplyTLS(s *networkingv1alpha3.ClientTLSSettings, t feature.PolicyTLS, c *clusterv3.Cluster, options *httpv3.HttpProtocolOptions) {
+func (h *Hooks) ApplyTLS(s *networkingv1alpha3.ClientTLSSettings, t feature.PolicyTLS, c *clusterv3.Cluster,
+	options *httpv3.HttpProtocolOptions) {
 	if h.destination != nil {
 		h.destination.TLS(s, t, c, options)
 	}
 }
 
-// HashPolicies returns the consistent hash by which requests to a port are spread over the endpoints.
+// HashPolicies returns the consistent hash by which requests to a port are balanced over the endpoints.
 func (h *Hooks) HashPolicies(r traffic.Rule, port uint32) []*routev3.RouteAction_HashPolicy {
 	if h.destination == nil {
 		return nil
@@ -257,18 +260,19 @@ func (h *Hooks) ConnectionRoutes(o feature.RouteOptions, tls bool) []feature.Con
 	return h.routes.TCP(o)
 }
 
-// HasPolicies reports whether there is any object by which connections are secured.
+// HasPolicies reports whether there is any object that decides about TLS of connections.
 func (h *Hooks) HasPolicies(r view.Reader) bool {
 	return h.transport != nil && slices.ContainsFunc(h.transport.Kinds, r.HasObjects)
 }
 
-// PolicySelector returns a function that selects the objects by which the connections to a workload of a namespace are
-// secured. It may be called only if HasPolicies.
+// PolicySelector returns a function that selects the objects that decide about TLS of connections to a workload of a
+// namespace. It may be called only if HasPolicies.
 func (h *Hooks) PolicySelector(r view.Reader, namespace string) func(feature.Workload) feature.Selection {
 	return h.transport.Select(r, namespace)
 }
 
-// NoTLS reports whether no workload of a namespace takes secured connections, except those with policies of their own.
+// NoTLS reports whether no workload of a namespace accepts secured connections, except those with policies of their
+// own.
 func (h *Hooks) NoTLS(r view.Reader, namespace string) bool {
 	if h.transport == nil {
 		return true
@@ -276,7 +280,8 @@ func (h *Hooks) NoTLS(r view.Reader, namespace string) bool {
 	return h.HasPolicies(r) && h.Mode(h.PolicySelector(r, namespace)(feature.Workload{}), 0) == feature.Disable
 }
 
-// Plaintext is the transport socket without TLS. It is never written to: a mesh has a thousand of them.
+// Plaintext is the transport socket without TLS. It is shared, because a mesh has a thousand of them, and must not be
+// changed.
 var Plaintext = &corev3.TransportSocket{
 	Name: "envoy.transport_sockets.raw_buffer", ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: envoy.Any(&rawbufferv3.RawBuffer{})},
 }

@@ -1,3 +1,3 @@
-// Package inbound finds the ports on which a sidecar takes calls for its workload. Clusters (cds) and listeners (lds)
-// for incoming traffic are made from the same ports.
+// Package inbound determines the ports on which a sidecar accepts calls to its workload. Clusters (cds) and listeners
+// (lds) for incoming traffic are made from the same ports.
 package inbound

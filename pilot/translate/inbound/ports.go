@@ -20,28 +20,29 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// Port is one port on which a sidecar takes calls for its workload: the target of services, or the port of a Sidecar's
+// Port is one port on which a sidecar accepts calls to its workload: the target of services, or the port of a Sidecar's
 // ingress listener.
 type Port struct {
 	Target   uint32
-	Port     uint32 // the service's, or the ingress listener's
-	Host     string // the host of requests in traces
+	Port     uint32 // port of the service, or of the ingress listener
+	Host     string // host of requests in traces
 	Protocol registry.Protocol
-	Services frozen.List[*registry.Service] // that have this target, oldest first
-	Rule     traffic.Rule                   // of the first service
+	Services frozen.List[*registry.Service] // services with this target, oldest first
+	Rule     traffic.Rule                   // rule of the first service
 
-	Ingress   *kinds.Object                         // the Sidecar whose ingress it is, or nil
+	Ingress   *kinds.Object                         // Sidecar with the ingress listener, or nil
 	Bind      string                                // for an ingress: the address in the name of its listener or chain
-	BindsPort bool                                  // it has a listener of its own
-	TLS       *networkingv1alpha3.ServerTLSSettings // for an ingress: its TLS settings, nil if it has none
-	Endpoint  string                                // for an ingress: where the workload listens, host:port or unix:///path; empty for the original destination
+	BindsPort bool                                  // whether it has a listener of its own
+	TLS       *networkingv1alpha3.ServerTLSSettings // TLS settings of an ingress, or nil
+	// for an ingress: the workload's own listener, host:port or unix:///path; empty for the original destination
+	Endpoint string
 }
 
-// Ports returns the ports of an inbound cohort by target. Where several services have one target, the protocol is the
-// oldest one's.
+// Ports returns the ports of an inbound cohort by target. If several services have one target, the oldest one's
+// protocol is used.
 func Ports(v *view.View, c cohort.Inbound) []Port {
 	var served []Port
-	byTarget := map[uint32]int{} // in served, by target
+	byTarget := map[uint32]int{} // index in served, by target
 	for t := range c.Targets.All {
 		if t.TargetPort == uint32(v.Mesh().GetProxyInboundListenPort()) {
 			continue
@@ -102,7 +103,7 @@ func ingressPorts(c cohort.Inbound, spec *networkingv1.Sidecar, served []Port) [
 	return ports
 }
 
-// defaultEndpoint returns where an ingress listener sends to, if that is the workload's own: a unix socket, loopback,
+// defaultEndpoint returns the destination of an ingress listener, if it is the workload's own: a unix socket, loopback,
 // or (for 0.0.0.0) the proxy's address.
 func defaultEndpoint(written string, c cohort.Inbound) string {
 	if strings.HasPrefix(written, "unix://") {

@@ -14,7 +14,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// hostResolver returns the filter that resolves the host of a request, if its route leads to a cluster that wants it.
+// hostResolver returns the filter that resolves the host of a request, if its route's cluster requires it.
 func (c proxyContext) hostResolver() *hcmv3.HttpFilter {
 	return envoy.HTTPFilter("envoy.filters.http.dynamic_forward_proxy", envoy.Any(&dfpfilterv3.FilterConfig{
 		ImplementationSpecifier: &dfpfilterv3.FilterConfig_DnsCacheConfig{DnsCacheConfig: cds.DNSCache(c.mesh, c.ipv4, c.ipv6)},
@@ -36,13 +36,14 @@ func resolvedPort(s *registry.Service, port uint32) uint32 {
 	return port
 }
 
-// requestChain returns the chain of virtualOutbound for requests: they go to another cluster than connections do.
+// requestChain returns the chain of virtualOutbound for requests, whose cluster differs from the one for connections.
 func (b builder) requestChain(k virtualOutboundKey) *listenerv3.FilterChain {
 	routes := rds.AllowAnyRoutes(k.http, k.mesh.AttemptCount())
 	match := plainHTTP(k.tuning.HTTP10)
-	match.TransportProtocol = "" // as what inspects connections for HTTP finds none in TLS
+	match.TransportProtocol = "" // the HTTP inspector detects no protocol inside TLS
 	return &listenerv3.FilterChain{
 		Name: names.VirtualOutboundCatchall + "-http", FilterChainMatch: match,
-		Filters: b.httpChainFilters(k.proxyContext, feature.Outbound, "outbound_"+names.VirtualOutbound+"_"+routes.Name+";", "", routes, 0, registry.Unsupported),
+		Filters: b.httpChainFilters(k.proxyContext, feature.Outbound, "outbound_"+names.VirtualOutbound+"_"+routes.Name+";", "", routes,
+			0, registry.Unsupported),
 	}
 }

@@ -25,7 +25,7 @@ import (
 // BindKey is the address and port that an outbound listener binds. It determines the listener's name.
 type BindKey struct {
 	Bind string
-	Port uint32 // 0 of a socket
+	Port uint32 // 0 for a socket
 }
 
 func bindKeyOf(bind string, port uint32) BindKey {
@@ -43,13 +43,13 @@ type listenerBuilder struct {
 	protocol  registry.Protocol // of the first service port; Unsupported once it is sniffed
 	route     string
 	chains    []tcpChain
-	matches   map[chainMatch]struct{} // what the chains match, once there are several
-	grpcWeb   bool                    // some service port speaks gRPC-Web
+	matches   map[chainMatch]struct{} // matches of the chains, if there are several
+	grpcWeb   bool                    // whether a service port speaks gRPC-Web
 	bindsPort bool
-	explicit  bool // a Sidecar's own listener
+	explicit  bool // whether it is a Sidecar's own listener
 	wildcard  bool
-	plain     bool // HTTP is what no other chain matches, and is not sniffed
-	contested bool // HTTP that another protocol wanted to share: a port without a protocol does not take its place
+	plain     bool // whether HTTP gets what no other chain matches, and is not sniffed
+	contested bool // another protocol wanted to share the HTTP listener: a port without a protocol does not replace it
 }
 
 // outboundBuilder collects the listeners of one scope.
@@ -61,13 +61,13 @@ type outboundBuilder struct {
 	builders      map[BindKey]*listenerBuilder
 	reservedPorts map[uint32]bool // ports of a Sidecar's own listeners, which the catch-all leaves out
 
-	only      map[BindKey]struct{} // the bind keys that are built; nil for all
-	onlyPorts map[uint32]struct{}  // the ports of only
+	only      map[BindKey]struct{} // bind keys to build; nil for all
+	onlyPorts map[uint32]struct{}  // ports of only
 	context   proxyContext
-	fallback  string // the cluster for traffic to no service
+	fallback  string // cluster for traffic to no service
 }
 
-// restrictTo has only some bind keys built.
+// restrictTo limits the builder to some bind keys.
 func (l *outboundBuilder) restrictTo(keys []BindKey) {
 	l.only, l.onlyPorts = make(map[BindKey]struct{}, len(keys)), make(map[uint32]struct{}, len(keys))
 	for _, p := range keys {
@@ -79,14 +79,15 @@ func (l *outboundBuilder) restrictTo(keys []BindKey) {
 func (l *outboundBuilder) egressBuilder(e *scope.Egress) egressBuilder {
 	spec := e.Listener
 	o := egressBuilder{outboundBuilder: l, egress: e, explicit: spec.GetPort() != nil, bind: spec.GetBind()}
-	o.bindsPort = l.cohort.Outbound.Interception == node.None || spec.GetCaptureMode() == networkingv1alpha3.CaptureMode_NONE || isSocket(o.bind)
+	o.bindsPort = l.cohort.Outbound.Interception == node.None || spec.GetCaptureMode() == networkingv1alpha3.CaptureMode_NONE ||
+		isSocket(o.bind)
 	if o.bind == "" && o.bindsPort {
 		o.bind = envoy.Loopback(l.cohort.Client.IPv4)
 	}
 	return o
 }
 
-// relevantServices returns the services that may affect the bind keys that are built.
+// relevantServices returns the services that may affect the bind keys to build.
 func (o egressBuilder) relevantServices() iter.Seq[scope.Service] {
 	number := o.egress.Listener.GetPort().GetNumber()
 	seen := map[scope.ListenerKey]struct{}{}
@@ -117,7 +118,7 @@ func (o egressBuilder) relevantServices() iter.Seq[scope.Service] {
 func (l *outboundBuilder) addEgress(o egressBuilder, services iter.Seq[scope.Service]) {
 	spec, proxy := o.egress.Listener, o.egress.HTTPProxy
 	port := spec.GetPort().GetNumber()
-	if o.explicit && (!proxy || o.bind == "") { // the catch-all does not collide with an HTTP proxy that has a bind of its own
+	if o.explicit && (!proxy || o.bind == "") { // the catch-all does not collide with an HTTP proxy that has its own bind
 		defer func() { l.reservedPorts[port] = true }()
 	}
 	for s := range services {
@@ -130,24 +131,26 @@ func (l *outboundBuilder) addEgress(o egressBuilder, services iter.Seq[scope.Ser
 				q.Number = port
 			}
 			if o.explicit {
-				q.Protocol = registry.ParseProtocol(spec.Port.Protocol) // not of the service's port: the listener's is sniffed without one
+				// the listener's protocol replaces the service port's, and is sniffed if it has none
+				q.Protocol = registry.ParseProtocol(spec.Port.Protocol)
 			} else if l.reservedPorts[p.Number] {
 				continue
 			}
 			if q.Protocol != registry.UDP {
 				o.addPort(s.Service, q)
 			}
-			if proxy { // they all lead to the same listener
+			if proxy { // all ports lead to the same listener
 				return
 			}
 		}
 	}
 }
 
-// ports returns the imported ports of a service. Where few bind keys are built it returns only those that may belong to
+// ports returns the imported ports of a service. If few bind keys are built, it returns only ports that may belong to
 // them.
 func (o egressBuilder) ports(s scope.Service) iter.Seq[*registry.Port] {
-	if o.onlyPorts == nil || len(o.onlyPorts) >= len(s.Ports) || o.egress.HTTPProxy || isSocket(o.bind) { // the bind key has no port, or not the service's
+	// the bind key has no port, or not the service's
+	if o.onlyPorts == nil || len(o.onlyPorts) >= len(s.Ports) || o.egress.HTTPProxy || isSocket(o.bind) {
 		return s.ImportedPorts
 	}
 	return func(yield func(*registry.Port) bool) {
@@ -165,7 +168,7 @@ func (o egressBuilder) ports(s scope.Service) iter.Seq[*registry.Port] {
 type egressBuilder struct {
 	*outboundBuilder
 	egress    *scope.Egress
-	bind      string // empty: it depends on protocol and service
+	bind      string // empty if it depends on protocol and service
 	bindsPort bool
 	explicit  bool
 }
@@ -212,7 +215,8 @@ func (o egressBuilder) family(ip netip.Addr) bool {
 	return o.cohort.Client.IPv6
 }
 
-// addHeadless adds a listener for each endpoint address: nothing else shows which service a connection is for.
+// addHeadless adds a listener for each endpoint address, because only the address shows which service a connection is
+// for.
 func (o egressBuilder) addHeadless(s *registry.Service, p registry.Port) {
 	last := ""
 	for _, e := range o.view.Endpoints(s.Key()).ByPort(p.Name) {
@@ -233,7 +237,7 @@ func (o egressBuilder) addTo(bind string, s *registry.Service, p registry.Port, 
 		return // the sidecar's own port
 	}
 	if onWildcard && o.cohort.Outbound.Sockets.Take(p.Number, o.bindsPort) {
-		return // Envoy would reject the listener: it, or its agent, listens there already
+		return // Envoy would reject the listener, because it, or its agent, already listens there
 	}
 	key := bindKeyOf(bind, p.Number)
 	if _, ok := o.only[key]; !ok && o.only != nil {
@@ -273,7 +277,7 @@ func (o egressBuilder) addTo(bind string, s *registry.Service, p registry.Port, 
 		}
 	case p.Protocol.Sniffed():
 		switch {
-		case have.protocol.IsHTTP() && onWildcard: // the port's routes have it already, and other traffic may be for other services
+		case have.protocol.IsHTTP() && onWildcard: // the port's routes include it already, and other traffic may be for other services
 		case have.protocol.IsHTTP() && have.contested:
 			recordConflict(o.view, key)
 		case have.protocol.IsHTTP():
@@ -300,8 +304,8 @@ func (o egressBuilder) addTo(bind string, s *registry.Service, p registry.Port, 
 // exclusive reports whether the filter of a protocol cannot share a port with others.
 func exclusive(p registry.Protocol) bool { return p == registry.Mongo || p == registry.MySQL }
 
-// addChains adds chains, each for those of its matches that no earlier chain has: Envoy refuses a listener in which two
-// chains match the same name.
+// addChains adds chains without matches that an earlier chain has: Envoy rejects a listener in which two chains match
+// the same name.
 func (o egressBuilder) addChains(s *listenerBuilder, chains []tcpChain) {
 	if s.plain {
 		if own := slices.DeleteFunc(slices.Clone(chains), tcpChain.matchesAll); len(own) < len(chains) {
@@ -328,7 +332,8 @@ func (o egressBuilder) addChains(s *listenerBuilder, chains []tcpChain) {
 
 func (o egressBuilder) addChain(s *listenerBuilder, c tcpChain) {
 	taken := func(m chainMatch) bool { _, ok := s.matches[m]; return ok }
-	// A chain matches each of its names in each of its ranges. A range or a name goes where any of that is taken.
+	// A chain matches each of its names in each of its ranges. A range or a name is removed if one of its combinations
+	// is taken.
 	servers, prefixes := slices.Collect(c.servers.All), slices.Collect(c.prefixes.All)
 	free := func(some tcpChain) bool {
 		return !lists.Any(some.chainMatches, func(m chainMatch) bool { return taken(m) })
@@ -336,7 +341,9 @@ func (o egressBuilder) addChain(s *listenerBuilder, c tcpChain) {
 	if !free(c) {
 		recordConflict(o.view, s.BindKey)
 		if servers != nil {
-			servers = slices.DeleteFunc(servers, func(name string) bool { return !free(tcpChain{servers: frozen.ListOf(name), prefixes: c.prefixes}) })
+			servers = slices.DeleteFunc(servers, func(name string) bool {
+				return !free(tcpChain{servers: frozen.ListOf(name), prefixes: c.prefixes})
+			})
 		} else {
 			prefixes = slices.DeleteFunc(prefixes, func(p netip.Prefix) bool { return !free(tcpChain{prefixes: frozen.ListOf(p)}) })
 		}
@@ -351,7 +358,7 @@ func (o egressBuilder) addChain(s *listenerBuilder, c tcpChain) {
 	s.chains = append(s.chains, c)
 }
 
-// chainMatch is one thing that a chain matches: a server name, or any if that is empty, in a range of addresses.
+// chainMatch is one match of a chain: a server name, or any if that is empty, in a range of addresses.
 type chainMatch struct {
 	prefix netip.Prefix
 	name   string
@@ -370,9 +377,9 @@ func recordConflict(v *view.View, key BindKey) {
 	v.Log.Add(key, view.ConflictOutbound, names.Listener(key.Bind, key.Port))
 }
 
-// tcpChains returns the chains for a port of a service: those of the VirtualServices that route its connections, and
-// the service's own. The own is left out where a route takes every connection. For TLS it is left out where there is
-// any route, as istiod does: what no route matches by name is traffic to no known service.
+// tcpChains returns the chains for a port of a service: those for the VirtualServices that route its connections, and
+// the service's own. The own is left out if a route takes every connection. For TLS it is left out if there is any
+// route, as in istiod: connections that no route matches by name are traffic to no known service.
 func (o egressBuilder) tcpChains(s *registry.Service, p registry.Port, onWildcard bool, prefix netip.Prefix) []tcpChain {
 	var chains []tcpChain
 	own := tcpChain{protocol: p.Protocol}
@@ -395,7 +402,8 @@ func (o egressBuilder) tcpChains(s *registry.Service, p registry.Port, onWildcar
 				continue
 			}
 			c := own
-			c.to, c.servers, c.config = destination(o.view, o.cohort.Client, vs, p.Number, r.Destinations), frozen.ListOf(servers...), vs.Object.Path()
+			c.to, c.servers, c.config = destination(o.view, o.cohort.Client, vs, p.Number, r.Destinations), frozen.ListOf(servers...),
+				vs.Object.Path()
 			if len(r.Subnets) > 0 {
 				c.prefixes = frozen.ListOf(r.Subnets...)
 				if !p.Protocol.IsTLS() {
@@ -423,7 +431,7 @@ func (o egressBuilder) tcpChains(s *registry.Service, p registry.Port, onWildcar
 	return append(chains, own)
 }
 
-// hasRange reports whether the first address of a service is a range, as of a service without an address of its own.
+// hasRange reports whether the first address of a service is a range, as for a service without an address of its own.
 func (o egressBuilder) hasRange(s *registry.Service) bool {
 	addresses := s.VersionFor(o.cohort.Client.Cluster).Addresses
 	if len(addresses) == 0 {
@@ -433,8 +441,8 @@ func (o egressBuilder) hasRange(s *registry.Service) bool {
 	return err == nil
 }
 
-// serverNames returns the names by which clients ask for a service in TLS, sorted: its host, and its aliases as a
-// search path lets them be written.
+// serverNames returns the names by which clients ask for a service in TLS, sorted: its host, and its aliases with the
+// short forms that a search path allows.
 func (o egressBuilder) serverNames(s *registry.Service) []string {
 	list := []string{s.Host}
 	for _, a := range o.scope.Aliases(s) {
@@ -444,7 +452,7 @@ func (o egressBuilder) serverNames(s *registry.Service) []string {
 	return slices.Compact(list)
 }
 
-// chainMatches calls yield for all that a chain matches.
+// chainMatches calls yield for all matches of a chain.
 func (c tcpChain) chainMatches(yield func(chainMatch) bool) {
 	prefixes, servers := []netip.Prefix{{}}, []string{""}
 	if !c.prefixes.Empty() {

@@ -24,35 +24,35 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// gatewayKey is all that a gateway's listener depends on.
+// gatewayKey is the whole input of a gateway's listener.
 type gatewayKey struct {
 	proxyContext
 	bind   string
 	port   uint32
 	chains frozen.List[gatewayChain]
 	dual   bool
-	quic   bool // it takes HTTP/3 on a UDP port
+	quic   bool // whether it takes HTTP/3 on a UDP port
 
-	gateways frozen.List[*kinds.Object] // whose servers it is for, so that its origins are known
+	gateways frozen.List[*kinds.Object] // Gateways of its servers, so that its origins are known
 }
 
-// gatewayChain is what a gateway does with some of the connections to a port: all that have one of its server names.
+// gatewayChain is how a gateway handles the connections to a port that have one of its server names.
 type gatewayChain struct {
 	use      gateway.Use
-	servers  frozen.List[string] // TLS server names; empty: any. Of AutoPassthrough each is a chain of its own
+	servers  frozen.List[string] // TLS server names; empty for any. With AutoPassthrough each is a chain of its own
 	tls      *networkingv1alpha3.ServerTLSSettings
-	route    string            // the route configuration of a chain for HTTP
-	protocol registry.Protocol // of a chain for HTTP
-	to       tcpDestination    // of a chain for connections
+	route    string            // route configuration of a chain for HTTP
+	protocol registry.Protocol // protocol of a chain for HTTP
+	to       tcpDestination    // destination of a chain for connections
 }
 
-// tcpDestination is where connections are forwarded to: one cluster, or several by weight.
+// tcpDestination is the destination of forwarded connections: one cluster, or several by weight.
 type tcpDestination struct {
 	statPrefix string
 	clusters   frozen.List[weightedCluster]
 	connection traffic.Connection
-	resolved   uint32 // the port at which the server name of a connection is called, where proxies resolve that; else 0
-	mutual     bool   // connections come over the mesh's own TLS
+	resolved   uint32 // port at which the server name of a connection is called, if proxies resolve it; else 0
+	mutual     bool   // whether connections use the mesh's own TLS
 }
 
 type weightedCluster struct {
@@ -66,14 +66,14 @@ type gatewayListenerBuilder struct {
 	view   *view.View
 	first  gateway.Use
 	chains []gatewayChain
-	quic   map[uint32][]gatewayChain // those that take HTTP/3 too, by UDP port
-	taken  map[string]struct{}       // the server names of the chains
+	quic   map[uint32][]gatewayChain // chains that also take HTTP/3, by UDP port
+	taken  map[string]struct{}       // server names of the chains
 
 	of   []*kinds.Object
-	seen map[*kinds.Object]struct{} // those in of
+	seen map[*kinds.Object]struct{} // Gateways in of
 }
 
-// Gateway generates the listeners of a gateway, as one partition: none while no Gateway selects it.
+// Gateway generates the listeners of a gateway, as one partition. There are none while no Gateway selects it.
 func (m *Listeners) Gateway(v *view.View, c cohort.Inputs) engine.Generator[struct{}] {
 	return engine.Single(func() []*envoy.Resource { return m.gatewayListeners(v, c) }, engine.IfHosts)
 }
@@ -90,13 +90,14 @@ func (m *Listeners) gatewayListeners(v *view.View, c cohort.Inputs) []*envoy.Res
 			bind, dual = envoy.Wildcard(c.Client.IPv4), c.Client.IPv4 && c.Client.IPv6
 		}
 		if bind == envoy.Wildcard(c.Client.IPv4) && c.Outbound.Sockets.Take(s.Target, true) {
-			continue // Envoy would reject the listener: it, or its agent, listens there already
+			continue // Envoy would reject the listener, because it, or its agent, already listens there
 		}
 		key := BindKey{bind, s.Target}
 		if builders[key] == nil {
 			k := gatewayKey{proxyContext: outboundContext(v, c), bind: bind, port: s.Target, dual: dual}
 			k.internalRanges = internalRanges(v)
-			builders[key] = &gatewayListenerBuilder{gatewayKey: k, view: v, first: use, taken: map[string]struct{}{}, seen: map[*kinds.Object]struct{}{}}
+			builders[key] = &gatewayListenerBuilder{gatewayKey: k, view: v, first: use, taken: map[string]struct{}{},
+				seen: map[*kinds.Object]struct{}{}}
 			order = append(order, builders[key])
 		}
 		m.addServer(builders[key], c.Client, s)
@@ -106,16 +107,16 @@ func (m *Listeners) gatewayListeners(v *view.View, c cohort.Inputs) []*envoy.Res
 	for _, o := range order {
 		k := o.gatewayKey
 		k.gateways = frozen.ListOf(o.of...)
-		if len(o.chains) > 0 { // Envoy refuses a listener without chains
+		if len(o.chains) > 0 { // Envoy rejects a listener without chains
 			k.chains = frozen.ListOf(o.chains...)
 			out = append(out, m.gateways.Get(k))
 		}
 		for _, port := range slices.Sorted(maps.Keys(o.quic)) {
 			if len(m.hooks.NetworkFilters(k.chain(feature.Gateway, true, port, registry.HTTP3), k.selections)) > 0 {
-				continue // over QUIC Envoy gives them no data, so they could refuse nothing
+				continue // over QUIC Envoy gives them no data, so they could deny nothing
 			}
 			key := BindKey{o.bind, port}
-			if was := quic[key]; was != nil { // another TCP port of the workload stands for the same port of a service
+			if was := quic[key]; was != nil { // another TCP port of the workload has the same service port
 				if !slices.Equal(was, o.quic[port]) {
 					recordConflict(o.view, key)
 				}
@@ -129,8 +130,8 @@ func (m *Listeners) gatewayListeners(v *view.View, c cohort.Inputs) []*envoy.Res
 	return out
 }
 
-// addServer adds the chains of a server. Where the first server of a bind key takes plaintext, no other protocol can
-// share it.
+// addServer adds the chains of a server. If the first server of a bind key takes plaintext, no other protocol can share
+// it.
 func (m *Listeners) addServer(o *gatewayListenerBuilder, c cohort.Client, s gateway.Server) {
 	if _, seen := o.seen[s.Gateway]; !seen {
 		o.seen[s.Gateway] = struct{}{}
@@ -145,7 +146,7 @@ func (m *Listeners) addServer(o *gatewayListenerBuilder, c cohort.Client, s gate
 	switch use {
 	case gateway.PlainHTTP:
 		if slices.ContainsFunc(o.chains, func(c gatewayChain) bool { return c.use == use }) {
-			return // all servers that take HTTP share one
+			return // all servers of HTTP share one
 		}
 		chain.route, chain.protocol = s.Route(), registry.ParseProtocol(s.GetPort().GetProtocol())
 		o.add(chain, nil)
@@ -180,15 +181,15 @@ func (m *Listeners) addServer(o *gatewayListenerBuilder, c cohort.Client, s gate
 	}
 }
 
-// add adds a chain for those of its server names that no chain before it has, and reports whether there are any: of two
-// chains with one name Envoy would reject the listener, and it knows no pattern that ends within a label.
+// add adds a chain for its server names that no earlier chain has, and reports whether there are any. Envoy would
+// reject two chains with one name, and it knows no pattern that ends within a label.
 func (o *gatewayListenerBuilder) add(c gatewayChain, servers []string) bool {
 	if c.use == gateway.PlainHTTP || c.use == gateway.PlainTCP || slices.Contains(servers, "*") {
 		servers = []string{anyName}
 	}
 	var free []string
 	for _, name := range servers {
-		if c.use == gateway.AutoPassthrough { // its chains match the protocols of the mesh as well
+		if c.use == gateway.AutoPassthrough { // its chains also match the protocols of the mesh
 			name = meshName + name
 		}
 		_, taken := o.taken[name]
@@ -211,24 +212,25 @@ func (o *gatewayListenerBuilder) add(c gatewayChain, servers []string) bool {
 	return true
 }
 
-// What stands for server names in gatewayListenerBuilder.taken.
+// Keys in gatewayListenerBuilder.taken that are not server names.
 const (
 	anyName  = ""
-	meshName = "mesh/" // begins those of AutoPassthrough
+	meshName = "mesh/" // prefix of server names of AutoPassthrough
 )
 
-// connectionRoute is where the connections with some server names lead to.
+// connectionRoute is the destination of connections with some server names.
 type connectionRoute struct {
 	servers []string
 	to      tcpDestination
 }
 
-// connections returns where VirtualServices lead the connections to a server: by the first that has a route, or for TLS
-// that is not terminated by all of them.
+// connections returns the destinations of connections to a server by VirtualServices: by the first that has a route, or
+// for unterminated TLS by all of them.
 func (m *Listeners) connections(v *view.View, c cohort.Client, s gateway.Server, tls bool) []connectionRoute {
 	var out []connectionRoute
 	for _, vs := range s.VirtualServices(v, c) {
-		options := feature.RouteOptions{Object: vs.Object, Port: s.GetPort().GetNumber(), Gateway: s.Name(), Namespace: c.Namespace, Domain: v.Domain()}
+		options := feature.RouteOptions{Object: vs.Object, Port: s.GetPort().GetNumber(), Gateway: s.Name(), Namespace: c.Namespace,
+			Domain: v.Domain()}
 		for _, r := range m.hooks.ConnectionRoutes(options, tls) {
 			if len(r.Destinations) > 0 {
 				out = append(out, connectionRoute{r.Servers, destination(v, c, vs, s.GetPort().GetNumber(), r.Destinations)})
@@ -238,9 +240,10 @@ func (m *Listeners) connections(v *view.View, c cohort.Client, s gateway.Server,
 	return out
 }
 
-// destination returns where a route leads to. A destination without a port means the only port of the service, or else
-// the one that was called.
-func destination(v *view.View, c cohort.Client, vs *scope.VirtualService, port uint32, list []feature.ConnectionDestination) tcpDestination {
+// destination returns the destination of a route. A destination without a port means the only port of the service, or
+// else the called port.
+func destination(v *view.View, c cohort.Client, vs *scope.VirtualService, port uint32,
+	list []feature.ConnectionDestination) tcpDestination {
 	to := tcpDestination{statPrefix: vs.Object.Name + "." + vs.Object.Namespace}
 	var clusters []weightedCluster
 	for i, d := range list {
@@ -266,7 +269,7 @@ func destination(v *view.View, c cohort.Client, vs *scope.VirtualService, port u
 	return to
 }
 
-// connection returns what is in force for connections to a port that are forwarded as bytes.
+// connection returns the settings in force for connections to a port that are forwarded as bytes.
 func connection(v *view.View, r traffic.Rule, port uint32) traffic.Connection {
 	return r.Policy(port).WithDefaults(v.Mesh().GetDefaultTrafficPolicy()).Connection()
 }
@@ -295,7 +298,7 @@ func sniClusters(v *view.View, c cohort.Client, s gateway.Server) []string {
 	return list
 }
 
-// internalRanges returns the ranges of addresses inside the mesh, whose forwarding headers are trusted.
+// internalRanges returns the address ranges inside the mesh, whose forwarding headers are trusted.
 func internalRanges(v *view.View) frozen.List[string] {
 	if v.Networks() == nil {
 		return frozen.List[string]{}
@@ -331,25 +334,27 @@ func (b builder) buildGateway(k gatewayKey) *envoy.Resource {
 	return b.resource(k.proxyContext, feature.Gateway, l)
 }
 
-// overQUIC has a listener take QUIC, over UDP at the same addresses.
+// overQUIC makes a listener accept QUIC, over UDP at the same addresses.
 func overQUIC(l *listenerv3.Listener) {
-	l.UdpListenerConfig = &listenerv3.UdpListenerConfig{QuicOptions: &listenerv3.QuicProtocolOptions{}, DownstreamSocketConfig: &corev3.UdpSocketConfig{}}
+	l.UdpListenerConfig = &listenerv3.UdpListenerConfig{QuicOptions: &listenerv3.QuicProtocolOptions{},
+		DownstreamSocketConfig: &corev3.UdpSocketConfig{}}
 	l.Address.GetSocketAddress().Protocol = corev3.SocketAddress_UDP
 	for _, a := range l.AdditionalAddresses {
 		a.Address.GetSocketAddress().Protocol = corev3.SocketAddress_UDP
 	}
 }
 
-// gatewayChains makes the filter chains of a gatewayChain. Policies are enforced at the destination of connections that
-// are not terminated: all that is visible here is the server name.
+// gatewayChains makes the filter chains of a gatewayChain. Policies for unterminated connections are enforced at the
+// destination, because only the server name is visible here.
 func (b builder) gatewayChains(k gatewayKey, c gatewayChain, statPrefix string) []*listenerv3.FilterChain {
 	if c.use == gateway.AutoPassthrough {
 		var out []*listenerv3.FilterChain
 		for cluster := range c.servers.All {
 			called, _ := names.ParseCluster(cluster)
 			out = append(out, &listenerv3.FilterChain{
-				FilterChainMatch:              &listenerv3.FilterChainMatch{ServerNames: []string{cluster}, ApplicationProtocols: names.MeshALPN},
-				Filters:                       b.tcpFilters(k.proxyContext, feature.Outbound, cluster, "", called.Port, registry.Unsupported, traffic.Connection{}),
+				FilterChainMatch: &listenerv3.FilterChainMatch{ServerNames: []string{cluster}, ApplicationProtocols: names.MeshALPN},
+				Filters: b.tcpFilters(k.proxyContext, feature.Outbound, cluster, "", called.Port, registry.Unsupported,
+					traffic.Connection{}),
 				TransportSocketConnectTimeout: envoy.Duration(transportSocketTimeout),
 			})
 		}

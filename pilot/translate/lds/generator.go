@@ -19,8 +19,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// Outbound generates the listeners for a sidecar's outgoing traffic. Each bind key is a partition;
-// virtualOutbound is one too.
+// Outbound generates the listeners for a sidecar's outgoing traffic. Each bind key is a partition, and so is
+// virtualOutbound.
 func (m *Listeners) Outbound(v *view.View, c cohort.Inputs) engine.Generator[BindKey] {
 	return engine.Generator[BindKey]{
 		All: func() []*envoy.Resource {
@@ -59,8 +59,8 @@ func (m *Listeners) Outbound(v *view.View, c cohort.Inputs) engine.Generator[Bin
 	}
 }
 
-// affectedBindKeys returns the bind keys whose listeners may be dirty. A Sidecar's listeners are at the addresses that
-// it specifies, on the ports of the services.
+// affectedBindKeys returns the bind keys whose listeners may be dirty. A Sidecar's listeners are at its own addresses,
+// on the ports of the services.
 func affectedBindKeys(c cohort.Inputs, changes *scope.Dirty) []BindKey {
 	if len(changes.Listeners) == 0 {
 		return nil
@@ -76,7 +76,7 @@ func affectedBindKeys(c cohort.Inputs, changes *scope.Dirty) []BindKey {
 				binds = append(binds, e.Bind)
 			} else if e.CaptureMode == networkingv1alpha3.CaptureMode_NONE {
 				binds = append(binds, envoy.Loopback(c.Client.IPv4))
-			} else if e.Port != nil { // its protocol may be HTTP where the service's is not
+			} else if e.Port != nil { // its protocol may be HTTP if the service's is not
 				binds = append(binds, envoy.Wildcard(c.Client.IPv4))
 			}
 			if registry.ParseProtocol(e.Port.GetProtocol()) == registry.HTTPProxy {
@@ -123,7 +123,8 @@ func (m *Listeners) newOutboundBuilder(v *view.View, c cohort.Inputs) *outboundB
 
 // build makes the listener that a builder collected.
 func (l *outboundBuilder) build(s *listenerBuilder) *envoy.Resource {
-	k := outboundKey{proxyContext: l.context, bind: s.Bind, port: s.Port, bindsPort: s.bindsPort, route: s.route, chains: frozen.ListOf(s.chains...)}
+	k := outboundKey{proxyContext: l.context, bind: s.Bind, port: s.Port, bindsPort: s.bindsPort, route: s.route,
+		chains: frozen.ListOf(s.chains...)}
 	captured := !s.bindsPort
 	if s.grpcWeb {
 		k.http = registry.GRPCWeb
@@ -141,12 +142,14 @@ func (m *Listeners) fixedListeners(v *view.View, c cohort.Inputs) []*envoy.Resou
 	env := outboundContext(v, c)
 	var out []*envoy.Resource
 	if p := cmp.Or(c.Outbound.HTTPProxyPort, uint32(v.Mesh().GetProxyHttpPort())); p != 0 {
-		out = append(out, m.outbound.Get(outboundKey{proxyContext: env, bind: envoy.Loopback(c.Client.IPv4), port: p, bindsPort: true, route: names.HTTPProxyRoute}))
+		out = append(out, m.outbound.Get(outboundKey{proxyContext: env, bind: envoy.Loopback(c.Client.IPv4), port: p, bindsPort: true,
+			route: names.HTTPProxyRoute}))
 	}
 	if c.Outbound.Interception != node.None {
 		sc := v.ScopeOf(c.Client.Namespace, c.Client.Sidecar)
 		k := virtualOutboundKey{
-			proxyContext: env, bind: envoy.Wildcard(c.Client.IPv4), transparent: c.Outbound.Interception == node.TPROXY, dual: c.Client.IPv4 && c.Client.IPv6,
+			proxyContext: env, bind: envoy.Wildcard(c.Client.IPv4), transparent: c.Outbound.Interception == node.TPROXY,
+			dual:     c.Client.IPv4 && c.Client.IPv6,
 			fallback: v.Fallback(sc),
 		}
 		if http := v.HTTPFallback(sc); http != k.fallback {

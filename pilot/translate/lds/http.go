@@ -23,23 +23,24 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// proxyContext is what every listener of a proxy depends on.
+// proxyContext is the input that all listeners of a proxy share.
 type proxyContext struct {
 	mesh           *mesh.Config
 	capabilities   node.Capabilities
 	tags           feature.Tags
 	selections     feature.Selections
 	tuning         node.Tuning
-	resolves       bool                // requests and connections may be for hosts that are resolved as they are called
-	ipv4, ipv6     bool                // the families that they are resolved in
-	internalRanges frozen.List[string] // of a gateway: ranges of addresses that are inside the mesh
+	resolves       bool                // whether called hosts are resolved per request or connection
+	ipv4, ipv6     bool                // address families in which they are resolved
+	internalRanges frozen.List[string] // for a gateway: address ranges inside the mesh
 }
 
-func newProxyContext(v *view.View, settings string, c node.Capabilities, t feature.Tags, tuning node.Tuning, s feature.Selections) proxyContext {
+func newProxyContext(v *view.View, settings string, c node.Capabilities, t feature.Tags, tuning node.Tuning,
+	s feature.Selections) proxyContext {
 	return proxyContext{mesh: v.Mesh().With(settings), capabilities: c, tags: t, selections: s, tuning: tuning}
 }
 
-// outboundContext is the proxyContext of listeners for outgoing traffic, and of a router's.
+// outboundContext returns the proxyContext of listeners for outgoing traffic, and of a router's.
 func outboundContext(v *view.View, c cohort.Inputs) proxyContext {
 	p := newProxyContext(v, c.Client.Settings, c.Client.Capabilities, c.Outbound.Tags, c.Outbound.Tuning, c.Outbound.Selections)
 	if p.resolves = v.ResolvesHosts() || c.Client.Type != node.Router && v.DynamicDNS(); p.resolves {
@@ -52,7 +53,7 @@ func (c proxyContext) proxy() feature.Proxy {
 	return feature.Proxy{Mesh: c.mesh, Capabilities: c.capabilities, Tags: c.tags}
 }
 
-// chain returns what the hooks are given for a chain. The port is as in feature.Chain.
+// chain returns the argument of hooks for a chain. The port is as in feature.Chain.
 func (c proxyContext) chain(d feature.Direction, http bool, port uint32, p registry.Protocol) feature.Chain {
 	return feature.Chain{Proxy: c.proxy(), Direction: d, HTTP: http, Protocol: p, Port: port}
 }
@@ -64,15 +65,17 @@ func (b builder) resource(c proxyContext, d feature.Direction, l *listenerv3.Lis
 	return envoy.NewResource(l.Name, l)
 }
 
-// httpChainFilters makes the network filters of a chain that takes HTTP. Its routes are the inline ones, or else come
-// by RDS under the name route.
-func (b builder) httpChainFilters(c proxyContext, d feature.Direction, statPrefix, route string, inline *routev3.RouteConfiguration, port uint32, p registry.Protocol) []*listenerv3.Filter {
+// httpChainFilters makes the network filters of a chain for HTTP. Its routes are the inline ones, or else come by RDS
+// under the name route.
+func (b builder) httpChainFilters(c proxyContext, d feature.Direction, statPrefix, route string, inline *routev3.RouteConfiguration,
+	port uint32, p registry.Protocol) []*listenerv3.Filter {
 	chain := c.chain(d, true, port, p)
 	return append(b.NetworkFilters(chain, c.selections), b.connectionManager(c, chain, statPrefix, route, inline))
 }
 
 // connectionManager makes the HTTP connection manager of a chain.
-func (b builder) connectionManager(c proxyContext, chain feature.Chain, statPrefix, route string, inline *routev3.RouteConfiguration) *listenerv3.Filter {
+func (b builder) connectionManager(c proxyContext, chain feature.Chain, statPrefix, route string,
+	inline *routev3.RouteConfiguration) *listenerv3.Filter {
 	d := chain.Direction
 	m := &hcmv3.HttpConnectionManager{
 		StatPrefix:                   statPrefix,
@@ -105,7 +108,8 @@ func (b builder) connectionManager(c proxyContext, chain feature.Chain, statPref
 	case feature.Gateway:
 		m.ServerName = serverName
 		m.ForwardClientCertDetails = hcmv3.HttpConnectionManager_SANITIZE_SET
-		m.SetCurrentClientCertDetails = &hcmv3.HttpConnectionManager_SetCurrentClientCertDetails{Subject: envoy.Bool(true), Cert: true, Dns: true, Uri: true}
+		m.SetCurrentClientCertDetails = &hcmv3.HttpConnectionManager_SetCurrentClientCertDetails{Subject: envoy.Bool(true), Cert: true,
+			Dns: true, Uri: true}
 		m.HttpProtocolOptions = &corev3.Http1ProtocolOptions{}
 		m.InternalAddressConfig = c.internalAddresses()
 		if chain.Protocol == registry.HTTP3 {
@@ -130,7 +134,7 @@ func (b builder) connectionManager(c proxyContext, chain feature.Chain, statPref
 	return envoy.NetworkFilter("envoy.filters.network.http_connection_manager", envoy.Any(m))
 }
 
-// idleTimeout returns the idle timeout of connections in the proxy's own metadata, nil if there is none.
+// idleTimeout returns the idle timeout of connections in the proxy's own metadata, or nil.
 func (c proxyContext) idleTimeout() *durationpb.Duration {
 	if c.tuning.IdleTimeout == 0 {
 		return nil
@@ -138,7 +142,7 @@ func (c proxyContext) idleTimeout() *durationpb.Duration {
 	return envoy.Duration(max(c.tuning.IdleTimeout, 0))
 }
 
-// balanceExactly makes Envoy give each of its threads equally many connections of a listener.
+// balanceExactly makes Envoy distribute a listener's connections equally over its threads.
 func balanceExactly(l *listenerv3.Listener) {
 	l.ConnectionBalanceConfig = &listenerv3.Listener_ConnectionBalanceConfig{
 		BalanceType: &listenerv3.Listener_ConnectionBalanceConfig_ExactBalance_{ExactBalance: &listenerv3.Listener_ConnectionBalanceConfig_ExactBalance{}},
@@ -160,7 +164,7 @@ func (c proxyContext) normalizePath(m *hcmv3.HttpConnectionManager) {
 	}
 }
 
-// internalAddresses returns the ranges inside the mesh, or nil where none are configured: then Envoy's default applies.
+// internalAddresses returns the ranges inside the mesh, or nil if none are configured: then Envoy's default applies.
 func (c proxyContext) internalAddresses() *hcmv3.HttpConnectionManager_InternalAddressConfig {
 	var ranges []*corev3.CidrRange
 	for r := range c.internalRanges.All {

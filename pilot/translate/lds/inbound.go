@@ -29,7 +29,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// inboundKey is all that a listener for a workload's incoming traffic depends on: virtualInbound, or one that a
+// inboundKey is the whole input of a listener for a workload's incoming traffic: virtualInbound, or one that a
 // Sidecar's ingress binds.
 type inboundKey struct {
 	proxyContext
@@ -62,7 +62,7 @@ func (m *Listeners) inboundListeners(v *view.View, c cohort.Inbound) []*envoy.Re
 		captures := c.Interception != node.None &&
 			(p.Target == uint32(mesh.GetProxyListenPort()) || p.Target == uint32(mesh.GetProxyInboundListenPort()))
 		if p.Bind == envoy.Wildcard(c.IPv4) && (captures || c.Sockets.Take(p.Target, true)) {
-			continue // the proxy listens there itself: Envoy would refuse this listener, or the one for captured connections
+			continue // the proxy listens there itself: Envoy would reject this listener, or the one for captured connections
 		}
 		k := k
 		k.ports, k.bind, k.port = frozen.ListOf(p), p.Bind, p.Target
@@ -76,7 +76,7 @@ func (m *Listeners) inboundListeners(v *view.View, c cohort.Inbound) []*envoy.Re
 	return out
 }
 
-// tproxyMark marks connections to the application that have their caller's address: by the rules for TPROXY, answers
+// tproxyMark marks connections to the application that have their client's address. By the rules for TPROXY, responses
 // come back to the proxy.
 const tproxyMark = 1337
 
@@ -125,7 +125,8 @@ func (b builder) buildInbound(k inboundKey) *envoy.Resource {
 	if k.virtual {
 		l.ListenerFilters = append(l.ListenerFilters, listenerFilter("envoy.filters.listener.original_dst", &originaldstv3.OriginalDst{}, nil))
 		if k.transparent {
-			l.ListenerFilters = append(l.ListenerFilters, listenerFilter("envoy.filters.listener.original_src", &originalsrcv3.OriginalSrc{Mark: tproxyMark}, nil))
+			l.ListenerFilters = append(l.ListenerFilters,
+				listenerFilter("envoy.filters.listener.original_src", &originalsrcv3.OriginalSrc{Mark: tproxyMark}, nil))
 		}
 	}
 	if disabled, needed := k.inspectorPorts(sets, chainSet.tls); needed {
@@ -174,10 +175,11 @@ func onPorts(ports []uint32) *listenerv3.ListenerFilterChainMatchPredicate {
 }
 
 func listenerFilter(name string, config proto.Message, disabled *listenerv3.ListenerFilterChainMatchPredicate) *listenerv3.ListenerFilter {
-	return &listenerv3.ListenerFilter{Name: name, FilterDisabled: disabled, ConfigType: &listenerv3.ListenerFilter_TypedConfig{TypedConfig: envoy.Any(config)}}
+	return &listenerv3.ListenerFilter{Name: name, FilterDisabled: disabled,
+		ConfigType: &listenerv3.ListenerFilter_TypedConfig{TypedConfig: envoy.Any(config)}}
 }
 
-// chainSet is the filter chains of one port; port 0 stands for all others.
+// chainSet is the filter chains of one port. Port 0 means all others.
 type chainSet struct {
 	port   uint32
 	chains []*listenerv3.FilterChain
@@ -213,7 +215,8 @@ func (k inboundKey) servicePort(b builder, p inbound.Port) chainSet {
 	connection := traffic.Connection{MaxDuration: p.Rule.Policy(p.Port).Connection().MaxDuration}
 	mode := k.mode(b, p.Target)
 	http := func() []*listenerv3.Filter {
-		return b.httpChainFilters(k.proxyContext, feature.Inbound, "inbound_"+name+";", "", inboundRoute(cluster, cluster, p.Host, p.Port, grpc), p.Target, p.Protocol)
+		return b.httpChainFilters(k.proxyContext, feature.Inbound, "inbound_"+name+";", "",
+			inboundRoute(cluster, cluster, p.Host, p.Port, grpc), p.Target, p.Protocol)
 	}
 	tcp := func() []*listenerv3.Filter {
 		return b.tcpFilters(k.proxyContext, feature.Inbound, cluster, k.statName(p), p.Port, p.Protocol, connection)
@@ -222,7 +225,7 @@ func (k inboundKey) servicePort(b builder, p inbound.Port) chainSet {
 	switch {
 	case mode == feature.Disable && terminates(p.TLS) && !p.Protocol.Sniffed():
 		s = k.ownTLS(p, name, http, tcp)
-	case p.TLS != nil: // not supported beside the mesh's own TLS, and without it only peers of the mesh may connect
+	case p.TLS != nil: // not supported beside the mesh's own TLS; without it only peers of the mesh may connect
 		s = k.chains(b, p.Target, p.Protocol, feature.Strict, name, name, http, tcp)
 	default:
 		s = k.chains(b, p.Target, p.Protocol, mode, name, name, http, tcp)
@@ -235,8 +238,8 @@ func (k inboundKey) servicePort(b builder, p inbound.Port) chainSet {
 	return s
 }
 
-// terminates reports whether a sidecar terminates TLS as the settings of an ingress listener say: they name a
-// certificate and demand nothing that proxies cannot enforce.
+// terminates reports whether a sidecar terminates TLS by the settings of an ingress listener: they name a certificate
+// and require nothing that proxies cannot enforce.
 func terminates(t *networkingv1alpha3.ServerTLSSettings) bool {
 	if t.GetServerCertificate() == "" || t.GetPrivateKey() == "" || gateway.Unenforced(t) != "" {
 		return false
@@ -250,7 +253,7 @@ func terminates(t *networkingv1alpha3.ServerTLSSettings) bool {
 	return false
 }
 
-// ownTLS makes the chain of an ingress listener that terminates TLS by certificates of its own. It takes nothing else.
+// ownTLS makes the chain of an ingress listener that terminates TLS by its own certificates, and accepts nothing else.
 func (k inboundKey) ownTLS(p inbound.Port, name string, http, tcp func() []*listenerv3.Filter) chainSet {
 	isHTTP := p.Protocol.IsHTTP() || p.Protocol == registry.HTTPS
 	c := &listenerv3.FilterChain{
@@ -266,8 +269,8 @@ func (k inboundKey) ownTLS(p inbound.Port, name string, http, tcp func() []*list
 	return chainSet{port: p.Target, chains: []*listenerv3.FilterChain{c}}
 }
 
-// statName returns what connections to a port are called in statistics, by the first service that has it; empty: as the
-// cluster.
+// statName returns the name of a port's connections in statistics, by the first service that has it. If it is empty,
+// the cluster's name is used.
 func (k inboundKey) statName(p inbound.Port) string {
 	for s := range p.Services.All {
 		if pattern := k.mesh.GetInboundClusterStatName(); pattern != "" {
@@ -278,7 +281,7 @@ func (k inboundKey) statName(p inbound.Port) string {
 	return ""
 }
 
-// mode returns how a port takes connections.
+// mode returns which connections a port accepts.
 func (k inboundKey) mode(b builder, port uint32) feature.Mode {
 	return b.Mode(b.TransportSelection(k.selections), port)
 }
@@ -288,9 +291,10 @@ func (k inboundKey) chains(b builder, port uint32, protocol registry.Protocol, m
 	http func() []*listenerv3.Filter, tcp func() []*listenerv3.Filter,
 ) chainSet {
 	set := chainSet{port: port}
-	http, tcp = sync.OnceValue(http), sync.OnceValue(tcp) // chains that differ in what they match alone share their filters
+	http, tcp = sync.OnceValue(http), sync.OnceValue(tcp) // chains that differ only in their match share their filters
 	add := func(isHTTP, terminate bool, transport string, alpn ...string) {
-		c := &listenerv3.FilterChain{Name: tcpName, FilterChainMatch: &listenerv3.FilterChainMatch{TransportProtocol: transport, ApplicationProtocols: alpn}}
+		c := &listenerv3.FilterChain{Name: tcpName, FilterChainMatch: &listenerv3.FilterChainMatch{TransportProtocol: transport,
+			ApplicationProtocols: alpn}}
 		if port != 0 {
 			c.FilterChainMatch.DestinationPort = envoy.UInt32(port)
 		}
@@ -300,7 +304,8 @@ func (k inboundKey) chains(b builder, port uint32, protocol registry.Protocol, m
 			c.Filters = tcp()
 		}
 		if terminate {
-			c.TransportSocket = b.Downstream(feature.Downstream{Mesh: k.mesh, HTTP: isHTTP, PeerExchange: k.capabilities.Has(node.NetworkMetadataExchange), Files: k.tuning.ServerFiles})
+			c.TransportSocket = b.Downstream(feature.Downstream{Mesh: k.mesh, HTTP: isHTTP,
+				PeerExchange: k.capabilities.Has(node.NetworkMetadataExchange), Files: k.tuning.ServerFiles})
 		}
 		set.chains = append(set.chains, c)
 	}

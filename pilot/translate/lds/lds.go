@@ -47,9 +47,10 @@ func (m *Listeners) Get(v *view.View, c cohort.Key, _ *envoy.Names) (envoy.Union
 	}
 	u := envoy.Union{Shared: view.Set(m.cache, k, v, func(v *view.View) engine.Generator[BindKey] { return m.Outbound(v, shared) }).Set}
 	if !c.Inbound.None() {
-		u.Own = view.Set(m.cache, engine.Key{Type: envoy.ListenerType, Inbound: c.Inbound.Weak()}, v, func(v *view.View) engine.Generator[struct{}] {
-			return m.Inbound(v, c.Inbound.Value())
-		}).Set
+		u.Own = view.Set(m.cache, engine.Key{Type: envoy.ListenerType, Inbound: c.Inbound.Weak()}, v,
+			func(v *view.View) engine.Generator[struct{}] {
+				return m.Inbound(v, c.Inbound.Value())
+			}).Set
 		u.Omit = m.ownHeadlessListeners(c, u.Shared)
 	}
 	return u, nil

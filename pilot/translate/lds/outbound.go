@@ -21,27 +21,27 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// outboundKey is all that one listener for a sidecar's outgoing traffic depends on.
+// outboundKey is the whole input of a listener for a sidecar's outgoing traffic.
 type outboundKey struct {
 	proxyContext
 	bind      string
 	port      uint32
-	bindsPort bool              // else virtualOutbound hands it connections
-	route     string            // the route configuration where it takes HTTP, else empty
-	http      registry.Protocol // GRPCWeb where its filter is needed
-	matchHTTP bool              // the chain for HTTP matches what sniffing finds
+	bindsPort bool              // whether it binds the port; otherwise virtualOutbound passes connections to it
+	route     string            // route configuration for HTTP, else empty
+	http      registry.Protocol // GRPCWeb if its filter is needed
+	matchHTTP bool              // whether the chain for HTTP matches the sniffed protocol
 	chains    frozen.List[tcpChain]
-	dual      bool   // it binds the wildcard addresses of both families
-	fallback  string // the cluster of the default chain; empty without one
+	dual      bool   // whether it binds the wildcard addresses of both families
+	fallback  string // cluster of the default chain; empty without one
 }
 
 // tcpChain is a chain that forwards bytes.
 type tcpChain struct {
 	to       tcpDestination
 	servers  frozen.List[string]       // TLS server names; empty for any
-	prefixes frozen.List[netip.Prefix] // of the addresses that are called; empty for any
+	prefixes frozen.List[netip.Prefix] // ranges of called addresses; empty for any
 	protocol registry.Protocol
-	config   string // the path of the object that leads there; empty for the service itself
+	config   string // path of the object with the route; empty for the service itself
 }
 
 const transportSocketTimeout = 15 * time.Second
@@ -78,7 +78,8 @@ func (b builder) buildOutbound(k outboundKey) *envoy.Resource {
 			chain.FilterChainMatch.ServerNames = slices.Collect(c.servers.All)
 		}
 		for p := range c.prefixes.All {
-			chain.FilterChainMatch.PrefixRanges = append(chain.FilterChainMatch.PrefixRanges, &corev3.CidrRange{AddressPrefix: p.Addr().String(), PrefixLen: envoy.UInt32(uint32(p.Bits()))})
+			chain.FilterChainMatch.PrefixRanges = append(chain.FilterChainMatch.PrefixRanges,
+				&corev3.CidrRange{AddressPrefix: p.Addr().String(), PrefixLen: envoy.UInt32(uint32(p.Bits()))})
 		}
 		if c.config != "" {
 			chain.Metadata = envoy.IstioMetadata(map[string]*structpb.Value{"config": envoy.Text(c.config)})
@@ -87,7 +88,8 @@ func (b builder) buildOutbound(k outboundKey) *envoy.Resource {
 	}
 	if k.route != "" {
 		chain := &listenerv3.FilterChain{
-			Filters:                       b.httpChainFilters(k.proxyContext, feature.Outbound, "outbound_"+l.Name+";", k.route, nil, k.port, k.http),
+			Filters: b.httpChainFilters(k.proxyContext, feature.Outbound, "outbound_"+l.Name+";", k.route, nil, k.port,
+				k.http),
 			TransportSocketConnectTimeout: envoy.Duration(transportSocketTimeout),
 		}
 		if k.matchHTTP {
@@ -104,7 +106,8 @@ func (b builder) buildOutbound(k outboundKey) *envoy.Resource {
 	}
 	if k.fallback != "" {
 		l.DefaultFilterChain = &listenerv3.FilterChain{
-			Name: names.PassthroughFilterChain, FilterChainMatch: &listenerv3.FilterChainMatch{}, Filters: b.fallbackFilters(k.proxyContext, k.fallback),
+			Name: names.PassthroughFilterChain, FilterChainMatch: &listenerv3.FilterChainMatch{},
+			Filters: b.fallbackFilters(k.proxyContext, k.fallback),
 		}
 	} else if len(l.FilterChains) > 1 {
 		if i := slices.IndexFunc(l.FilterChains, func(c *listenerv3.FilterChain) bool { return c.FilterChainMatch == nil }); i >= 0 {
@@ -131,21 +134,22 @@ const (
 )
 
 func tlsInspector(disabled *listenerv3.ListenerFilterChainMatchPredicate) *listenerv3.ListenerFilter {
-	return listenerFilter("envoy.filters.listener.tls_inspector", &tlsinspectorv3.TlsInspector{InitialReadBufferSize: envoy.UInt32(512)}, disabled)
+	return listenerFilter("envoy.filters.listener.tls_inspector",
+		&tlsinspectorv3.TlsInspector{InitialReadBufferSize: envoy.UInt32(512)}, disabled)
 }
 
 func httpInspector(disabled *listenerv3.ListenerFilterChainMatchPredicate) *listenerv3.ListenerFilter {
 	return listenerFilter("envoy.filters.listener.http_inspector", &httpinspectorv3.HttpInspector{}, disabled)
 }
 
-// virtualOutboundKey is all that virtualOutbound depends on, the listener to which outgoing connections are redirected.
+// virtualOutboundKey is the whole input of virtualOutbound, the listener to which outgoing connections are redirected.
 type virtualOutboundKey struct {
 	proxyContext
 	bind        string
 	transparent bool
 	dual        bool
 	fallback    string
-	http        string // the cluster for requests, where it is another one than that for connections
+	http        string // cluster for requests, if it differs from the one for connections
 }
 
 func (b builder) buildVirtualOutbound(k virtualOutboundKey) *envoy.Resource {
@@ -188,7 +192,7 @@ func additionalIPv6(dual bool, port uint32) []*listenerv3.AdditionalAddress {
 }
 
 // ownHeadlessListeners returns the names of the listeners of headless services for a pod's own address, which the pod
-// itself does not get.
+// itself is not sent.
 func (m *Listeners) ownHeadlessListeners(c cohort.Key, set *envoy.Set) *envoy.Names {
 	var own []string
 	if c.Address != "" && c.Listeners.Value().Outbound.Interception != node.None {

@@ -58,7 +58,8 @@ func (c proxyContext) applyHeaders(d feature.Direction, m *hcmv3.HttpConnectionM
 	}
 }
 
-// forwardCertificate returns what becomes of the header with the client's certificate. The values have the same names.
+// forwardCertificate returns how Envoy handles the header with the client's certificate. The values have the same
+// names.
 func forwardCertificate(f meshv1alpha1.ForwardClientCertDetails) hcmv3.HttpConnectionManager_ForwardClientCertDetails {
 	return hcmv3.HttpConnectionManager_ForwardClientCertDetails(hcmv3.HttpConnectionManager_ForwardClientCertDetails_value[f.String()])
 }
@@ -71,8 +72,8 @@ func (c proxyContext) gatewayFilters() []*listenerv3.ListenerFilter {
 	return []*listenerv3.ListenerFilter{listenerFilter("envoy.filters.listener.proxy_protocol", &proxyprotocolv3.ProxyProtocol{}, nil)}
 }
 
-// connectionSettings returns the limits and timeouts of connections in a direction: at a gateway with the defaults of
-// its profile.
+// connectionSettings returns the limits and timeouts of connections in a direction. At a gateway they include the
+// defaults of its profile.
 func (c proxyContext) connectionSettings(d feature.Direction) *meshv1alpha1.ProxyConfig_ConnectionSettings {
 	s := c.mesh.GetDefaultConfig().GetConnectionSettings()
 	if d != feature.Gateway || s.GetProfile() != meshv1alpha1.ProxyConfig_ConnectionSettings_EDGE {
@@ -89,9 +90,12 @@ func (c proxyContext) connectionSettings(d feature.Direction) *meshv1alpha1.Prox
 		Http2InitialStreamWindowSize:          cmp.Or(s.Http2InitialStreamWindowSize, wrapperspb.Int32(64<<10)),
 		Http2InitialConnectionWindowSize:      cmp.Or(s.Http2InitialConnectionWindowSize, wrapperspb.Int32(1<<20)),
 		HttpMergeSlashes:                      cmp.Or(s.HttpMergeSlashes, wrapperspb.Bool(true)),
-		HttpHeadersWithUnderscoresAction:      cmp.Or(s.HttpHeadersWithUnderscoresAction, meshv1alpha1.ProxyConfig_ConnectionSettings_HEADERS_WITH_UNDERSCORES_REJECT_REQUEST),
-		HttpPathWithEscapedSlashesAction:      cmp.Or(s.HttpPathWithEscapedSlashesAction, meshv1alpha1.ProxyConfig_ConnectionSettings_UNESCAPE_AND_REDIRECT),
-		HttpMaxConnectionDuration:             s.HttpMaxConnectionDuration, HttpDrainTimeout: s.HttpDrainTimeout, HttpMaxStreamDuration: s.HttpMaxStreamDuration,
+		HttpHeadersWithUnderscoresAction: cmp.Or(s.HttpHeadersWithUnderscoresAction,
+			meshv1alpha1.ProxyConfig_ConnectionSettings_HEADERS_WITH_UNDERSCORES_REJECT_REQUEST),
+		HttpPathWithEscapedSlashesAction: cmp.Or(s.HttpPathWithEscapedSlashesAction,
+			meshv1alpha1.ProxyConfig_ConnectionSettings_UNESCAPE_AND_REDIRECT),
+		HttpMaxConnectionDuration: s.HttpMaxConnectionDuration, HttpDrainTimeout: s.HttpDrainTimeout,
+		HttpMaxStreamDuration: s.HttpMaxStreamDuration,
 	}
 	return e
 }
@@ -102,9 +106,11 @@ func (c proxyContext) applyConnectionSettings(d feature.Direction, m *hcmv3.Http
 	if s == nil {
 		return
 	}
-	if s.HttpIdleTimeout != nil || s.HttpMaxConnectionDuration != nil || s.HttpMaxStreamDuration != nil || s.HttpHeadersWithUnderscoresAction != 0 {
+	if s.HttpIdleTimeout != nil || s.HttpMaxConnectionDuration != nil || s.HttpMaxStreamDuration != nil ||
+		s.HttpHeadersWithUnderscoresAction != 0 {
 		m.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{
-			IdleTimeout: cmp.Or(s.HttpIdleTimeout, m.CommonHttpProtocolOptions.GetIdleTimeout()), MaxConnectionDuration: s.HttpMaxConnectionDuration, MaxStreamDuration: s.HttpMaxStreamDuration,
+			IdleTimeout:           cmp.Or(s.HttpIdleTimeout, m.CommonHttpProtocolOptions.GetIdleTimeout()),
+			MaxConnectionDuration: s.HttpMaxConnectionDuration, MaxStreamDuration: s.HttpMaxStreamDuration,
 		}
 		if a := s.HttpHeadersWithUnderscoresAction; a != 0 { // Envoy has the same values, beginning with 0
 			m.CommonHttpProtocolOptions.HeadersWithUnderscoresAction = corev3.HttpProtocolOptions_HeadersWithUnderscoresAction(a - 1)
@@ -136,7 +142,7 @@ func (c proxyContext) applyConnectionSettings(d feature.Direction, m *hcmv3.Http
 	}
 }
 
-// limitBuffers bounds the buffers of each connection to a listener.
+// limitBuffers limits the buffers of each connection to a listener.
 func (c proxyContext) limitBuffers(d feature.Direction, l *listenerv3.Listener) {
 	if n := c.connectionSettings(d).GetListenerPerConnectionBufferLimitBytes(); n.GetValue() > 0 {
 		l.PerConnectionBufferLimitBytes = envoy.UInt32(uint32(n.Value))

@@ -16,24 +16,25 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
-// serverTLS returns the transport socket by which a server of a gateway terminates TLS. tcp: what is inside is not
-// HTTP.
+// serverTLS returns the transport socket by which a server of a gateway terminates TLS. tcp says that the content is
+// not HTTP.
 func serverTLS(c proxyContext, t *networkingv1alpha3.ServerTLSSettings, tcp bool) *corev3.TransportSocket {
 	alpn := []string{"h2", "http/1.1"}
 	if tcp && t.GetMode() == networkingv1alpha3.ServerTLSSettings_ISTIO_MUTUAL && c.capabilities.Has(node.NetworkMetadataExchange) {
 		alpn = append([]string{names.PeerExchange}, alpn...)
 	}
-	return &corev3.TransportSocket{Name: "envoy.transport_sockets.tls", ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: envoy.Any(serverContext(c, t, alpn))}}
+	return &corev3.TransportSocket{Name: "envoy.transport_sockets.tls",
+		ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: envoy.Any(serverContext(c, t, alpn))}}
 }
 
-// serverQUIC returns the transport socket by which a server of a gateway takes QUIC, with the same certificates.
+// serverQUIC returns the transport socket by which a server of a gateway accepts QUIC, with the same certificates.
 func serverQUIC(c proxyContext, t *networkingv1alpha3.ServerTLSSettings) *corev3.TransportSocket {
 	return &corev3.TransportSocket{Name: "envoy.transport_sockets.quic", ConfigType: &corev3.TransportSocket_TypedConfig{
 		TypedConfig: envoy.Any(&quicv3.QuicDownstreamTransport{DownstreamTlsContext: serverContext(c, t, []string{"h3"})}),
 	}}
 }
 
-// serverContext returns how a server of a gateway terminates TLS, and the protocols that it offers inside.
+// serverContext returns the TLS context of a server of a gateway. alpn are the protocols that it offers.
 func serverContext(c proxyContext, t *networkingv1alpha3.ServerTLSSettings, alpn []string) *tlsv3.DownstreamTlsContext {
 	mode := t.GetMode()
 	common := &tlsv3.CommonTlsContext{TlsParams: tlsParameters(c.mesh.GetTlsDefaults(), t), AlpnProtocols: alpn}
@@ -51,8 +52,7 @@ func serverContext(c proxyContext, t *networkingv1alpha3.ServerTLSSettings, alpn
 	}
 }
 
-// serverCertificates names the certificates of a server: those of its credentials, of its files, or else the proxy's
-// own.
+// serverCertificates names the certificates of a server: of its credentials, of its files, or else the proxy's own.
 func serverCertificates(own node.Files, t *networkingv1alpha3.ServerTLSSettings) []*tlsv3.SdsSecretConfig {
 	var list []*tlsv3.SdsSecretConfig
 	switch {
@@ -97,11 +97,11 @@ func clientRoots(own node.Files, t *networkingv1alpha3.ServerTLSSettings) *tlsv3
 	return envoy.FileRoots(t.GetCaCertificates())
 }
 
-// clientValidation returns what a client's certificate has to be, beside issued by one of the CAs.
+// clientValidation returns the requirements for a client's certificate, in addition to its issuer.
 func clientValidation(t *networkingv1alpha3.ServerTLSSettings) *tlsv3.CertificateValidationContext {
 	c := &tlsv3.CertificateValidationContext{}
 	for _, n := range t.GetSubjectAltNames() {
-		// The untyped field: what the real istiod sends, and what every supported Envoy takes.
+		// The untyped field is the one that istiod sends, and that every supported Envoy accepts.
 		c.MatchSubjectAltNames = append(c.MatchSubjectAltNames, &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: n}}) //nolint:staticcheck
 	}
 	c.VerifyCertificateSpki, c.VerifyCertificateHash = t.GetVerifyCertificateSpki(), t.GetVerifyCertificateHash()
@@ -114,8 +114,8 @@ func clientValidation(t *networkingv1alpha3.ServerTLSSettings) *tlsv3.Certificat
 	return c
 }
 
-// tlsParameters returns the protocol versions, cipher suites and curves of a server, nil for Envoy's own. What the
-// server leaves open is as the mesh has it.
+// tlsParameters returns the protocol versions, cipher suites and curves of a server, or nil for Envoy's defaults. Unset
+// fields have the mesh's values.
 func tlsParameters(defaults *meshv1alpha1.MeshConfig_TLSConfig, t *networkingv1alpha3.ServerTLSSettings) *tlsv3.TlsParameters {
 	if t.GetMode() == networkingv1alpha3.ServerTLSSettings_ISTIO_MUTUAL {
 		return nil
@@ -125,7 +125,7 @@ func tlsParameters(defaults *meshv1alpha1.MeshConfig_TLSConfig, t *networkingv1a
 		TlsMaximumProtocolVersion: tlsVersion(t.GetMaxProtocolVersion()),
 	}
 	if p.TlsMaximumProtocolVersion != 0 && p.TlsMinimumProtocolVersion > p.TlsMaximumProtocolVersion {
-		p.TlsMinimumProtocolVersion = p.TlsMaximumProtocolVersion // the server says so
+		p.TlsMinimumProtocolVersion = p.TlsMaximumProtocolVersion // the server sets only the maximum
 	}
 	ciphers := t.GetCipherSuites()
 	if len(ciphers) == 0 {
@@ -139,5 +139,5 @@ func tlsParameters(defaults *meshv1alpha1.MeshConfig_TLSConfig, t *networkingv1a
 }
 
 func tlsVersion(v networkingv1alpha3.ServerTLSSettings_TLSProtocol) tlsv3.TlsParameters_TlsProtocol {
-	return tlsv3.TlsParameters_TlsProtocol(v) // the two have the same numbers
+	return tlsv3.TlsParameters_TlsProtocol(v) // both enums have the same numbers
 }

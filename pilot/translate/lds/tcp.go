@@ -15,9 +15,10 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// tcpFilters makes the network filters of a chain that forwards bytes to one cluster. stat is what it is called in
-// statistics; empty: as the cluster.
-func (b builder) tcpFilters(c proxyContext, d feature.Direction, cluster, stat string, port uint32, p registry.Protocol, to traffic.Connection) []*listenerv3.Filter {
+// tcpFilters makes the network filters of a chain that forwards bytes to one cluster. stat is its name in statistics;
+// if it is empty, the cluster's name is used.
+func (b builder) tcpFilters(c proxyContext, d feature.Direction, cluster, stat string, port uint32, p registry.Protocol,
+	to traffic.Connection) []*listenerv3.Filter {
 	chain := c.chain(d, false, port, p)
 	proxy := &tcpv3.TcpProxy{StatPrefix: cmp.Or(stat, cluster), ClusterSpecifier: &tcpv3.TcpProxy_Cluster{Cluster: cluster}}
 	return b.tcpProxy(c, chain, proxy, to)
@@ -40,7 +41,8 @@ func (b builder) fallbackFilters(c proxyContext, cluster string) []*listenerv3.F
 }
 
 // weightedTCPFilters makes the network filters of a chain that forwards connections to one of several clusters.
-func (b builder) weightedTCPFilters(c proxyContext, d feature.Direction, to tcpDestination, port uint32, p registry.Protocol) []*listenerv3.Filter {
+func (b builder) weightedTCPFilters(c proxyContext, d feature.Direction, to tcpDestination, port uint32,
+	p registry.Protocol) []*listenerv3.Filter {
 	chain := c.chain(d, false, port, p)
 	proxy := &tcpv3.TcpProxy{StatPrefix: to.statPrefix}
 	weighted := &tcpv3.TcpProxy_WeightedCluster{}

@@ -28,27 +28,27 @@ func New(m *envoy.Memo, c *engine.Cache) *Names {
 	return &Names{cache: c, hosts: envoy.NewMemoTable(m, buildHost), tables: envoy.NewMemoTable(m, buildTable)}
 }
 
-// hostKey is all that the names of one host depend on.
+// hostKey is the whole input for the names of one host.
 type hostKey struct {
-	part  string // what the part of the table is called
+	part  string // name of the part of the table
 	names frozen.List[name]
 }
 
-// externalSuffix ends the names of the parts of ServiceEntries. The names of pods and services come before theirs.
+// externalSuffix ends the names of the parts of ServiceEntries, which come after the names of pods and services.
 const externalSuffix = "\x00"
 
-// tableKey is all that a table depends on: its parts, one after the other, as they are encoded.
+// tableKey is the whole input of a table: its encoded parts, one after the other.
 type tableKey struct{ encoded string }
 
 // name is one line of a table.
 type name struct {
 	name, registry string
-	// shortName and namespace are set for names that are known without their domain: those of Kubernetes.
+	// shortName and namespace are set for names of Kubernetes, which are known without their domain.
 	shortName, namespace string
 	addresses            string // each followed by a newline
 }
 
-// parts distinguishes, in the cache, the parts of a table from the table.
+// parts identifies the parts of a table in the cache.
 type parts struct{}
 
 // Get returns the name table of a cohort.
@@ -60,7 +60,7 @@ func (m *Names) Get(v *view.View, c cohort.Key, _ *envoy.Names) (envoy.Union, er
 			k.Part = parts{}
 			hosts := view.Set(m.cache, k, v, func(v *view.View) engine.Generator[string] { return m.Hosts(v, c.Client.Value()) })
 			var all strings.Builder
-			for _, external := range []bool{true, false} { // of two entries for one name the last counts
+			for _, external := range []bool{true, false} { // if a name is repeated, the last entry is used
 				for r := range hosts.Set.All {
 					if strings.HasSuffix(r.Name, externalSuffix) == external {
 						all.Write(r.Value())
@@ -110,7 +110,7 @@ func (m *Names) Hosts(v *view.View, c cohort.Client) engine.Generator[string] {
 	}
 }
 
-// namesOf returns the names of a service, as proxies of a scope call it; none where it has no address.
+// namesOf returns the names of a service, as proxies of a scope call it. There are none if it has no address.
 func namesOf(v *view.View, c cohort.Client, s *registry.Service) []name {
 	own := s.VersionFor(c.Cluster)
 	n := name{name: s.Host, registry: "External"}
@@ -130,7 +130,8 @@ func namesOf(v *view.View, c cohort.Client, s *registry.Service) []name {
 		}
 	}
 	if n.addresses == "" && s.Provider == registry.External {
-		// The name is there, with addresses of the other family alone. Without them, DNS would deny the name.
+		// The name exists, with addresses of the other family only. Without them, DNS would answer that it does not
+		// exist.
 		for _, a := range own.Addresses {
 			if _, err := netip.ParseAddr(a); err == nil {
 				n.addresses += a + "\n"
@@ -165,7 +166,8 @@ func namesOfPods(n name, v *view.View, c cohort.Client, s *registry.Service) []n
 		p := pods[e.HostName]
 		if p == nil {
 			_, domain, _ := strings.Cut(n.name, ".")
-			p = &name{name: e.HostName + "." + e.SubDomain + "." + domain, shortName: e.HostName + "." + e.SubDomain, registry: n.registry, namespace: n.namespace}
+			p = &name{name: e.HostName + "." + e.SubDomain + "." + domain, shortName: e.HostName + "." + e.SubDomain, registry: n.registry,
+				namespace: n.namespace}
 			pods[e.HostName] = p
 		}
 		p.addresses += e.Address + "\n"
@@ -181,7 +183,7 @@ func namesOfPods(n name, v *view.View, c cohort.Client, s *registry.Service) []n
 	return list
 }
 
-// reachable reports whether an address is an IP of a family that the proxies have.
+// reachable reports whether an address is an IP address of a family that the proxies have.
 func reachable(address string, c cohort.Client) bool {
 	ip, err := netip.ParseAddr(address)
 	return err == nil && (ip.Unmap().Is4() && c.IPv4 || !ip.Unmap().Is4() && c.IPv6)

@@ -9,12 +9,12 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
-// The message istio.networking.nds.v1.NameTable is in no module that this one requires, so it is written in the wire
-// format. It is a map from names to NameInfos. Two tables after one another are the table of both.
+// The message istio.networking.nds.v1.NameTable is in no required module, so it is written in the wire format. It is a
+// map from names to NameInfos. Two concatenated tables are the table of both.
 const (
 	tableField = 1 // NameTable.table
 
-	keyField   = 1 // of an entry of a map
+	keyField   = 1 // in an entry of a map
 	valueField = 2
 
 	addressField   = 1 // NameInfo.ips
@@ -23,7 +23,7 @@ const (
 	namespaceField = 4
 )
 
-// buildHost makes the part of a table that is of one host.
+// buildHost makes the part of a table for one host.
 func buildHost(k hostKey) *envoy.Resource {
 	var b []byte
 	for n := range k.names.All {
@@ -40,7 +40,7 @@ func buildHost(k hostKey) *envoy.Resource {
 	return envoy.RawResource(k.part, envoy.NameTableType, b)
 }
 
-// buildTable makes a table of its parts.
+// buildTable makes a table from its parts.
 func buildTable(k tableKey) *envoy.Resource {
 	return envoy.RawResource("", envoy.NameTableType, []byte(k.encoded))
 }
@@ -52,7 +52,7 @@ func appendText(b []byte, field protowire.Number, s string) []byte {
 	return protowire.AppendString(protowire.AppendTag(b, field, protowire.BytesType), s)
 }
 
-// Info is what a name table says of a name. As JSON it has the names of the message's fields.
+// Info is the entry of a name in a name table. Its JSON names are the message's field names.
 type Info struct {
 	Addresses []string `json:"ips,omitempty"`
 	Registry  string   `json:"registry,omitempty"`
@@ -60,7 +60,7 @@ type Info struct {
 	Namespace string   `json:"namespace,omitempty"`
 }
 
-// Read returns the names of an encoded table. Of two entries for one name the last counts.
+// Read decodes a name table. If a name is repeated, the last entry is used.
 func Read(table []byte) (map[string]Info, error) {
 	names := map[string]Info{}
 	err := eachField(table, func(_ protowire.Number, entry []byte) error {
@@ -93,7 +93,7 @@ func (i *Info) set(field protowire.Number, value []byte) error {
 	return nil
 }
 
-// eachField calls visit for each field of a message. All fields of the messages here have a length.
+// eachField calls visit for each field of a message. All fields of these messages are length-delimited.
 func eachField(b []byte, visit func(protowire.Number, []byte) error) error {
 	for len(b) > 0 {
 		field, kind, n := protowire.ConsumeTag(b)

@@ -11,7 +11,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/translate/engine"
 )
 
-// Findings returns what users should know of the patches of the Sets that were asked for since the last full Snapshot.
+// Findings returns findings about the patches of the Sets that were requested since the last full Snapshot.
 func (p *Patcher) Findings() []diag.Diagnostic {
 	if p.feature == nil {
 		return nil
@@ -37,7 +37,8 @@ func (p *Patcher) Findings() []diag.Diagnostic {
 		}
 		for _, r := range added {
 			if add(r); !r.Removed() && set.Get(r.Name) != r {
-				add(envoy.RemovedResource(r.Name, []envoy.Note{{Object: r.Notes[0].Object, Index: r.Notes[0].Index, Reason: "there is another one of that name: change it with MERGE"}}))
+				add(envoy.RemovedResource(r.Name, []envoy.Note{{Object: r.Notes[0].Object, Index: r.Notes[0].Index,
+					Reason: "a resource of that name exists: change it with MERGE"}}))
 			}
 		}
 	})

@@ -24,7 +24,7 @@ import (
 
 // Patcher patches Sets. Safe for concurrent use.
 type Patcher struct {
-	feature *feature.Feature // the one with patches, or nil
+	feature *feature.Feature // feature with the hook Patches, or nil
 	cache   *engine.Cache
 	found   func(diag.Diagnostic) // may be nil
 
@@ -32,8 +32,8 @@ type Patcher struct {
 	routes    *envoy.MemoTable[routeKey]
 }
 
-// New returns a Patcher with the patches of one of some features, its resources in a memo and its Sets in a cache.
-// found is called for each patch of a resource that is left out; nil: nobody wants to know.
+// New returns a Patcher for the feature with patches, if there is one, with its resources in a memo and its Sets in a
+// cache. found is optional. It is called for each patch that is left out of a resource.
 func New(m *envoy.Memo, features []*feature.Feature, c *engine.Cache, found func(diag.Diagnostic)) *Patcher {
 	p := &Patcher{cache: c, found: found}
 	for _, f := range features {
@@ -46,17 +46,17 @@ func New(m *envoy.Memo, features []*feature.Feature, c *engine.Cache, found func
 	return p
 }
 
-// resourceKey is all that a patched resource depends on.
+// resourceKey is the whole input of a patched resource.
 type resourceKey struct {
-	resource  *envoy.Resource // as features have made it; nil of one that a patch adds
-	typ       string          // its URL
-	route     string          // the route configuration of a virtual host
+	resource  *envoy.Resource // resource as features have made it; nil if a patch adds it
+	typ       string          // URL of its type
+	route     string          // route configuration of a virtual host
 	direction feature.Direction
-	patches   frozen.List[feature.Patch] // those that may apply, in order
+	patches   frozen.List[feature.Patch] // patches that may apply, in order
 }
 
-// Union returns what a cohort is sent of a type in the place of a Union. list is the list of names that it was made
-// for, or nil.
+// Union returns the patched form of a Union that a cohort is sent. list is the list of names for which the Union was
+// made, or nil.
 func (p *Patcher) Union(v *view.View, c cohort.Key, typeURL string, list *envoy.Names, u envoy.Union) envoy.Union {
 	if c.Patches.None() || p.feature == nil {
 		return u
@@ -95,10 +95,10 @@ type target struct {
 	cohort    cohort.Key
 	selection feature.Selection
 	feature.PatchTarget
-	of func() func(feature.PatchTarget) []feature.Patch // the patches of these resources
+	of func() func(feature.PatchTarget) []feature.Patch // returns a function that finds the patches of these resources
 }
 
-// prepared returns the target with what finds its patches.
+// prepared returns the target with its patches looked up.
 func (t target) prepared() target {
 	selection, of := t.selection, t.PatchTarget
 	t.of = sync.OnceValue(func() func(feature.PatchTarget) []feature.Patch { return t.feature.Patches.Of(selection, of) })
@@ -116,7 +116,7 @@ func (t target) set(k engine.Key, list *envoy.Names, base *envoy.Set, change fun
 	}).Set
 }
 
-// added returns the resources that patches add. One that cannot be made is Removed.
+// added returns the resources that patches add. A resource that cannot be made is Removed.
 func (t target) added() []*envoy.Resource {
 	var list []*envoy.Resource
 	for _, patch := range t.feature.Patches.Added(t.selection, t.PatchTarget) {
@@ -125,7 +125,7 @@ func (t target) added() []*envoy.Resource {
 	return list
 }
 
-// key returns the key of a resource of the target with the patches that may apply to it; r is nil if they add it.
+// key returns the key of a resource of the target with the patches that may apply to it. r is nil if they add it.
 func (t target) key(r *envoy.Resource, patches ...feature.Patch) resourceKey {
 	k := resourceKey{resource: r, typ: t.Type, direction: t.Direction, patches: frozen.ListOf(patches...)}
 	if t.Type == envoy.VirtualHostType {
@@ -134,13 +134,13 @@ func (t target) key(r *envoy.Resource, patches ...feature.Patch) resourceKey {
 	return k
 }
 
-// resource returns a resource as it is patched: the same, if no patch applies.
+// resource returns the patched form of a resource: the same resource if no patch applies.
 func (t target) resource(r *envoy.Resource) *envoy.Resource {
 	t.Name = r.Name
 	return t.patched(r)
 }
 
-// patched returns the resource of the target as it is patched.
+// patched returns the patched form of a resource of the target.
 func (t target) patched(r *envoy.Resource) *envoy.Resource {
 	patches := t.of()(t.PatchTarget)
 	if len(patches) == 0 {
@@ -167,8 +167,7 @@ func message(typeURL string) proto.Message {
 	return &corev3.TypedExtensionConfig{}
 }
 
-// build makes a resource as it is patched, and gives it notes. Without any patch that applies it returns one that is
-// Same.
+// build makes a patched resource with notes. If no patch applies it returns one that is Same.
 func (p *Patcher) build(k resourceKey) *envoy.Resource {
 	name := ""
 	if k.resource != nil {
@@ -204,7 +203,7 @@ func (p *Patcher) build(k resourceKey) *envoy.Resource {
 		for _, patch := range patches {
 			notes = append(notes, feature.PatchNote{Patch: patch, Resource: name, Reason: err.Error()})
 		}
-		if made = envoy.RemovedResource(name, noted(notes)); k.resource != nil { // which stays as it is
+		if made = envoy.RemovedResource(name, noted(notes)); k.resource != nil { // a resource that exists stays
 			made = k.resource.With(noted(notes))
 		}
 	}
@@ -216,7 +215,7 @@ func (p *Patcher) build(k resourceKey) *envoy.Resource {
 	return made
 }
 
-// noted returns notes as a resource has them.
+// noted converts notes to the form in a resource.
 func noted(notes []feature.PatchNote) []envoy.Note {
 	var list []envoy.Note
 	for _, n := range notes {
@@ -225,7 +224,7 @@ func noted(notes []feature.PatchNote) []envoy.Note {
 	return list
 }
 
-// encode makes a resource of a message.
+// encode makes a resource from a message.
 func encode(k resourceKey, m proto.Message) *envoy.Resource {
 	switch m := m.(type) {
 	case *routev3.VirtualHost:

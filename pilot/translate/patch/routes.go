@@ -11,19 +11,18 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/translate/engine"
 )
 
-// routeKey is all that a patched route configuration depends on.
+// routeKey is the whole input of a patched route configuration.
 type routeKey struct {
 	header, head *envoy.Resource
 	hosts        *envoy.Set
-	content      envoy.Content // of hosts
+	content      envoy.Content // content of hosts
 }
 
 func buildRoute(k routeKey) *envoy.Resource {
 	return envoy.NewRoute(k.header, k.head, k.hosts, k.content)
 }
 
-// routeConfiguration returns a route configuration as it is patched: itself, its virtual hosts, and those that are
-// added.
+// routeConfiguration returns the patched form of a route configuration, with its patched and its added virtual hosts.
 func (t target) routeConfiguration(r *envoy.Resource) *envoy.Resource {
 	t.Name, t.Servers = r.Name, t.servers
 	header, head := r, r.Head
@@ -37,10 +36,11 @@ func (t target) routeConfiguration(r *envoy.Resource) *envoy.Resource {
 	hosts := t
 	hosts.Type = envoy.VirtualHostType
 	hosts = hosts.prepared()
-	version := engine.Derive(t.cache, engine.Key{Type: envoy.VirtualHostType, Part: r.Name, Client: t.cohort.Client.Weak(), Patches: t.cohort.Patches.Weak()},
+	version := engine.Derive(t.cache, engine.Key{Type: envoy.VirtualHostType, Part: r.Name, Client: t.cohort.Client.Weak(),
+		Patches: t.cohort.Patches.Weak()},
 		t.view.Revision, nil, r.Hosts, engine.Derivation{Change: hosts.virtualHost, Added: hosts.added, Content: true})
 	k.hosts, k.content = version.Set, version.Content
-	if k.head != nil && k.hosts.Len() == 0 { // Envoy 1.37 crashes on one whose virtual hosts came by VHDS and that becomes empty
+	if k.head != nil && k.hosts.Len() == 0 { // Envoy 1.37 crashes if a configuration whose virtual hosts came by VHDS becomes empty
 		none := envoy.NewHost(r.Name, &routev3.VirtualHost{Name: names.BlockAll, Domains: []string{"*"}})
 		k.hosts, k.content = envoy.NewSet([]*envoy.Resource{none}), envoy.Content{}
 		k.content.Add(none)
@@ -48,7 +48,7 @@ func (t target) routeConfiguration(r *envoy.Resource) *envoy.Resource {
 	if k.header == header && k.head == head && k.hosts.Equal(r.Hosts) {
 		return r
 	}
-	if k.hosts.Len() == 0 { // then it is its header
+	if k.hosts.Len() == 0 { // the configuration consists of its header alone
 		return k.header
 	}
 	return t.routes.Get(k)
@@ -65,7 +65,7 @@ func (t target) servers(route string) []feature.GatewayServer {
 	return list
 }
 
-// virtualHost returns a virtual host as it is patched.
+// virtualHost returns the patched form of a virtual host.
 func (t target) virtualHost(r *envoy.Resource) *envoy.Resource {
 	t.Host = envoy.HostOf(strings.TrimPrefix(r.Name, t.Name+"/"))
 	return t.patched(r)

@@ -7,10 +7,10 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
-// maxDirectResponse is how many bytes a route may answer with by itself.
+// maxDirectResponse is the maximum size in bytes of a response in a route.
 const maxDirectResponse = 1 << 20
 
-// defaultRoute returns a route that sends every request for host:port to the cluster. hash and retry may be nil: none.
+// defaultRoute returns a route that sends every request for host:port to the cluster. hash and retry are optional.
 func defaultRoute(cluster, host string, port uint32, hash []*routev3.RouteAction_HashPolicy, retry *routev3.RetryPolicy) *routev3.Route {
 	r := outboundRoute(names.DefaultRoute, cluster)
 	r.GetRoute().HashPolicy, r.GetRoute().RetryPolicy = hash, retry
@@ -23,7 +23,8 @@ func defaultRoute(cluster, host string, port uint32, hash []*routev3.RouteAction
 func WorkloadRoute(cluster, host string, port uint32, grpc bool) *routev3.Route {
 	r := forward(names.DefaultRoute, cluster)
 	r.GetRoute().Timeout = envoy.Duration(0)
-	r.GetRoute().MaxStreamDuration = &routev3.RouteAction_MaxStreamDuration{MaxStreamDuration: envoy.Duration(0), GrpcTimeoutHeaderMax: envoy.Duration(0)}
+	r.GetRoute().MaxStreamDuration = &routev3.RouteAction_MaxStreamDuration{MaxStreamDuration: envoy.Duration(0),
+		GrpcTimeoutHeaderMax: envoy.Duration(0)}
 	if !grpc {
 		r.GetRoute().RetryPolicy = &routev3.RetryPolicy{RetryOn: "reset-before-request", NumRetries: envoy.UInt32(2)}
 	}
@@ -41,7 +42,7 @@ func AllowAny(cluster string, attemptCount bool) *routev3.VirtualHost {
 	return everyHost(name, outboundRoute(name, cluster), attemptCount)
 }
 
-// AllowAnyRoutes returns the route configuration of requests to no service, where that is part of a listener.
+// AllowAnyRoutes returns the route configuration for requests to no service, for use inside a listener.
 func AllowAnyRoutes(cluster string, attemptCount bool) *routev3.RouteConfiguration {
 	all := AllowAny(cluster, attemptCount)
 	return &routev3.RouteConfiguration{

@@ -20,8 +20,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/translate/view"
 )
 
-// GatewayHosts generates the virtual hosts of a gateway's route configuration. Each host is a partition. Hosts
-// with the same routes are merged into the virtual host of the most specific one; the others have none.
+// GatewayHosts generates the virtual hosts of a gateway's route configuration. Each host is a partition. Hosts with the
+// same routes are merged into the virtual host of the most specific one. The others have none.
 func (m *Routes) GatewayHosts(v *view.View, c cohort.Client, name string) engine.Generator[string] {
 	b := sync.OnceValue(func() *gatewayRouteBuilder { return m.gatewayRouteBuilder(v, c, name) })
 	return engine.Generator[string]{
@@ -37,9 +37,9 @@ func (m *Routes) GatewayHosts(v *view.View, c cohort.Client, name string) engine
 // gatewayRouteBuilder builds one route configuration of a gateway.
 type gatewayRouteBuilder struct {
 	routeBuilder
-	servers    []gatewayServer      // that have this route configuration, by precedence
-	hosts      names.HostIndex[int] // the positions of servers, by their hosts
-	gateways   []hostedGateway      // of the servers
+	servers    []gatewayServer      // servers with this route configuration, by precedence
+	hosts      names.HostIndex[int] // indexes of servers by their hosts
+	gateways   []hostedGateway      // Gateways of the servers
 	redirected map[string]uint32    // the server's port by host, for hosts that are redirected to https, with routes or without
 	routed     map[string]*routedHost
 	merged     map[mergeKey]*mergedHosts
@@ -48,21 +48,21 @@ type gatewayRouteBuilder struct {
 // gatewayServer is a server with its hosts. Each host has the namespaces whose VirtualServices may use it; "*" is any.
 type gatewayServer struct {
 	gateway.Server
-	name    string // of the Gateway, "ns/name"
+	name    string // name of the Gateway, "ns/name"
 	hosts   map[string][]string
-	partial []string // those patterns of hosts that scope.Patterns does not yield
+	partial []string // partial patterns of hosts, which scope.Patterns does not yield
 }
 
-// hostedGateway is a Gateway with the hosts of its servers that are patterns.
+// hostedGateway is a Gateway with the patterns among the hosts of its servers.
 type hostedGateway struct {
 	name     string
 	patterns []string
 }
 
-// routedHost is what happens to requests for one host.
+// routedHost is how requests for one host are handled.
 type routedHost struct {
 	mergeKey
-	tls bool // plaintext requests are redirected to https
+	tls bool // whether plaintext requests are redirected to https
 }
 
 // mergeKey is equal for hosts that are merged into one virtual host.
@@ -71,10 +71,10 @@ type mergeKey struct {
 	port     uint32
 }
 
-// mergedHosts is hosts with the same merge key, the most specific first.
+// mergedHosts is the hosts with one merge key, the most specific first.
 type mergedHosts struct {
 	hosts []string
-	mixed bool // some of them, not all, are redirected to https: then they are not merged
+	mixed bool // some, but not all, are redirected to https, so they are not merged
 }
 
 // newMergedHosts sorts hosts with the same merge key.
@@ -130,7 +130,7 @@ func (m *Routes) gatewayRouteBuilder(v *view.View, c cohort.Client, name string)
 	return b
 }
 
-// serversWith returns the positions of the servers that have a host, or a pattern that covers it, by precedence.
+// serversWith returns the indexes of the servers that have a host, or a pattern that covers it, by precedence.
 func (b *gatewayRouteBuilder) serversWith(host string) []int {
 	var list []int
 	for _, servers := range b.hosts.Covering(host) {
@@ -140,7 +140,7 @@ func (b *gatewayRouteBuilder) serversWith(host string) []int {
 	return slices.Compact(list)
 }
 
-// routable yields the hosts of VirtualServices that the servers' patterns cover; some of them twice.
+// routable yields the hosts of VirtualServices that the servers' patterns cover. It may yield a host twice.
 func (b *gatewayRouteBuilder) routable(yield func(string) bool) {
 	for _, g := range b.gateways {
 		for _, pattern := range g.patterns {
@@ -174,7 +174,7 @@ func (s *gatewayServer) admits(r view.Reader, vs *scope.VirtualService, host str
 	return slices.ContainsFunc(s.partial, func(h string) bool { return open(h) && names.Covers(h, host) })
 }
 
-// routedHost returns what happens to requests for a host, or nil without routes and redirect.
+// routedHost returns how requests for a host are handled, or nil without routes and redirect.
 func (b *gatewayRouteBuilder) routedHost(host string) *routedHost {
 	if r, ok := b.routed[host]; ok {
 		return r
@@ -185,7 +185,7 @@ func (b *gatewayRouteBuilder) routedHost(host string) *routedHost {
 	for _, i := range b.serversWith(host) {
 		s := &b.servers[i]
 		candidates := b.view.VirtualServicesOfGatewayHost
-		if len(s.hosts[host]) > 0 { // where the server names the host itself, patterns cover it
+		if len(s.hosts[host]) > 0 { // a server that names the host itself also matches by its patterns
 			candidates = b.view.VirtualServicesOfGateway
 		}
 		for _, vs := range candidates(s.name, host, b.cohort.Namespace) {
@@ -214,7 +214,7 @@ func (b *gatewayRouteBuilder) mergedWith(k mergeKey) *mergedHosts {
 	}
 	var list []string
 	candidates := map[string]struct{}{}
-	var smallest *binding // each of the hosts is in all of them, so the smallest is enough
+	var smallest *binding // all bindings have each of the hosts, so the smallest is enough
 	for x := range k.bindings.All {
 		if smallest == nil || len(scope.VirtualSpec(x.object).Hosts) < len(scope.VirtualSpec(smallest.object).Hosts) {
 			smallest = &x
@@ -301,8 +301,8 @@ func (b *gatewayRouteBuilder) buildAll() []*envoy.Resource {
 
 // closure returns the hosts whose virtual hosts may change when the VirtualServices or services of some hosts change.
 // Hosts are merged because they have a VirtualService in common. If that one changed, its hosts are in the result; if
-// not, they still have it in common. Hosts without routes are merged without a VirtualService, and are added where one
-// of them changes.
+// not, they still have it in common. Hosts without routes are merged without a VirtualService, and are added if one of
+// them changes.
 func (b *gatewayRouteBuilder) closure(hosts []string) []string {
 	all := map[string]struct{}{blackhole: {}}
 	add := func(hosts []string) {
@@ -366,7 +366,7 @@ func (b *gatewayRouteBuilder) virtualHosts(host string) []*envoy.Resource {
 	written := lists.Map(domains, names.Domain)
 	k := b.virtualHostKey(names.VirtualHost(host, r.port), strings.Join(written, "\n"), r.port)
 	k.gateway, k.tls, k.bindings = true, r.tls, r.bindings
-	if s := b.servers[0]; len(s.HTTP3) > 0 { // one that terminates TLS has the route configuration alone
+	if s := b.servers[0]; len(s.HTTP3) > 0 { // a server that terminates TLS is the only one of its route configuration
 		k.http3 = s.Port.Number
 	}
 	k.destinations = b.destinations(k, nil)

@@ -52,7 +52,7 @@ func (m *Routes) Get(v *view.View, c cohort.Key, list *envoy.Names) (envoy.Union
 	return envoy.Union{Shared: s.Set}, s.Err()
 }
 
-// gatewayRoute returns a gateway's route configuration. One that no server has is made without a cache.
+// gatewayRoute returns a gateway's route configuration. It does not cache the one for a name that no server has.
 func (m *Routes) gatewayRoute(v *view.View, of cohort.Handle[cohort.Client], name string) *envoy.Resource {
 	c := of.Value()
 	hosts := func(v *view.View) engine.Generator[string] { return m.GatewayHosts(v, c, name) }
@@ -62,8 +62,8 @@ func (m *Routes) gatewayRoute(v *view.View, of cohort.Handle[cohort.Client], nam
 	return m.route(v, of, name, hosts)
 }
 
-// sidecarRoute returns a sidecar's route configuration. One that no listener has is made without a cache. It has no
-// virtual host, except where a proxy that takes virtual hosts apart may still have its listener.
+// sidecarRoute returns a sidecar's route configuration. It does not cache the one for a name that no listener has. That
+// one has no virtual host, unless a proxy that subscribes to virtual hosts by VHDS may still have its listener.
 func (m *Routes) sidecarRoute(v *view.View, of cohort.Handle[cohort.Client], name string) *envoy.Resource {
 	c := of.Value()
 	b := m.sidecarRouteBuilder(v, c, name)
@@ -81,10 +81,11 @@ func (m *Routes) sidecarRoute(v *view.View, of cohort.Handle[cohort.Client], nam
 }
 
 // route returns a route configuration with the virtual hosts that a generator makes.
-func (m *Routes) route(v *view.View, of cohort.Handle[cohort.Client], name string, hosts func(*view.View) engine.Generator[string]) *envoy.Resource {
+func (m *Routes) route(v *view.View, of cohort.Handle[cohort.Client], name string,
+	hosts func(*view.View) engine.Generator[string]) *envoy.Resource {
 	s := view.Set(m.cache, engine.Key{Type: envoy.VirtualHostType, Part: name, Client: of.Weak()}, v, hosts)
 	k := routeKeyOf(of.Value(), name, s, m.headers.Get)
-	if k.hosts.Len() == 0 { // then it is its header
+	if k.hosts.Len() == 0 { // the configuration consists of its header alone
 		return k.header
 	}
 	return m.routes.Get(k)

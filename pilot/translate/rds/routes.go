@@ -18,44 +18,44 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// headerKey is all that a RouteConfiguration depends on beside its virtual hosts. A divided one gets its virtual hosts
+// headerKey is the whole input of a RouteConfiguration without its virtual hosts. A divided one gets its virtual hosts
 // by VHDS.
 type headerKey struct {
 	name    string
 	divided bool
 }
 
-// routeKey is all that a whole RouteConfiguration depends on.
+// routeKey is the whole input of a whole RouteConfiguration.
 type routeKey struct {
 	header, head *envoy.Resource
 	hosts        *envoy.Set
-	content      envoy.Content // of hosts
+	content      envoy.Content // content of hosts
 }
 
-// virtualHostKey is all that one virtual host depends on.
+// virtualHostKey is the whole input of one virtual host.
 type virtualHostKey struct {
 	name           string
 	domains        string            // one per line
-	route          string            // the route configuration that it is part of
-	port           uint32            // of the listener, or of the gateway's server; 0 where it depends on neither
-	service        *registry.Service // gives the default route where no VirtualService has a route; nil without one
+	route          string            // route configuration that contains it
+	port           uint32            // port of the listener, or of the gateway's server; 0 if it depends on neither
+	service        *registry.Service // service of the default route if no VirtualService has a route; nil without one
 	bindings       frozen.List[binding]
 	destinations   frozen.List[destination]
 	mesh           *mesh.Config
 	gateway        bool
-	proxyNamespace string            // empty where no route depends on it
-	domain         string            // the cluster's: cluster.local
-	fallback       string            // of the catch-all: the cluster for what no other matches; BlackHoleCluster makes it block_all
-	tls            bool              // plaintext requests are redirected to https
-	http3          uint32            // the port at which clients may call by HTTP/3, 0 for none
-	capabilities   node.Capabilities // RecentCommands, or 0 where a route depends on its absence
+	proxyNamespace string            // empty if no route depends on it
+	domain         string            // domain of the cluster: cluster.local
+	fallback       string            // for the catch-all: cluster for unmatched requests; BlackHoleCluster makes it block_all
+	tls            bool              // whether plaintext requests are redirected to https
+	http3          uint32            // port at which clients may call by HTTP/3; 0 for none
+	capabilities   node.Capabilities // RecentCommands, or 0 if a route depends on its absence
 }
 
 // binding is a VirtualService as it applies to a proxy.
 type binding struct {
 	object          *kinds.Object
 	gateway         string // "mesh", or the Gateway that it is bound to
-	excludedMatches string // the matches that do not hold for the proxy, as scope.ExcludedMatches encodes them
+	excludedMatches string // matches that do not apply to the proxy, encoded by scope.ExcludedMatches
 }
 
 // destination is a service that routes of a virtual host lead to, with the rule for its load balancing.
@@ -65,7 +65,7 @@ type destination struct {
 	ruled
 }
 
-// ruled is the rule for calls to a service, and those of its subsets that have a consistent hash.
+// ruled is the rule for calls to a service, and the rules of its subsets with a consistent hash.
 type ruled struct {
 	rule    traffic.Rule
 	subsets frozen.List[hashedSubset]
@@ -118,7 +118,7 @@ func buildRoute(k routeKey) *envoy.Resource {
 	return envoy.NewRoute(k.header, k.head, k.hosts, k.content)
 }
 
-// routeBuilder is what the builders of sidecars' and gateways' route configurations have in common.
+// routeBuilder is the common part of the builders of sidecars' and gateways' route configurations.
 type routeBuilder struct {
 	routes *Routes
 	view   *view.View
@@ -126,11 +126,12 @@ type routeBuilder struct {
 	scope  *scope.Scope
 	route  string
 	port   uint32
-	ruled  map[*registry.Service]ruled // a cache, for services that many routes lead to
+	ruled  map[*registry.Service]ruled // cache for services that many routes lead to
 }
 
 func (b *routeBuilder) virtualHostKey(name, domains string, port uint32) virtualHostKey {
-	return virtualHostKey{name: name, domains: domains, route: b.route, port: port, mesh: b.view.Mesh().With(b.cohort.Settings), proxyNamespace: b.cohort.Namespace, domain: b.view.Domain(),
+	return virtualHostKey{name: name, domains: domains, route: b.route, port: port, mesh: b.view.Mesh().With(b.cohort.Settings),
+		proxyNamespace: b.cohort.Namespace, domain: b.view.Domain(),
 		capabilities: b.cohort.Capabilities & node.RecentCommands}
 }
 
@@ -184,13 +185,13 @@ func (b *routeBuilder) rules(s *registry.Service) ruled {
 }
 
 // blackholeHost makes the only virtual host of a route configuration without others: of a port without routes, or one
-// that is about to close. An empty route configuration would be worse: Envoy 1.37 dies of one that had its virtual
-// hosts by VHDS, becomes empty, and is then sent again.
+// that is about to close. An empty route configuration would crash Envoy 1.37 if its virtual hosts came by VHDS, it
+// becomes empty, and it is then sent again.
 func (b *routeBuilder) blackholeHost(port uint32) *envoy.Resource {
 	return b.routes.virtualHost(b.virtualHostKey(names.VirtualHost(blackhole, port), "*", port))
 }
 
-// catchAllHost makes the virtual host for what no other matches.
+// catchAllHost makes the virtual host for requests that no other matches.
 func (b *routeBuilder) catchAllHost(fallback string) *envoy.Resource {
 	k := b.virtualHostKey(names.AllowAny, "*", 0)
 	if k.fallback = fallback; fallback == names.BlackHoleCluster {

@@ -20,8 +20,8 @@ import (
 )
 
 // SidecarHosts generates the virtual hosts of a sidecar's route configuration: of a port, of one sniffed service, or of
-// the HTTP proxy. Each host is a partition. The catch-all is in none: it changes with the mesh or the Sidecar only. The
-// result is false where no listener has a route configuration of that name.
+// the HTTP proxy. Each host is a partition. The catch-all belongs to none: it changes only with the mesh or the
+// Sidecar. The result is false if no listener has a route configuration of that name.
 func (m *Routes) SidecarHosts(v *view.View, c cohort.Client, name string) (g engine.Generator[string], ok bool) {
 	b := m.sidecarRouteBuilder(v, c, name)
 	if b == nil || b.egress == nil {
@@ -30,8 +30,8 @@ func (m *Routes) SidecarHosts(v *view.View, c cohort.Client, name string) (g eng
 	return b.hosts(), true
 }
 
-// ServiceHost returns the virtual host of one service's port, or nil where its requests are not routed. It is for all
-// requests: its domain is "*".
+// ServiceHost returns the virtual host of one service's port, or nil if its requests are not routed. Its domain is "*",
+// for all requests.
 func (m *Routes) ServiceHost(v *view.View, c cohort.Client, host string, port uint32) *envoy.Resource {
 	b := m.sidecarRouteBuilder(v, c, names.SniffedRoute(host, port))
 	if b == nil || b.egress == nil {
@@ -73,10 +73,10 @@ func virtualHostLocator(route string) func(host string) engine.Locator {
 // sidecarRouteBuilder builds one route configuration of a sidecar.
 type sidecarRouteBuilder struct {
 	routeBuilder
-	egress  *scope.Egress // nil where no listener has the route configuration
-	sniffed string        // the host of the only service; empty for all services
+	egress  *scope.Egress // nil if no listener has the route configuration
+	sniffed string        // host of the only service; empty for all services
 
-	virtualOnly map[virtualOnlyKey]*virtualOnly // a cache, for VirtualServices with many hosts
+	virtualOnly map[virtualOnlyKey]*virtualOnly // cache for VirtualServices with many hosts
 }
 
 type virtualOnlyKey struct {
@@ -84,13 +84,13 @@ type virtualOnlyKey struct {
 	port    uint32
 }
 
-// virtualOnly is what all virtual hosts of one VirtualService have in common whose hosts no service has.
+// virtualOnly is the common part of all virtual hosts of one VirtualService whose hosts no service has.
 type virtualOnly struct {
 	bindings     frozen.List[binding]
 	destinations func() frozen.List[destination]
 }
 
-// sidecarRouteBuilder returns the builder of a route configuration, or nil where no listener ever has one of that name.
+// sidecarRouteBuilder returns the builder of a route configuration, or nil if no listener ever has one of that name.
 func (m *Routes) sidecarRouteBuilder(v *view.View, c cohort.Client, name string) *sidecarRouteBuilder {
 	n, ok := names.ParseRoute(name)
 	if isSocketRoute(name) {
@@ -113,12 +113,12 @@ func (b *sidecarRouteBuilder) in(v *view.View) *sidecarRouteBuilder {
 	return &own
 }
 
-// lacksService reports whether the route configuration is of one service, which has no port for it.
+// lacksService reports whether the route configuration belongs to one service that has no port for it.
 func (b *sidecarRouteBuilder) lacksService() bool {
 	return b.sniffed != "" && b.candidate(b.sniffed) == nil
 }
 
-// isSocketRoute reports whether a route configuration is of a socket.
+// isSocketRoute reports whether a route configuration belongs to a socket.
 func isSocketRoute(name string) bool { return strings.HasPrefix(name, "unix://") }
 
 // egressFor returns the egress listener of a route configuration: the one of its port, else the catch-all, or the one
@@ -148,7 +148,7 @@ func (b *sidecarRouteBuilder) eachHost(visit func(host string)) {
 		return
 	}
 	seen := map[string]bool{}
-	routing := map[*scope.VirtualService]bool{} // those that route a service
+	routing := map[*scope.VirtualService]bool{} // VirtualServices that route a service
 	for svc := range b.services(func(*registry.Service) bool { return true }) {
 		if seen[svc.Host] {
 			continue
@@ -181,7 +181,7 @@ func (b *sidecarRouteBuilder) services(match func(*registry.Service) bool) iter.
 	return b.view.ServicesByPort(b.port, match)
 }
 
-// closure returns the hosts together with those that may have a domain in common with one of them.
+// closure returns the hosts, and all hosts that may have a domain in common with one of them.
 func (b *sidecarRouteBuilder) closure(hosts []string) []string {
 	if b.sniffed != "" {
 		if slices.Contains(hosts, b.sniffed) {
@@ -197,8 +197,8 @@ func (b *sidecarRouteBuilder) closure(hosts []string) []string {
 	return slices.Compact(all)
 }
 
-// servedPort is a service port of the route configuration. If a VirtualService routes it, that and the host by which it
-// is bound are set too.
+// servedPort is a service port of the route configuration. If a VirtualService routes it, virtual and the host by which
+// it is bound are set.
 type servedPort struct {
 	service scope.Service
 	port    *registry.Port
@@ -250,7 +250,7 @@ func (b *sidecarRouteBuilder) matches(host string) bool {
 	return false
 }
 
-// covers reports whether a pattern covers a service here, whichever VirtualService routes that.
+// covers reports whether a pattern covers a service here, which any VirtualService may route.
 func (b *sidecarRouteBuilder) covers(pattern string) bool {
 	for svc := range b.services(func(s *registry.Service) bool { return names.Covers(pattern, s.Host) || s.Host == pattern }) {
 		if _, ok := b.servedPort(svc.Host); ok {
@@ -274,13 +274,14 @@ func (b *sidecarRouteBuilder) virtualOnlyCandidate(host string) *candidate {
 	if of == nil {
 		return nil
 	}
-	c := &candidate{key: b.virtualHostKey(names.VirtualHost(host, b.port), "", b.port), domains: []string{names.Domain(host)}, virtual: vs, host: host}
+	c := &candidate{key: b.virtualHostKey(names.VirtualHost(host, b.port), "", b.port), domains: []string{names.Domain(host)},
+		virtual: vs, host: host}
 	c.key.bindings, c.virtualOnly = of.bindings, of
 	return c
 }
 
-// virtualOnlyOf returns what the virtual hosts of a VirtualService have in common, or nil where it has no route for
-// hosts without a service here.
+// virtualOnlyOf returns the common part of the virtual hosts of a VirtualService, or nil if it has no route for hosts
+// without a service here.
 func (b *sidecarRouteBuilder) virtualOnlyOf(vs *scope.VirtualService) *virtualOnly {
 	at := virtualOnlyKey{vs, b.port}
 	if of, ok := b.virtualOnly[at]; ok {
@@ -292,24 +293,24 @@ func (b *sidecarRouteBuilder) virtualOnlyOf(vs *scope.VirtualService) *virtualOn
 	}
 	k := b.virtualHostKey("", "", b.port)
 	k.bindings = frozen.ListOf(b.binding("mesh", vs))
-	if b.routes.hasRoutes(k) { // without a route there is no virtual host, and requests go where they would without it
+	if b.routes.hasRoutes(k) { // without a route there is no virtual host, and requests are handled as without it
 		destinations := sync.OnceValue(func() frozen.List[destination] { return b.destinations(k, nil) })
 		b.virtualOnly[at] = &virtualOnly{k.bindings, destinations}
 	}
 	return b.virtualOnly[at]
 }
 
-// candidate is a virtual host with the domains that it wants. Where two candidates want a domain, VirtualServices take
+// candidate is a virtual host with the domains that it wants. If two candidates want a domain, VirtualServices take
 // precedence over services.
 type candidate struct {
 	key     virtualHostKey
 	domains []string
-	class   int // 0: of a VirtualService alone; 1: of a service that a VirtualService routes; 2: of a service
+	class   int // 0: a VirtualService without a service; 1: a service that a VirtualService routes; 2: another service
 	service *registry.Service
 	virtual *scope.VirtualService
 	host    string
 
-	virtualOnly *virtualOnly // of class 0
+	virtualOnly *virtualOnly // set for class 0
 }
 
 // precedes reports whether c gets a domain that both want.
@@ -333,7 +334,8 @@ func (b *sidecarRouteBuilder) candidate(host string) *candidate {
 		if of.virtual == nil && s.Resolution == registry.Alias {
 			return nil // the aliased service has this name among its domains
 		}
-		c := &candidate{key: b.virtualHostKey(names.VirtualHost(host, of.port.Number), "", of.port.Number), class: 2, domains: []string{"*"}, service: s}
+		c := &candidate{key: b.virtualHostKey(names.VirtualHost(host, of.port.Number), "", of.port.Number), class: 2,
+			domains: []string{"*"}, service: s}
 		if b.sniffed == "" {
 			c.domains = names.Domains(names.Called{
 				Host: host, Aliases: b.aliases(s), Addresses: b.addresses(s),
@@ -407,8 +409,9 @@ func (b *sidecarRouteBuilder) virtualHost(host string) []*envoy.Resource {
 	return []*envoy.Resource{b.routes.virtualHost(c.key)}
 }
 
-// freeDomains returns the domains of a candidate that no preceding candidate wants. A host precedes those that have it
-// as a short name or an address: the host web.a of a ServiceEntry precedes the Service web of the namespace a.
+// freeDomains returns the domains of a candidate that no preceding candidate wants. A host takes precedence over hosts
+// for which it is a short name or an address: the host web.a of a ServiceEntry precedes the Service web of the
+// namespace a.
 func (b *sidecarRouteBuilder) freeDomains(c *candidate, host string) []string {
 	taken, own := map[string]struct{}{}, names.Domain(host)
 	if b.sniffed == "" {
@@ -453,7 +456,7 @@ func (b *sidecarRouteBuilder) conflictingHosts(domains []string) []string {
 		}
 	}
 	_, suffix, _ := strings.Cut(b.cohort.Domain, ".")
-	label, only, more := ".", "", false // the host that begins with the label, or whether there are several
+	label, only, more := ".", "", false // the host that begins with the label, and whether there are several
 	for _, d := range domains {
 		for _, name := range []string{d, strings.TrimPrefix(d, "*.")} { // a headless service also has its pods' names
 			if name = strings.Trim(strings.TrimSuffix(name, "."), "[]"); !seen.Add(name) {
@@ -491,8 +494,8 @@ func (b *routeBuilder) addresses(s *registry.Service) []string {
 	return at.Addresses
 }
 
-// aliases returns the other names of a service, without those that a VirtualService routes: these have virtual hosts of
-// their own.
+// aliases returns the other names of a service, except for names that a VirtualService routes, which have virtual hosts
+// of their own.
 func (b *sidecarRouteBuilder) aliases(s *registry.Service) []string {
 	var list []string
 	for _, a := range b.scope.Aliases(s) {

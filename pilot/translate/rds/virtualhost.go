@@ -29,7 +29,8 @@ func (b builder) buildVirtualHost(k virtualHostKey) *envoy.Resource {
 	switch k.fallback {
 	case "":
 		r := k.builder(b.Hooks)
-		host = &routev3.VirtualHost{Name: k.name, Domains: strings.Split(k.domains, "\n"), IncludeRequestAttemptCount: k.mesh.AttemptCount(), Routes: r.httpRoutes()}
+		host = &routev3.VirtualHost{Name: k.name, Domains: strings.Split(k.domains, "\n"),
+			IncludeRequestAttemptCount: k.mesh.AttemptCount(), Routes: r.httpRoutes()}
 		if len(host.Routes) == 0 && k.service != nil {
 			host.Routes = []*routev3.Route{defaultRoute(names.Cluster(names.Outbound, k.port, "", k.service.Host), k.service.Host, k.port,
 				r.Hash(names.ClusterName{Host: k.service.Host, Port: k.port}), feature.Retries(k.mesh.GetDefaultHttpRetryPolicy()))}
@@ -55,25 +56,26 @@ func (b builder) buildVirtualHost(k virtualHostKey) *envoy.Resource {
 	return envoy.NewHost(k.route, host)
 }
 
-// forwardsHost reports whether requests whose host is rewritten say what it was before.
+// forwardsHost reports whether requests with a rewritten host carry the original host in a header.
 func forwardsHost(m *mesh.Config) bool {
 	return m.GetDefaultConfig().GetProxyHeaders().GetXForwardedHost().GetEnabled().GetValue()
 }
 
-// forwardHost has requests whose host is rewritten say what it was before.
+// forwardHost adds the original host to requests whose host is rewritten.
 func forwardHost(h *routev3.VirtualHost) {
 	for _, r := range h.Routes {
 		a := r.GetRoute()
-		rewrites := a.GetHostRewriteSpecifier() != nil || slices.ContainsFunc(a.GetWeightedClusters().GetClusters(), func(c *routev3.WeightedCluster_ClusterWeight) bool {
-			return c.HostRewriteSpecifier != nil
-		})
+		rewrites := a.GetHostRewriteSpecifier() != nil ||
+			slices.ContainsFunc(a.GetWeightedClusters().GetClusters(), func(c *routev3.WeightedCluster_ClusterWeight) bool {
+				return c.HostRewriteSpecifier != nil
+			})
 		if a != nil && rewrites {
 			a.AppendXForwardedHost = true
 		}
 	}
 }
 
-// offerHTTP3 has responses tell clients that they may call by HTTP/3 for a day. A client that cannot goes on as it did.
+// offerHTTP3 makes responses tell clients that they may call by HTTP/3 for a day.
 func offerHTTP3(h *routev3.VirtualHost, port uint32) {
 	for _, r := range h.Routes {
 		r.ResponseHeadersToAdd = append(r.ResponseHeadersToAdd, &corev3.HeaderValueOption{
@@ -82,8 +84,8 @@ func offerHTTP3(h *routev3.VirtualHost, port uint32) {
 	}
 }
 
-// virtualHost returns a virtual host. All namespaces share it unless a VirtualService matches on the caller's
-// namespace, and all Envoys unless a header has a command that some do not have.
+// virtualHost returns a virtual host. All namespaces share it unless a VirtualService matches on the client's
+// namespace, and all Envoys share it unless a header has a command that some do not have.
 func (m *Routes) virtualHost(k virtualHostKey) *envoy.Resource {
 	perNamespace, older := false, !k.capabilities.Has(node.RecentCommands)
 	k.capabilities = node.RecentCommands
@@ -100,7 +102,7 @@ func (m *Routes) virtualHost(k virtualHostKey) *envoy.Resource {
 	return m.virtualHosts.Get(k)
 }
 
-// hasRecentCommand reports whether a header that is added has a command that an older Envoy does not have.
+// hasRecentCommand reports whether an added header has a command that an older Envoy does not have.
 func hasRecentCommand(v *networkingv1.VirtualService) bool {
 	in := func(h *networkingv1alpha3.Headers) bool {
 		for _, o := range []*networkingv1alpha3.Headers_HeaderOperations{h.GetRequest(), h.GetResponse()} {
@@ -119,14 +121,14 @@ func hasRecentCommand(v *networkingv1.VirtualService) bool {
 	})
 }
 
-// hasNamespaceMatch reports whether some match is for callers of a namespace.
+// hasNamespaceMatch reports whether some match is for clients in a namespace.
 func hasNamespaceMatch(v *networkingv1.VirtualService) bool {
 	return slices.ContainsFunc(v.Http, func(r *networkingv1alpha3.HTTPRoute) bool {
 		return slices.ContainsFunc(r.Match, func(m *networkingv1alpha3.HTTPMatchRequest) bool { return m.SourceNamespace != "" })
 	})
 }
 
-// isBlackhole reports whether this is the virtual host of blackholeHost.
+// isBlackhole reports whether this is the virtual host made by blackholeHost.
 func (k virtualHostKey) isBlackhole() bool {
 	return k.fallback == "" && k.service == nil && k.bindings.Empty() && !k.gateway
 }
@@ -172,7 +174,7 @@ func (r virtualHostBuilder) httpRoutes() []*routev3.Route {
 	return r.hooks.HTTPRoutes(all)
 }
 
-// options returns what the routes of a VirtualService depend on, without their destinations.
+// options returns the input for the routes of a VirtualService, without their destinations.
 func (k virtualHostKey) options(b binding) feature.RouteOptions {
 	return feature.RouteOptions{
 		Object:        b.object,
@@ -193,7 +195,7 @@ func (r virtualHostBuilder) Cluster(host, subset string, port uint32) string {
 		return names.UnknownService
 	}
 	if d, ok := r.byHost[host]; ok && d.service != nil {
-		host = d.service.Host // differs where host is an alias
+		host = d.service.Host // differs if host is an alias
 		if port == 0 && r.gateway && len(d.service.Ports) == 1 {
 			port = d.service.Ports[0].Number
 		}

@@ -29,19 +29,20 @@ func New(m *envoy.Memo, c *engine.Cache) *Secrets {
 	return &Secrets{cache: c, certificates: envoy.NewMemoTable(m, buildCertificate), roots: envoy.NewMemoTable(m, buildRoots)}
 }
 
-// certificateKey is all that a secret with a certificate depends on.
+// certificateKey is the whole input of a secret with a certificate.
 type certificateKey struct {
 	name string
 	*credentials.Certificate
 }
 
-// rootsKey is all that a secret with CA certificates depends on.
+// rootsKey is the whole input of a secret with CA certificates.
 type rootsKey struct {
 	name string
 	*credentials.Roots
 }
 
-// Get returns the secrets of a list of names. One that is not there, or that nothing names for the proxy, is missing.
+// Get returns the secrets of a list of names. A secret that does not exist, or that no object names for the proxy, is
+// missing.
 func (m *Secrets) Get(v *view.View, c cohort.Key, list *envoy.Names) (envoy.Union, error) {
 	of := c.Client.Value()
 	named := sync.OnceValue(func() map[string]struct{} { return ofGateways(of) })
@@ -57,7 +58,7 @@ func (m *Secrets) Get(v *view.View, c cohort.Key, list *envoy.Names) (envoy.Unio
 	return envoy.Union{Shared: s.Set}, s.Err()
 }
 
-// affected returns the names of a list that may be made of what is dirty.
+// affected returns the names of a list whose secrets may be made from dirty objects.
 func affected(d *scope.Dirty, list *envoy.Names) []string {
 	if len(d.Credentials) == 0 {
 		return nil
@@ -74,7 +75,7 @@ func affected(d *scope.Dirty, list *envoy.Names) []string {
 	return out
 }
 
-// ofGateways returns the names of the secrets that the Gateways which select a proxy name.
+// ofGateways returns the names of the secrets that the Gateways of a proxy name.
 func ofGateways(c cohort.Client) map[string]struct{} {
 	all := map[string]struct{}{}
 	for o := range c.Gateways.All {
@@ -85,8 +86,8 @@ func ofGateways(c cohort.Client) map[string]struct{} {
 	return all
 }
 
-// build returns a secret, or nil if there is nothing that it can be made of. Of several objects the first that exists
-// counts, whatever it holds.
+// build returns a secret, or nil if there is no object for it. If there are several, the first that exists is used,
+// even if it is unusable.
 func (m *Secrets) build(v *view.View, cluster, namespace, name string) *envoy.Resource {
 	s, ok := names.ParseSecret(name, namespace)
 	if !ok {

@@ -1,3 +1,3 @@
-// Package view is what generators read: one Snapshot, through the look-ups that Reader lists, and what is derived from
+// Package view is the input of generators: one Snapshot, read through the look-ups of Reader, and what is derived from
 // it for all of them. A View lives as long as its Snapshot. Safe for concurrent use.
 package view

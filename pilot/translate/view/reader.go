@@ -12,24 +12,24 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// Reader is all that generators may look up, beside what a Scope shows. The methods are documented at scope.Index.
+// Reader is the look-ups of generators, beside those of a Scope. The methods are documented at scope.Index.
 type Reader interface {
 	feature.Reader
 	HasObjects(kind *kinds.Kind) bool
 
 	// When one of these changes, everything is dirty.
 	Mesh() *mesh.Config
-	Networks() *snapshot.Networks // nil where there is only one network
-	Roots() frozen.List[string]   // that proxies trust beside those of their certificates, as PEM
+	Networks() *snapshot.Networks // nil if there is only one network
+	Roots() frozen.List[string]   // roots that proxies trust in addition to those of their certificates, as PEM
 	Domain() string               // cluster.local
-	Cluster() string              // the ID of the server's own cluster
+	Cluster() string              // ID of the server's own cluster
 	SecretsOf(cluster string) string
 	HostClusters() int   // see limits.Limits
-	ResolvesHosts() bool // whether there is a service whose called hosts proxies resolve
+	ResolvesHosts() bool // whether there is a service for which proxies resolve the called hosts
 
 	ScopeOf(namespace string, sidecar *kinds.Object) *scope.Scope
 
-	Object(k kinds.Key) *kinds.Object // of kinds whose objects reach the proxies that name them
+	Object(k kinds.Key) *kinds.Object // objects of kinds that reach the proxies that name them
 	DestinationRuleNames(resource string) bool
 
 	Endpoints(k registry.ServiceKey) *snapshot.Endpoints
@@ -54,7 +54,7 @@ type Reader interface {
 	GatewayVirtualServicesTo(host string) iter.Seq[*scope.VirtualService]
 }
 
-// index is an Index as a Reader: its values are methods.
+// index is an Index as a Reader.
 type index struct{ *scope.Index }
 
 func (x index) Mesh() *mesh.Config           { return x.Index.Mesh }

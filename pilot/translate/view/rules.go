@@ -7,8 +7,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/scope/traffic"
 )
 
-// mergedRules caches merged rules that are many, or have many subsets: the cluster of each subset needs them. Safe for
-// concurrent use.
+// mergedRules caches merged rules that are many, or have many subsets, because the cluster of each subset needs them.
+// Safe for concurrent use.
 type mergedRules struct {
 	mu      sync.RWMutex
 	byRules map[traffic.Rules]*traffic.Merged

@@ -7,8 +7,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// StatName returns what a service's port is called in statistics, by a pattern in which variables such as %SERVICE%
-// stand for values. target is the workload's port, 0 for outgoing traffic. An unknown variable stays as it is written.
+// StatName returns the name of a service's port in statistics, by a pattern with variables such as %SERVICE%. target is
+// the workload's port, 0 for outgoing traffic. An unknown variable stays unchanged.
 func StatName(pattern string, s *registry.Service, port, target uint32, subset string) string {
 	short, portName := s.Host, ""
 	if s.Provider == registry.Kubernetes {

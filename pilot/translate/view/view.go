@@ -19,7 +19,7 @@ type View struct {
 	Reader
 	Revision uint64
 	Gateways *gateway.Tables
-	Log      *engine.Log // records conflicts; nil where nobody does
+	Log      *engine.Log // log of conflicts; nil if they are not recorded
 
 	merged *mergedRules
 }
@@ -29,7 +29,7 @@ func New(x *scope.Index) *View {
 	return &View{Reader: index{x}, Revision: x.Revision, Gateways: &gateway.Tables{}, merged: &mergedRules{}}
 }
 
-// Set returns a Set as it is in a view. newGenerator is called, if the cache does not have it, with a view that records
+// Set returns a Set as it is in a view. If the cache does not have it, newGenerator is called with a view that records
 // conflicts.
 func Set[P comparable](c *engine.Cache, k engine.Key, v *View, newGenerator func(*View) engine.Generator[P]) *engine.Version {
 	return engine.Get(c, k, v.Revision, func(l *engine.Log) engine.Generator[P] {
@@ -39,8 +39,8 @@ func Set[P comparable](c *engine.Cache, k engine.Key, v *View, newGenerator func
 	})
 }
 
-// MergedRules returns the DestinationRules in force for a cohort's calls to a service. Subsets beyond the limit for a
-// service with that many ports are left out.
+// MergedRules returns the DestinationRules in force for a cohort's calls to a service. It leaves out subsets beyond the
+// limit for a service with that many ports.
 func (v *View) MergedRules(c cohort.Client, s *registry.Service) *traffic.Merged {
 	return v.merged.of(v.DestinationRules(c.Namespace, s, c.Rules)).Limit(limits.Subsets(v.HostClusters(), len(s.Ports)))
 }
@@ -51,7 +51,7 @@ func (v *View) ServiceRule(c cohort.Client, s *registry.Service) traffic.Rule {
 	return rule
 }
 
-// DynamicDNS reports whether the mesh has the hosts resolved of requests to no service.
+// DynamicDNS reports whether the mesh resolves the hosts of requests to no service.
 func (v *View) DynamicDNS() bool {
 	return v.Mesh().GetOutboundTrafficPolicy().GetMode() == meshv1alpha1.MeshConfig_OutboundTrafficPolicy_ALLOW_ANY_DYNAMIC_DNS
 }

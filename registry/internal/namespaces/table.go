@@ -19,8 +19,8 @@ type Table struct {
 	traffic         map[string]string
 }
 
-// New returns an empty table. meshNetworks returns the network of an address by the mesh's list of networks, empty if
-// there is none; it is nil for a mesh without such a list.
+// New returns an empty table. meshNetworks returns the network of an address by the mesh's list of networks, or "" if
+// there is none. It is nil for a mesh without such a list.
 func New(systemNamespace string, meshNetworks func(address string) string) *Table {
 	return &Table{systemNamespace: systemNamespace, meshNetworks: meshNetworks, traffic: map[string]string{}}
 }
@@ -75,7 +75,8 @@ func (t *Table) TrafficDistribution(namespace string, annotations map[string]str
 
 func distribution(s string) string {
 	for _, d := range []string{
-		corev1.ServiceTrafficDistributionPreferClose, corev1.ServiceTrafficDistributionPreferSameZone, corev1.ServiceTrafficDistributionPreferSameNode,
+		corev1.ServiceTrafficDistributionPreferClose, corev1.ServiceTrafficDistributionPreferSameZone,
+		corev1.ServiceTrafficDistributionPreferSameNode,
 	} {
 		if strings.EqualFold(s, d) {
 			return d

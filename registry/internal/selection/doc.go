@@ -1,5 +1,5 @@
-// Package selection indexes label selectors and what they select. For a change of either it finds the other in time
+// Package selection indexes label selectors and their members. For a change of either it finds the other in time
 // proportional to the matches.
 //
-// An Index is owned and used by one goroutine. It returns nothing in order; the caller sorts.
+// An Index is owned and used by one goroutine. Results are unordered.
 package selection

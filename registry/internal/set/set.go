@@ -8,10 +8,10 @@ type Set[V comparable] struct {
 	many map[V]struct{} // used once few was full
 }
 
-// maxFew is the largest number of members that are searched one by one.
+// maxFew is the largest number of members for which the set is a list.
 const maxFew = 16
 
-// Add adds a member, unless it is one.
+// Add adds a member if it is not in the set.
 func (s *Set[V]) Add(v V) {
 	switch {
 	case s.many != nil:
@@ -29,7 +29,7 @@ func (s *Set[V]) Add(v V) {
 	}
 }
 
-// Remove removes a member, if it is one.
+// Remove removes a member if it is in the set.
 func (s *Set[V]) Remove(v V) {
 	if s == nil {
 		return

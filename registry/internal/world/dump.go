@@ -12,7 +12,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// Tables are the sum of a registry's changes.
+// Tables accumulate a registry's changes.
 type Tables struct {
 	Services  map[registry.ServiceKey]*registry.Service
 	Endpoints map[registry.ServiceKey][]*registry.Endpoint
@@ -21,7 +21,8 @@ type Tables struct {
 
 // NewTables returns empty tables.
 func NewTables() *Tables {
-	return &Tables{map[registry.ServiceKey]*registry.Service{}, map[registry.ServiceKey][]*registry.Endpoint{}, map[registry.WorkloadKey]*registry.Workload{}}
+	return &Tables{map[registry.ServiceKey]*registry.Service{}, map[registry.ServiceKey][]*registry.Endpoint{},
+		map[registry.WorkloadKey]*registry.Workload{}}
 }
 
 // Apply applies changes to the tables. It returns an error for a change without effect, and for unsorted endpoints.
@@ -89,11 +90,13 @@ func (t *Tables) Dump() string {
 			continue
 		}
 		for _, e := range l {
-			fmt.Fprintf(&b, "endpoint %s/%s %s %s:%d %v%s\n", k.Namespace, k.Host, e.ServicePort, e.Address, e.Port, e.Health, fields(*e, "Address", "Port", "ServicePort", "Health"))
+			fmt.Fprintf(&b, "endpoint %s/%s %s %s:%d %v%s\n", k.Namespace, k.Host, e.ServicePort, e.Address, e.Port, e.Health,
+				fields(*e, "Address", "Port", "ServicePort", "Health"))
 		}
 	}
 	for _, k := range slices.SortedFunc(maps.Keys(t.Workloads), func(a, b registry.WorkloadKey) int {
-		return cmp.Or(strings.Compare(a.Namespace+"/"+a.Name+a.Kind.Name, b.Namespace+"/"+b.Name+b.Kind.Name), strings.Compare(a.Cluster, b.Cluster))
+		return cmp.Or(strings.Compare(a.Namespace+"/"+a.Name+a.Kind.Name, b.Namespace+"/"+b.Name+b.Kind.Name),
+			strings.Compare(a.Cluster, b.Cluster))
 	}) {
 		if w := t.Workloads[k]; w != nil {
 			fmt.Fprintf(&b, "workload %s%s\n", k, fields(*w, "WorkloadKey"))

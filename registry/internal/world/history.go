@@ -12,10 +12,10 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// Histories checks that only the final objects count, over random histories in which objects are added, changed and
-// deleted in batches of any size. The changes must sum up to what one batch of the final versions returns. No change
-// may repeat what is known, and applying the final versions again must change nothing. versions holds objects, with
-// several versions of one key. state, which is compared beside the tables, must agree too.
+// Histories checks that a registry's state depends only on the final objects. It runs random histories that add, change
+// and delete objects in batches of any size. The accumulated changes must equal the result of one batch of the final
+// versions. No change may repeat known state, and applying the final versions again must change nothing. versions holds
+// objects, with several versions of one key. state returns further state to compare.
 func Histories(t *testing.T, versions []kinds.Change, start func() (r registry.Registry, state func() string)) {
 	pool := map[kinds.Key][]*kinds.Object{}
 	var keys []kinds.Key

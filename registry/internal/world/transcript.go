@@ -16,8 +16,8 @@ import (
 )
 
 // Transcripts runs each testdata/*.txtar that matches glob as a test. Its files are steps. "apply" and "delete" hold
-// documents: each file is one batch, of the remote cluster whose ID follows the word, if one does. "want" holds what
-// changed since the last "want", followed by state. With update each "want" is written anew.
+// documents: each file is one batch. An ID after the word selects a remote cluster. "want" holds the changes since the
+// last "want", followed by state. With update each "want" is rewritten.
 func Transcripts(t *testing.T, glob string, update *bool, start func() (r registry.Registry, state func() string)) {
 	paths, err := filepath.Glob(filepath.Join("testdata", glob))
 	if err != nil || len(paths) == 0 {

@@ -17,7 +17,7 @@ import (
 
 var separator = regexp.MustCompile(`(?m)^---\s*$`)
 
-// ParseFile returns the changes of a file, as Parse does for its text.
+// ParseFile returns the changes of a file, see Parse.
 func ParseFile(tb testing.TB, path string) []kinds.Change {
 	tb.Helper()
 	text, err := os.ReadFile(path)
@@ -69,7 +69,7 @@ func Parse(tb testing.TB, text string) []kinds.Change {
 	return changes
 }
 
-// In returns the changes as those of a cluster; empty is the server's own.
+// In returns the changes with the ID of a cluster, which is empty for the server's own.
 func In(cluster string, changes []kinds.Change) []kinds.Change {
 	var out []kinds.Change
 	for _, c := range changes {
@@ -84,7 +84,7 @@ func In(cluster string, changes []kinds.Change) []kinds.Change {
 	return out
 }
 
-// Delete returns a change for each object in changes, which deletes it.
+// Delete returns a change for each object in changes that deletes it.
 func Delete(changes []kinds.Change) []kinds.Change {
 	return lists.Map(changes, func(c kinds.Change) kinds.Change { return kinds.Change{Key: c.Key} })
 }
