@@ -16,12 +16,12 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
-// badAnnotation is the error of a pod that has an annotation with a value that means nothing.
+// badAnnotation returns the error of a pod whose annotation has an invalid value.
 func badAnnotation(name, value string, err error) error {
 	return fmt.Errorf("the pod's annotation %s has the value %s, which cannot be used: %w", name, quoted(value), err)
 }
 
-// checkAnnotations returns what is wrong with the annotations that templates read: all of it.
+// checkAnnotations returns all faults of the annotations that templates read, joined into one error.
 func checkAnnotations(annotations map[string]string) error {
 	checks := map[string]func(string) error{
 		names.AnnotationReadinessFailures:       checkUint32,
@@ -56,8 +56,8 @@ func checkAnnotations(annotations map[string]string) error {
 	return errors.Join(wrong...)
 }
 
-// unusable returns warnings about annotations whose values have no effect, or hardly the effect that was meant. Unlike
-// the faults that checkAnnotations finds, they do not refuse the pod.
+// unusable returns warnings about annotations whose values have no effect or an unintended one. Unlike the faults that
+// checkAnnotations finds, they do not refuse the pod.
 func unusable(annotations map[string]string) (warnings []string) {
 	for name, check := range map[string]func(string) error{
 		rewriteAnnotation:                    checkBool,
@@ -139,7 +139,7 @@ func checkQuantity(v string) error {
 	return nil
 }
 
-// checkVolumes returns an error if a text is no object or list, in JSON, of volumes or of mounts. Empty is none.
+// checkVolumes returns an error unless a text is a JSON object or list of volumes or of mounts. An empty text is valid.
 func checkVolumes(v string) error {
 	if v == "" {
 		return nil
@@ -154,7 +154,7 @@ func checkVolumes(v string) error {
 	return nil
 }
 
-// orAll allows also a star, which stands for all.
+// orAll returns a check that also allows a star, which stands for all.
 func orAll(check func(string) error) func(string) error {
 	return func(v string) error {
 		if v == "*" {

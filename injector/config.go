@@ -16,13 +16,13 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 )
 
-// The keys of the ConfigMap.
+// Keys of the ConfigMap.
 const (
 	ConfigKey = "config"
 	ValuesKey = "values"
 )
 
-// MapName returns the name of the ConfigMap for a revision of the control plane.
+// MapName returns the name of the ConfigMap of a revision of the control plane.
 func MapName(revision string) string {
 	if revision == "" || revision == "default" {
 		return "istio-sidecar-injector"
@@ -30,9 +30,9 @@ func MapName(revision string) string {
 	return "istio-sidecar-injector-" + revision
 }
 
-// Config is one version of what the ConfigMap says. It does not change.
+// Config is one version of the ConfigMap. It is immutable.
 type Config struct {
-	enabled     bool // by policy: pods get a proxy unless they opt out
+	enabled     bool // pods get a proxy unless they opt out
 	defaults    []string
 	aliases     map[string][]string
 	templates   map[string]*template.Template
@@ -44,33 +44,33 @@ type Config struct {
 	texts       Texts
 }
 
-// Texts are the two texts that a Config is made of.
+// Texts are the two texts of the ConfigMap.
 type Texts struct {
 	Config string `json:"config"`
 	Values string `json:"values"`
 }
 
-// Texts returns what the Config was made of.
+// Texts returns the texts that the Config was parsed from.
 func (c *Config) Texts() Texts { return c.texts }
 
 // Templates returns the names of the templates.
 func (c *Config) Templates() []string { return slices.Sorted(maps.Keys(c.templates)) }
 
-// TemplateTexts returns the templates by name, as they are written.
+// TemplateTexts returns the source texts of the templates by name.
 func (c *Config) TemplateTexts() map[string]string {
 	var d document
-	_ = yaml.Unmarshal([]byte(c.texts.Config), &d) // it was read before
+	_ = yaml.Unmarshal([]byte(c.texts.Config), &d) // parsed before without an error
 	if d.Templates == nil {
 		d.Templates = map[string]string{defaultTemplate: d.Template}
 	}
 	return d.Templates
 }
 
-// document is the text under the key config.
+// document is the text with the key config.
 type document struct {
 	Policy               string                 `json:"policy"`
 	DefaultTemplates     []string               `json:"defaultTemplates"`
-	Template             string                 `json:"template"` // of releases before there were several
+	Template             string                 `json:"template"` // used by Istio releases with only one template
 	Templates            map[string]string      `json:"templates"`
 	Aliases              map[string][]string    `json:"aliases"`
 	NeverInjectSelector  []metav1.LabelSelector `json:"neverInjectSelector"`
@@ -78,11 +78,11 @@ type document struct {
 	InjectedAnnotations  map[string]string      `json:"injectedAnnotations"`
 }
 
-// settings are the values that the injector itself reads. Templates read any.
+// settings are the values that the injector itself reads. Templates may read others.
 type settings struct {
 	Global struct {
 		Hub          string `json:"hub"`
-		Tag          any    `json:"tag"` // 1.31 may come as a number
+		Tag          any    `json:"tag"` // 1.31 may be decoded as a number
 		Variant      string `json:"variant"`
 		Network      string `json:"network"`
 		MultiCluster struct {
@@ -101,7 +101,7 @@ type settings struct {
 	} `json:"sidecarInjectorWebhook"`
 }
 
-// Parse compiles the texts of a ConfigMap. object says in findings which it is. The Config is nil if a finding is an
+// Parse compiles the texts of a ConfigMap. object names the ConfigMap in findings. The Config is nil if a finding is an
 // Error.
 func Parse(object string, t Texts, f Functions) (*Config, []diag.Diagnostic) {
 	p := &parser{object: object}
@@ -114,7 +114,7 @@ func Parse(object string, t Texts, f Functions) (*Config, []diag.Diagnostic) {
 	return c, p.findings
 }
 
-// parser collects what is wrong.
+// parser collects the faults of the texts.
 type parser struct {
 	object   string
 	findings []diag.Diagnostic
@@ -187,7 +187,7 @@ func (p *parser) config(c *Config, text string, f Functions) {
 	c.annotations = d.InjectedAnnotations
 }
 
-// unknown reports the fields that have no effect.
+// unknown reports unknown fields, which have no effect.
 func (p *parser) unknown(field, text string) {
 	var raw map[string]json.RawMessage
 	if yaml.Unmarshal([]byte(text), &raw) != nil {
@@ -205,7 +205,7 @@ func (p *parser) unknown(field, text string) {
 	}
 }
 
-// template reports a template that does not compile, with its line.
+// template reports a template that does not compile, with the line of the fault.
 func (p *parser) template(field string, err error) {
 	d := diag.Diagnostic{Severity: diag.Error, Code: "InvalidTemplate", Object: p.object, Field: field, Message: err.Error(), Fix: "correct the template; the last good version stays in force"}
 	if parts := strings.SplitN(strings.TrimPrefix(err.Error(), "template: "), ":", 3); len(parts) == 3 {
@@ -225,17 +225,17 @@ func (p *parser) selectors(field string, list []metav1.LabelSelector) (out []lab
 				"correct the selector")
 			continue
 		}
-		if !s.Empty() { // an empty one would select every pod
+		if !s.Empty() { // an empty selector would match every pod
 			out = append(out, s)
 		}
 	}
 	return out
 }
 
-// defaultTemplate is what pods get where nothing says otherwise.
+// defaultTemplate is the template of pods if nothing else is set.
 const defaultTemplate = "sidecar"
 
-// expand returns the templates of a name, which may be an alias.
+// expand returns the names of the templates behind a name, which may be an alias.
 func (c *Config) expand(name string) ([]string, error) {
 	names := []string{name}
 	if a, ok := c.aliases[name]; ok {
@@ -249,8 +249,8 @@ func (c *Config) expand(name string) ([]string, error) {
 	return names, nil
 }
 
-// mostTemplates bounds the templates of one pod.
-const mostTemplates = 32
+// maxTemplates bounds the templates of one pod.
+const maxTemplates = 32
 
 // selected returns the templates of a pod, in the order in which they are applied.
 func (c *Config) selected(annotations map[string]string) ([]string, error) {
@@ -264,14 +264,14 @@ func (c *Config) selected(annotations map[string]string) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		if out = append(out, expanded...); len(out) > mostTemplates {
-			return nil, fmt.Errorf("annotation %s names more than %d templates", templatesAnnotation, mostTemplates)
+		if out = append(out, expanded...); len(out) > maxTemplates {
+			return nil, fmt.Errorf("annotation %s names more than %d templates", templatesAnnotation, maxTemplates)
 		}
 	}
 	return out, nil
 }
 
-// fields takes a list with commas apart.
+// fields splits a comma-separated list.
 func fields(list string) (out []string) {
 	for f := range strings.SplitSeq(list, ",") {
 		if f = strings.TrimSpace(f); f != "" {

@@ -10,11 +10,11 @@ import (
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 )
 
-// data is what templates read: its fields are an interface with those who write templates.
+// data is the input of templates. Its field names are a public interface, because users write templates.
 type data struct {
-	TypeMeta                 metav1.TypeMeta      // of the workload
-	DeploymentMeta           types.NamespacedName // of the workload
-	ObjectMeta               metav1.ObjectMeta    // of the pod
+	TypeMeta                 metav1.TypeMeta      // kind of the workload
+	DeploymentMeta           types.NamespacedName // name of the workload
+	ObjectMeta               metav1.ObjectMeta    // metadata of the pod
 	Spec                     corev1.PodSpec
 	ProxyConfig              proxyConfig
 	MeshConfig               *meshv1alpha1.MeshConfig
@@ -23,15 +23,15 @@ type data struct {
 	NativeSidecars           bool
 	ProxyImage               string
 	ProxyInitImage           string
-	ProxyUID, ProxyGID       int64 // as the user's own container of the proxy says, or as images have it
+	ProxyUID, ProxyGID       int64 // from the user's own proxy container, else the default of the images
 	InboundTrafficPolicyMode string
 	CompliancePolicy         string
 }
 
 type proxyConfig = *meshv1alpha1.ProxyConfig
 
-// workload returns what a pod belongs to, as far as its owner says it: a ReplicaSet's name is its Deployment's with the
-// hash of the template behind it, and a Job's that a CronJob made ends with the minute.
+// workload returns the workload of a pod, derived from its owner: the name of a ReplicaSet is its Deployment's name
+// with a hash, and the name of a Job that a CronJob created ends with the minute.
 func workload(pod *corev1.Pod) (metav1.TypeMeta, types.NamespacedName) {
 	kind := metav1.TypeMeta{Kind: "Pod", APIVersion: "v1"}
 	meta := types.NamespacedName{Name: pod.Name, Namespace: pod.Namespace}
@@ -65,12 +65,12 @@ func workload(pod *corev1.Pod) (metav1.TypeMeta, types.NamespacedName) {
 	return kind, meta
 }
 
-// minute reports whether a text is what a CronJob ends the names of its Jobs with: minutes, or seconds, since 1970.
+// minute reports whether a text is the suffix that a CronJob gives its Jobs: minutes or seconds since 1970.
 func minute(s string) bool {
 	return len(s) >= 8 && len(s) <= 10 && strings.Trim(s, "0123456789") == ""
 }
 
-// image returns where a proxy is pulled from. kind is that of the image, such as distroless.
+// image returns the full name of a proxy's image. kind is the type of the image, such as distroless.
 func (s *settings) image(name, kind string) string {
 	if strings.Contains(name, "/") {
 		return name

@@ -10,10 +10,10 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
-// skip returns why a pod gets no proxy, or nothing if it gets one. The warnings name a value that says neither. The
-// selectors of the webhook decide for which namespaces the API server asks.
+// skip returns why a pod gets no proxy, or "" if it gets one. The warnings name values that are neither true nor false.
+// The selectors of the webhook decide for which namespaces the API server calls it.
 func (c *Config) skip(pod *corev1.Pod) (why string, warnings []string) {
-	// The proxy of a pod with the host's network would redirect the traffic of the node.
+	// On the host's network the proxy would redirect the traffic of the node.
 	if pod.Spec.HostNetwork {
 		return "the pod uses the network of its node", nil
 	}

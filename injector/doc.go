@@ -1,11 +1,11 @@
 // Package injector adds the proxy to pods: it decides which pods get one, renders the templates of the ConfigMap
-// istio-sidecar-injector, merges them into the pod, and says the difference as a JSON patch.
+// istio-sidecar-injector, merges them into the pod, and returns the difference as a JSON patch.
 //
-// A Config is one version of that ConfigMap, compiled. An Injector holds the one in force; Set replaces it, and a
-// broken one is refused with findings. Inject touches no file and no network. Each template has a bound of time and of
-// output, and each list of a pod one of length. The package knows no API server: pilot/bootstrap watches the ConfigMap,
-// and injector/webhook answers admission reviews. An Injector may be used by any goroutine, and starts one for each
-// template of a pod.
+// A Config is one version of that ConfigMap, compiled. An Injector holds the Config in force; Set replaces it. Parse
+// returns findings instead of a Config for texts that cannot be used. Inject uses no file and no network. The time and
+// the output of each template and the length of each list of a pod are bounded. The package does not know API servers:
+// its caller watches the ConfigMap, and injector/webhook answers admission reviews. An Injector may be used by any
+// goroutine, and starts one for each template of a pod.
 //
 // # Guarantees
 //

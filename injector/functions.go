@@ -25,22 +25,22 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Functions are what templates may call besides what the package text/template has.
+// Functions provides the functions that templates may call besides those of package text/template.
 type Functions struct {
-	// Env returns a variable of the server's environment. Nil: every variable is empty.
+	// Env returns a variable of the server's environment. If it is nil, every variable is empty.
 	Env func(string) string
 
-	rendering int // texts within texts, of the function render
+	rendering int // depth of nested calls of the function render
 }
 
-// longest bounds lists and texts that a function makes from a number.
-const longest = 1 << 16
+// maxMade bounds lists and texts that a function makes from a number.
+const maxMade = 1 << 16
 
-// mostRendering bounds texts within texts of the function render.
-const mostRendering = 4
+// maxRendering bounds the depth of nested calls of the function render.
+const maxRendering = 4
 
-// table returns the functions by name: sprig's, and over them those of Istio's templates. None of them reaches the
-// network, or makes a text or a list without a bound.
+// table returns the functions by name: sprig's, replaced by or extended with those of Istio's templates. None of them
+// uses the network, or returns a text or a list without a bound.
 func (f Functions) table() template.FuncMap {
 	getenv := f.Env
 	if getenv == nil {
@@ -82,14 +82,14 @@ func (f Functions) table() template.FuncMap {
 		"valueOrDefault":         valueOrDefault,
 	})
 	for _, name := range []string{"seq", "randAlpha", "randAlphaNum", "randAscii", "randBytes", "randNumeric"} {
-		delete(t, name) // their lengths have no bound
+		delete(t, name) // their results have no bound
 	}
 	return t
 }
 
 func (f Functions) render(text string, data any) (string, error) {
-	if f.rendering++; f.rendering > mostRendering {
-		return "", fmt.Errorf("more than %d texts render one another", mostRendering)
+	if f.rendering++; f.rendering > maxRendering {
+		return "", fmt.Errorf("more than %d texts render one another", maxRendering)
 	}
 	t, err := template.New("render").Funcs(f.table()).Parse(text)
 	if err != nil {
@@ -100,7 +100,7 @@ func (f Functions) render(text string, data any) (string, error) {
 	return b.String(), err
 }
 
-// text is a value as templates write it: whole numbers without exponent, and nothing for nil.
+// text returns a value as templates print it: whole numbers without an exponent, and "" for nil.
 func text(v any) string {
 	switch v := v.(type) {
 	case nil:
@@ -142,29 +142,29 @@ func nonEmpty(s, other string) string {
 
 func same(list string) string { return list }
 
-// directory returns what is before the last part of a path, with the slash.
+// directory returns a path up to and including the last slash.
 func directory(name string) string {
 	dir, _ := path.Split(name)
 	return dir
 }
 
-// indent puts spaces before every line but the first, which stands where the template has it.
+// indent indents every line but the first, which is already at its place in the template.
 func indent(spaces int, s string) (string, error) {
-	if spaces < 0 || spaces > longest || spaces*strings.Count(s, "\n") > maxOutput {
+	if spaces < 0 || spaces > maxMade || spaces*strings.Count(s, "\n") > maxOutput {
 		return "", fmt.Errorf("%d is no number of spaces", spaces)
 	}
 	return strings.ReplaceAll(s, "\n", "\n"+strings.Repeat(" ", spaces)), nil
 }
 
 func repeat(n int, s string) (string, error) {
-	if n < 0 || n*len(s) > longest || n > longest {
+	if n < 0 || n*len(s) > maxMade || n > maxMade {
 		return "", fmt.Errorf("repeat %d times is too long", n)
 	}
 	return strings.Repeat(s, n), nil
 }
 
 func until(start, stop, step int) ([]int, error) {
-	if step == 0 || max(start, stop) > math.MaxInt32 || min(start, stop) < math.MinInt32 || (stop-start)/step > longest {
+	if step == 0 || max(start, stop) > math.MaxInt32 || min(start, stop) < math.MinInt32 || (stop-start)/step > maxMade {
 		return nil, fmt.Errorf("the numbers from %d to %d are too many", start, stop)
 	}
 	list := []int{}
@@ -179,7 +179,7 @@ func toYAML(v any) (string, error) {
 	return string(b), err
 }
 
-// toJSON writes a value without escaping for HTML, which JSON does not need.
+// toJSON encodes a value without escaping for HTML, which JSON does not need.
 func toJSON(v any) (string, error) {
 	if v == nil {
 		return "{}", nil
@@ -199,7 +199,8 @@ func fromJSON(s string) (any, error) {
 	return v, nil
 }
 
-// lastJSON returns protoToJSON, which keeps the last message and its text: most pods have the mesh's configuration.
+// lastJSON returns a protoToJSON that caches the last message and its text, because most pods have the mesh's
+// configuration.
 func lastJSON() func(proto.Message) (string, error) {
 	type written struct {
 		message proto.Message
@@ -218,7 +219,7 @@ func lastJSON() func(proto.Message) (string, error) {
 	}
 }
 
-// protoToJSON writes a message with the JSON of protobuf, always with the same spaces.
+// protoToJSON encodes a message as protobuf's JSON, always with the same spacing.
 func protoToJSON(m proto.Message) (string, error) {
 	if p, ok := m.(proxyConfig); ok {
 		m = withoutDefaults(p)
@@ -268,7 +269,7 @@ func omit(m any, keys ...string) (any, error) {
 	return out.Interface(), nil
 }
 
-// omitNil returns a map without the keys that have no value.
+// omitNil returns a map without nil values.
 func omitNil(m map[string]any) map[string]any {
 	out := map[string]any{}
 	for k, v := range m {
@@ -279,7 +280,7 @@ func omitNil(m map[string]any) map[string]any {
 	return out
 }
 
-// excludeInboundPort adds a port to a list of ports. Port 0 is none.
+// excludeInboundPort adds a port to a comma-separated list of ports. Port 0 adds nothing.
 func excludeInboundPort(port any, list string) string {
 	ports := fields(list)
 	p := strings.TrimSpace(text(port))
@@ -289,7 +290,7 @@ func excludeInboundPort(port any, list string) string {
 	return strings.Join(ports, ",")
 }
 
-// applicationPorts lists the TCP ports of containers but the proxy's.
+// applicationPorts lists the TCP ports of all containers but the proxy.
 func applicationPorts(containers []corev1.Container) string {
 	var ports []string
 	for _, c := range containers {
@@ -315,8 +316,8 @@ func formatDuration(d any) string {
 	return text(d)
 }
 
-// appendMultusNetwork adds a network to the value of the annotation k8s.v1.cni.cncf.io/networks, which is a list with
-// commas or a list in JSON.
+// appendMultusNetwork adds a network to the value of the annotation k8s.v1.cni.cncf.io/networks, which is a
+// comma-separated list or a JSON list.
 func appendMultusNetwork(existing, network string) string {
 	existing = strings.TrimSpace(existing)
 	if existing == "" {

@@ -19,27 +19,27 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
-// GatewayTemplate is the template that makes what Gateways need: whole objects, and not a part of a pod.
+// GatewayTemplate is the name of the template for Gateways. It makes whole objects instead of a part of a pod.
 const GatewayTemplate = "kube-gateway"
 
-// Gateway is what a template makes the objects of a Gateway of. All but the Gateway's own fields are an interface with
-// those who write templates.
+// Gateway is the template's input for a Gateway. Its fields, except those that it embeds, are a public interface,
+// because users write templates.
 type Gateway struct {
 	*gatewayv1.Gateway
 	GatewayClass   string
-	DeploymentName string // of the Service too
+	DeploymentName string // name of the Deployment and the Service
 	ServiceAccount string
 	Ports          []corev1.ServicePort
 	ServiceType    corev1.ServiceType
 	ClusterID      string
-	KubeVersion    int // of the API server: 137 is 1.37
+	KubeVersion    int // API server's version, 137 for 1.37
 
-	InfrastructureLabels      map[string]string // that each object gets
-	InfrastructureAnnotations map[string]string // likewise
-	ControllerLabel           string            // of the controller that makes the objects
+	InfrastructureLabels      map[string]string // labels of each object
+	InfrastructureAnnotations map[string]string // annotations of each object
+	ControllerLabel           string            // value of the label for the controller that manages the objects
 }
 
-// gatewayData is what the template reads beside.
+// gatewayData is the template's whole input.
 type gatewayData struct {
 	Gateway
 	Revision           string
@@ -55,11 +55,10 @@ type gatewayData struct {
 	Values             map[string]any
 }
 
-// mostObjects bounds what one template may make.
-const mostObjects = 16
+// maxObjects bounds the objects of one template.
+const maxObjects = 16
 
-// Render returns the objects that a template makes for a Gateway, as JSON has them, in the order in which they are
-// written.
+// Render returns the objects that a template makes for a Gateway, in JSON form, in the order in which they are written.
 func (i *Injector) Render(ctx context.Context, template string, g Gateway) ([]map[string]any, error) {
 	c := i.config.Load()
 	if c == nil {
@@ -93,7 +92,7 @@ func (i *Injector) Render(ctx context.Context, template string, g Gateway) ([]ma
 	return documents(template, text)
 }
 
-// documents returns the objects of a text of YAML.
+// documents returns the objects in a YAML text.
 func documents(template string, text []byte) (list []map[string]any, err error) {
 	reader := kyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
 	for {
@@ -113,7 +112,7 @@ func documents(template string, text []byte) (list []map[string]any, err error) 
 			return nil, err
 		}
 		if v == nil {
-			continue // nothing but comments
+			continue // only comments
 		}
 		m, ok := v.(map[string]any)
 		if !ok {
@@ -122,8 +121,8 @@ func documents(template string, text []byte) (list []map[string]any, err error) 
 		if err := checkLists("", m); err != nil {
 			return nil, fmt.Errorf("what template %s writes: %w", template, err)
 		}
-		if list = append(list, m); len(list) > mostObjects {
-			return nil, fmt.Errorf("template %s writes more than %d objects", template, mostObjects)
+		if list = append(list, m); len(list) > maxObjects {
+			return nil, fmt.Errorf("template %s writes more than %d objects", template, maxObjects)
 		}
 	}
 }

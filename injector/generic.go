@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// generic returns a pod as JSON has it: whole numbers are an int64.
+// generic returns a pod in JSON form. Whole numbers are of type int64.
 func generic(pod *corev1.Pod) (map[string]any, error) {
 	m, err := runtime.DefaultUnstructuredConverter.ToUnstructured(pod)
 	if err != nil {
@@ -27,8 +27,8 @@ func generic(pod *corev1.Pod) (map[string]any, error) {
 	return m, nil
 }
 
-// decode returns JSON as generic does. Numbers that are not whole, or that an int64 would write in another way, are a
-// json.Number.
+// decode decodes JSON into the form of generic. Numbers that are not whole, or that an int64 would print differently,
+// are of type json.Number.
 func decode(text []byte) (v any, err error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
@@ -38,7 +38,7 @@ func decode(text []byte) (v any, err error) {
 	return whole(v), nil
 }
 
-// whole puts an int64 in the place of each json.Number that is one.
+// whole replaces each json.Number that is a whole number by an int64.
 func whole(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -62,7 +62,7 @@ func whole(v any) any {
 	return v
 }
 
-// equal reports whether two values of JSON are the same.
+// equal reports whether two JSON values are equal.
 func equal(a, b any) bool {
 	switch a := a.(type) {
 	case map[string]any:
@@ -87,11 +87,10 @@ func equal(a, b any) bool {
 	return a == b
 }
 
-// listEntries bounds each list of a pod: merging two lists takes time that grows with the square of their length.
+// listEntries bounds each list of a pod, because merging two lists takes quadratic time.
 const listEntries = 2000
 
-// checkLists returns an error that names a list of JSON that is too long, if there is one: the first, in the order of
-// the names.
+// checkLists returns an error that names the first list that is too long, in the order of the field names, or nil.
 func checkLists(path string, v any) error {
 	if !hasLongList(v) {
 		return nil
@@ -120,7 +119,7 @@ func checkLists(path string, v any) error {
 	return nil
 }
 
-// hasLongList reports whether a list of JSON is too long.
+// hasLongList reports whether a list in a JSON value is too long.
 func hasLongList(v any) bool {
 	switch v := v.(type) {
 	case map[string]any:

@@ -24,16 +24,16 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
-// Options are what an Injector is made of.
+// Options are the dependencies and settings of an Injector.
 type Options struct {
-	Revision string // of this control plane
+	Revision string // revision of this control plane
 	World    World
-	// NativeSidecars reports whether proxies are init containers that go on running, where a pod does not say. Nil:
-	// they are not.
+	// NativeSidecars reports whether proxies are native sidecars (init containers that keep running) if a pod does not
+	// say. Optional; by default they are not.
 	NativeSidecars   func() bool
-	CompliancePolicy string // of the server
+	CompliancePolicy string // COMPLIANCE_POLICY of the server
 	Logger           *slog.Logger
-	Time             time.Duration // that the templates of one pod may take; 0 is 2 s
+	Time             time.Duration // time limit for the templates of one pod; 0 stands for 2 s
 }
 
 // World is the configuration in force. It is safe for concurrent use.
@@ -59,61 +59,61 @@ func (MeshOnly) ProxyConfigs(string, map[string]string) ([]*networkingv1beta1.Pr
 type Injector struct {
 	o       Options
 	config  atomic.Pointer[Config]
-	running chan struct{} // one taken by each template that is executed
+	running chan struct{} // semaphore of running templates
 	written *lru.Cache[string, *written]
 }
 
-// What is cached of the texts that templates wrote: pods of one workload have the same.
+// Bounds of the cache of parsed template output, which is the same for all pods of a workload.
 const (
-	mostWritten    = 64       // texts
-	longestWritten = 64 << 10 // bytes of a text; longer ones are read for each pod
+	maxWritten      = 64       // number of texts
+	maxWrittenBytes = 64 << 10 // bytes of a text; longer ones are not cached
 )
 
-// mostRunning bounds the templates that are executed at a time.
-const mostRunning = 16
+// maxRunning bounds the templates that run at a time.
+const maxRunning = 16
 
 // New returns an Injector without a Config.
 func New(o Options) *Injector {
 	o.Time = cmp.Or(o.Time, 2*time.Second)
-	kept, err := lru.New[string, *written](mostWritten)
+	kept, err := lru.New[string, *written](maxWritten)
 	if err != nil {
-		panic(err) // of a size that is not above zero
+		panic(err) // unreachable: the size is positive
 	}
-	return &Injector{o: o, running: make(chan struct{}, mostRunning), written: kept}
+	return &Injector{o: o, running: make(chan struct{}, maxRunning), written: kept}
 }
 
 // Set puts a Config in force.
 func (i *Injector) Set(c *Config) { i.config.Store(c) }
 
-// Config returns the one in force, or nil.
+// Config returns the Config in force, or nil.
 func (i *Injector) Config() *Config { return i.config.Load() }
 
-// Request is one pod, and where it came from.
+// Request is one pod to inject, and its origin.
 type Request struct {
 	Pod       []byte // JSON
-	Namespace string // where the pod is made; a pod in a request need not say it
-	Cluster   string // of the path that was asked; empty: the templates say it
-	Network   string // likewise
-	// Workload is what makes the pod. Nil: its owner says it.
+	Namespace string // namespace of the request, which the pod may omit
+	Cluster   string // cluster in the request's path; by default from the values
+	Network   string // network in the request's path; by default from the values
+	// Workload is the object that creates the pod. Optional; by default it is derived from the pod's owner.
 	Workload *Workload
 }
 
-// Workload is what makes pods, such as a Deployment.
+// Workload is an object that creates pods, such as a Deployment.
 type Workload struct {
 	metav1.TypeMeta
 	Name string
 }
 
-// Result is what becomes of a pod.
+// Result is the outcome for a pod.
 type Result struct {
-	Skipped string         // why it stays as it is; empty: it gets a proxy
-	Pod     map[string]any // as JSON has it, with the proxy
-	Patch   []byte         // the operations that make the request's pod into it, as JSON
+	Skipped string         // why the pod is not changed; empty if it gets a proxy
+	Pod     map[string]any // pod with the proxy, in JSON form
+	Patch   []byte         // JSON patch from the request's pod to Pod
 
-	Warnings []string // what of the pod has no effect
+	Warnings []string // settings of the pod without effect
 }
 
-// Inject returns what becomes of a pod. An error says what of the pod, or of the templates, is wrong.
+// Inject returns the outcome for a pod. An error names the fault of the pod or of the templates.
 func (i *Injector) Inject(ctx context.Context, r Request) (*Result, error) {
 	c := i.config.Load()
 	if c == nil {
@@ -123,7 +123,7 @@ func (i *Injector) Inject(ctx context.Context, r Request) (*Result, error) {
 	if err := json.Unmarshal(r.Pod, user); err != nil {
 		return nil, fmt.Errorf("read the pod: %w", err)
 	}
-	user.ManagedFields = nil // the API server's own, and large: they stay as an unknown field would
+	user.ManagedFields = nil // large, and kept by carry like unknown fields
 	before, err := generic(user)
 	if err != nil {
 		return nil, err
@@ -159,7 +159,7 @@ func (i *Injector) Inject(ctx context.Context, r Request) (*Result, error) {
 		return nil, err
 	}
 	if r.Namespace != "" && before["metadata"].(map[string]any)["namespace"] == nil {
-		pod.Namespace = "" // the API server writes it
+		pod.Namespace = "" // the API server sets it
 	}
 	result, err := difference(r.Pod, before, pod)
 	if err != nil {
@@ -169,8 +169,8 @@ func (i *Injector) Inject(ctx context.Context, r Request) (*Result, error) {
 	return result, nil
 }
 
-// render returns a pod with what the templates write, and the user's containers over it. before is the pod as JSON has
-// it.
+// render returns a pod with the templates' output, and the user's containers merged over it. before is the pod in JSON
+// form.
 func (i *Injector) render(ctx context.Context, c *Config, user *corev1.Pod, before map[string]any, users overrides, d *data) (*rendering, error) {
 	templates, err := c.selected(user.Annotations)
 	if err != nil {
@@ -212,7 +212,8 @@ func (i *Injector) render(ctx context.Context, c *Config, user *corev1.Pod, befo
 	return out, out.reapply(users)
 }
 
-// complete does what is left when the templates are merged. The warnings say what of the pod will fail.
+// complete makes the remaining changes after the templates are merged. The warnings name parts of the pod that will
+// fail.
 func (i *Injector) complete(c *Config, m *mesh.Config, out *rendering, d *data) (warnings []string, err error) {
 	pod := out.pod
 	if warnings, err = mergePrometheus(pod, m); err != nil {
@@ -231,10 +232,10 @@ func (i *Injector) complete(c *Config, m *mesh.Config, out *rendering, d *data) 
 	return warnings, i.sign(pod, out.template)
 }
 
-// imageUser is the user, and the group, that the proxy's images run as.
+// imageUser is the user ID and group ID of the proxy's images.
 const imageUser = 1337
 
-// statusPort returns the port of the agent, 0 if it listens on none.
+// statusPort returns the port of the agent's status server, or 0 if there is none.
 func statusPort(pod *corev1.Pod, m *mesh.Config) int32 {
 	if n, err := strconv.ParseUint(pod.Annotations[statusPortAnnotation], 10, 16); err == nil {
 		return int32(n)
@@ -242,7 +243,7 @@ func statusPort(pod *corev1.Pod, m *mesh.Config) int32 {
 	return m.GetDefaultConfig().GetStatusPort()
 }
 
-// data returns what templates read of a pod, and what of the pod has no effect.
+// data returns the templates' input for a pod, and warnings about settings of the pod without effect.
 func (i *Injector) data(c *Config, m *mesh.Config, pod *corev1.Pod, w *Workload) (*data, []string, error) {
 	p, warnings, err := i.effective(m, pod)
 	if err != nil {
@@ -273,8 +274,8 @@ func (i *Injector) data(c *Config, m *mesh.Config, pod *corev1.Pod, w *Workload)
 	return d, warnings, nil
 }
 
-// place writes the cluster and the network into the proxy's environment, where the path of the request, the values or
-// a label says them.
+// place sets the cluster and the network in the proxy's environment, from the path of the request, the values or a
+// label.
 func place(pod *corev1.Pod, c *Config, r Request) {
 	network := nonEmpty(r.Network, c.read.Global.Network)
 	if network != "" && pod.Labels[names.LabelNetwork] == "" {
@@ -292,7 +293,7 @@ func place(pod *corev1.Pod, c *Config, r Request) {
 	}
 }
 
-// rewrites reports whether the probes of a pod go through its agent.
+// rewrites reports whether the agent serves the probes of a pod.
 func rewrites(pod *corev1.Pod, c *Config) bool {
 	if v, ok := pod.Annotations[rewriteAnnotation]; ok {
 		if b, err := strconv.ParseBool(v); err == nil {
@@ -302,7 +303,7 @@ func rewrites(pod *corev1.Pod, c *Config) bool {
 	return c.read.SidecarInjectorWebhook.RewriteAppHTTPProbe
 }
 
-// sign writes into a pod what was added to it.
+// sign records in a pod which parts were added to it.
 func (i *Injector) sign(pod, template *corev1.Pod) error {
 	s := template.Spec
 	text, err := toJSON(status{

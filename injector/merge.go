@@ -16,7 +16,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/lists"
 )
 
-// status is the annotation sidecar.istio.io/status: what was added to a pod.
+// status is the annotation sidecar.istio.io/status: the parts that were added to a pod.
 type status struct {
 	InitContainers   []string `json:"initContainers"`
 	Containers       []string `json:"containers"`
@@ -25,14 +25,14 @@ type status struct {
 	Revision         string   `json:"revision"`
 }
 
-// overrides is the annotation proxy.istio.io/overrides: the containers as the user wrote them that a template has too.
-// Injecting the pod once more begins with them.
+// overrides is the annotation proxy.istio.io/overrides: the user's versions of containers that a template has too. A
+// second injection starts from them.
 type overrides struct {
 	Containers     []corev1.Container `json:"containers,omitempty"`
 	InitContainers []corev1.Container `json:"initContainers,omitempty"`
 }
 
-// mergedContainer returns a container with what a patch says over it, by the rules of a strategic merge.
+// mergedContainer returns a container with a patch applied, by the rules of a strategic merge.
 func mergedContainer(base *corev1.Container, patch []byte) (*corev1.Container, error) {
 	from, err := json.Marshal(base)
 	if err != nil {
@@ -46,20 +46,20 @@ func mergedContainer(base *corev1.Container, patch []byte) (*corev1.Container, e
 	return c, json.Unmarshal(out, c)
 }
 
-// rendering is a pod with what the templates add, and beside it what they add to an empty pod.
+// rendering is a pod with the templates' output, and the same output merged into an empty pod.
 type rendering struct {
 	pod, template *corev1.Pod
 }
 
-// written is what the templates of a pod wrote. It does not change.
+// written is the parsed output of a pod's templates. It is immutable.
 type written struct {
-	names  []string         // of the templates
-	maps   []map[string]any // what each wrote
-	pod    *corev1.Pod      // all of them, merged into an empty pod
+	names  []string         // names of the templates
+	maps   []map[string]any // output of each template
+	pod    *corev1.Pod      // all outputs merged into an empty pod
 	native bool             // the proxy is an init container
 }
 
-// read returns what templates wrote as texts.
+// read parses the output texts of templates.
 func (i *Injector) read(names, texts []string) (*written, error) {
 	var key strings.Builder
 	for n, text := range texts {
@@ -79,7 +79,7 @@ func (i *Injector) read(names, texts []string) (*written, error) {
 	if w.pod, err = w.merged(map[string]any{}); err != nil {
 		return nil, err
 	}
-	if key.Len() <= longestWritten {
+	if key.Len() <= maxWrittenBytes {
 		i.written.Add(key.String(), w)
 	}
 	return w, nil
@@ -107,8 +107,8 @@ func (w *written) add(name, text string) error {
 	return nil
 }
 
-// merged returns a pod with what the templates wrote over it, by the rules of a strategic merge. The pod, which is
-// given as JSON has it, stays as it is.
+// merged returns a pod, given in JSON form, with the templates' output applied by the rules of a strategic merge. It
+// does not change the argument.
 func (w *written) merged(pod map[string]any) (*corev1.Pod, error) {
 	into := strategicpatch.JSONMap(runtime.DeepCopyJSON(pod))
 	for n, m := range w.maps {
@@ -124,13 +124,13 @@ func (w *written) merged(pod map[string]any) (*corev1.Pod, error) {
 	return out, nil
 }
 
-// named returns the position of a container, or -1.
+// named returns the index of a container, or -1.
 func named(list []corev1.Container, name string) int {
 	return slices.IndexFunc(list, func(c corev1.Container) bool { return c.Name == name })
 }
 
-// reapply lays containers as the user wrote them over what the templates made of them, and returns them: what the user
-// says of the proxy counts. The image auto stands for the template's.
+// reapply merges the user's versions of containers over the templates', and returns the user's versions: the user's
+// settings of the proxy take precedence. The image auto stands for the template's image.
 func reapply(list, users, template []corev1.Container) (kept []corev1.Container, err error) {
 	for _, user := range users {
 		at := named(list, user.Name)
@@ -154,14 +154,14 @@ func reapply(list, users, template []corev1.Container) (kept []corev1.Container,
 	return kept, nil
 }
 
-// original returns what templates see of a pod, and its containers as the user wrote them. What an earlier injection
-// added is not seen: the containers that its annotations name. They stay in the pod itself, and templates are laid over
-// them once more, for somebody else may have changed them since.
+// original returns the pod as templates see it, and the user's versions of its containers. It leaves out the containers
+// that the pod's annotations name as added by an earlier injection. They stay in the pod itself, and templates are
+// merged over them again, because another client may have changed them since.
 func original(pod *corev1.Pod) (seen *corev1.Pod, users overrides, err error) {
 	var was status
 	text, again := pod.Annotations[statusAnnotation]
 	if again {
-		_ = json.Unmarshal([]byte(text), &was) // what others wrote there says nothing
+		_ = json.Unmarshal([]byte(text), &was) // an invalid value, written by another client, is ignored
 	}
 	if text, ok := pod.Annotations[overridesAnnotation]; ok {
 		lists, err := decode([]byte(text))
@@ -185,7 +185,7 @@ func original(pod *corev1.Pod) (seen *corev1.Pod, users overrides, err error) {
 	return seen, users, nil
 }
 
-// restored returns containers without those that were added. Those that the user had too are as they were.
+// restored returns containers without the added ones, and with the user's versions of the changed ones.
 func restored(list []corev1.Container, added []string, users []corev1.Container) (out []corev1.Container) {
 	for _, c := range list {
 		if at := named(users, c.Name); at >= 0 {
@@ -197,7 +197,7 @@ func restored(list []corev1.Container, added []string, users []corev1.Container)
 	return out
 }
 
-// reapply lays what the user says of containers of the templates over them, and remembers it in the pod.
+// reapply merges the user's versions of the templates' containers over them, and records them in the pod.
 func (r *rendering) reapply(users overrides) error {
 	var kept overrides
 	var err error
@@ -216,8 +216,8 @@ func (r *rendering) reapply(users overrides) error {
 	return err
 }
 
-// nativeProxy moves the proxy's container of a pod to where a template has it: to the init containers. It reports
-// whether the pod has another list of containers then.
+// nativeProxy moves the proxy's container of a pod to the init containers if a template has it there. It reports
+// whether it moved the container.
 func nativeProxy(pod *corev1.Pod, users *overrides) bool {
 	take := func(list, to *[]corev1.Container) bool {
 		at := named(*list, proxyContainer)
@@ -234,14 +234,14 @@ func nativeProxy(pod *corev1.Pod, users *overrides) bool {
 	return take(&pod.Spec.Containers, &pod.Spec.InitContainers)
 }
 
-// namesOf returns the names of things, nil if there are none.
+// namesOf returns the names of list's entries, or nil if there are none.
 func namesOf[T any](list []T, name func(T) string) (out []string) {
 	return lists.Map(list, name)
 }
 
 func containerName(c corev1.Container) string { return c.Name }
 
-// proxyOf returns the container of the proxy, wherever it is, or nil.
+// proxyOf returns the proxy's container, which may be an init container, or nil.
 func proxyOf(pod *corev1.Pod) *corev1.Container {
 	for _, list := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
 		if at := named(list, proxyContainer); at >= 0 {
@@ -251,13 +251,13 @@ func proxyOf(pod *corev1.Pod) *corev1.Container {
 	return nil
 }
 
-// setVariable sets a variable of a container's environment, and puts it behind all others.
+// setVariable sets a variable of a container's environment, and moves it to the end.
 func setVariable(c *corev1.Container, name, value string) {
 	c.Env = slices.DeleteFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == name })
 	c.Env = append(c.Env, corev1.EnvVar{Name: name, Value: value})
 }
 
-// variable returns the value of a variable of a container, or nothing.
+// variable returns the value of a container's environment variable, or "".
 func variable(c *corev1.Container, name string) string {
 	if c != nil {
 		for _, e := range c.Env {
@@ -269,7 +269,7 @@ func variable(c *corev1.Container, name string) string {
 	return ""
 }
 
-// move puts a container at the beginning of a list, or at its end.
+// move moves a container to the beginning or the end of a list.
 func move(list []corev1.Container, name string, first bool) []corev1.Container {
 	at := named(list, name)
 	if at < 0 {
@@ -283,9 +283,9 @@ func move(list []corev1.Container, name string, first bool) []corev1.Container {
 	return append(list, c)
 }
 
-// order puts the containers where they have to be: what redirects traffic runs behind the user's own init containers,
-// which so reach the network, unless the proxy is one of them and runs before. What checks that traffic is redirected
-// runs first.
+// order sorts the containers. A container that redirects traffic runs after the user's own init containers, which so
+// reach the network, unless the proxy is an init container itself and runs before them. A container that validates the
+// redirection runs first.
 func order(pod *corev1.Pod, hold bool) {
 	s := &pod.Spec
 	s.Containers = move(s.Containers, proxyContainer, hold)

@@ -2,7 +2,7 @@ package injector
 
 import "github.com/istiod-lite/istiod-lite/api/names"
 
-// Annotations, and names inside pods, that are an interface with users and agents.
+// Annotations, and names inside pods, that users and agents rely on.
 const (
 	proxyContainer = "istio-proxy"
 

@@ -10,9 +10,9 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
-// otelResourceAttributes returns what traces say of a pod's service by OpenTelemetry's conventions for Kubernetes, in
-// the form of OTEL_RESOURCE_ATTRIBUTES. It is nothing where no provider of the mesh follows them. The name of the
-// service is not among them: proxies know it.
+// otelResourceAttributes returns the resource attributes of a pod's service, by OpenTelemetry's conventions for
+// Kubernetes, in the form of OTEL_RESOURCE_ATTRIBUTES. It returns "" if no provider of the mesh uses them. The name of
+// the service is not included, because proxies know it.
 func otelResourceAttributes(m *meshv1alpha1.MeshConfig, annotations, labels map[string]string, namespace string, containers []corev1.Container) string {
 	wanted := false
 	for _, p := range m.GetExtensionProviders() {
@@ -21,7 +21,7 @@ func otelResourceAttributes(m *meshv1alpha1.MeshConfig, annotations, labels map[
 	if !wanted {
 		return ""
 	}
-	var app corev1.Container // the first that is not the proxy's
+	var app corev1.Container // first container other than the proxy
 	for _, c := range containers {
 		if c.Name != proxyContainer {
 			app = c
@@ -45,7 +45,7 @@ func otelResourceAttributes(m *meshv1alpha1.MeshConfig, annotations, labels map[
 	return strings.Join(list, ",")
 }
 
-// imageTag returns the tag of an image, nothing if it has none.
+// imageTag returns the tag of an image, or "" if it has none.
 func imageTag(image string) string {
 	image, _, _ = strings.Cut(image, "@")
 	_, tag, _ := strings.Cut(image[strings.LastIndexByte(image, '/')+1:], ":")

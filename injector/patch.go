@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// difference returns a pod beside the text that it was before. before is what the Go type made of that text.
+// difference returns the JSON patch from a text to a pod. before is the pod that the Go type decoded from the text.
 func difference(text []byte, before map[string]any, pod *corev1.Pod) (*Result, error) {
 	after, err := generic(pod)
 	if err != nil {
@@ -32,13 +32,13 @@ func difference(text []byte, before map[string]any, pod *corev1.Pod) (*Result, e
 	return &Result{Pod: to, Patch: append(out, ']')}, nil
 }
 
-// operation is one of a JSON patch.
+// operation is one operation of a JSON patch.
 type operation struct {
 	op, path string
-	value    any // but for remove
+	value    any // unused for remove
 }
 
-// append writes an operation as JSON behind a text.
+// append appends the operation as JSON.
 func (o operation) append(text []byte) ([]byte, error) {
 	text = append(text, `{"op":"`+o.op+`","path":`...)
 	path, err := json.Marshal(o.path)
@@ -51,9 +51,9 @@ func (o operation) append(text []byte) ([]byte, error) {
 	return append(text, '}'), err
 }
 
-// patch returns the operations that make one value of JSON into another.
+// patch returns the operations that change one JSON value into another.
 func patch(path string, from, to any) []operation {
-	if equal(from, to) { // most of a pod is: its fields need no order and no paths
+	if equal(from, to) { // the usual case, which needs no sorting and no paths
 		return nil
 	}
 	switch from := from.(type) {
@@ -86,7 +86,8 @@ func patchMap(path string, from, to map[string]any) (ops []operation) {
 	return ops
 }
 
-// keepsNames reports whether a list has all entries of another by name, in the same order, perhaps with others between.
+// keepsNames reports whether a list has all entries of another by name and in the same order, possibly with further
+// entries between them.
 func keepsNames(from, to []any) bool {
 	at := 0
 	for _, v := range to {
@@ -121,9 +122,9 @@ func escape(key string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(key, "~", "~0"), "/", "~1")
 }
 
-// carry returns a value of JSON as the Go type wrote it after a change, with the fields that only the first text has:
-// those of a newer Kubernetes, which the type does not know. before is what the type wrote before the change. What is
-// after changes.
+// carry returns the JSON value after, which the Go type encoded after a change, with the fields that only the original
+// text has, such as fields of a newer Kubernetes that the type does not know. before is what the type encoded before
+// the change. carry may change after.
 func carry(raw, before, after any) any {
 	switch after := after.(type) {
 	case map[string]any:
@@ -150,7 +151,7 @@ func carry(raw, before, after any) any {
 		if len(raw) != len(before) {
 			return after
 		}
-		at := make(map[string]int, len(before)) // of the first entry of each name
+		at := make(map[string]int, len(before)) // index of the first entry with each name
 		for j := range slices.Backward(before) {
 			at[nameOf(before[j])] = j
 		}

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// prober is how the agent probes the application, in the place of the kubelet, whose requests have no mTLS.
+// prober is a probe of the application that the agent makes instead of the kubelet, whose requests have no mTLS.
 type prober struct {
 	HTTPGet        *corev1.HTTPGetAction   `json:"httpGet,omitempty"`
 	TCPSocket      *corev1.TCPSocketAction `json:"tcpSocket,omitempty"`
@@ -17,16 +17,16 @@ type prober struct {
 	TimeoutSeconds int32                   `json:"timeoutSeconds,omitempty"`
 }
 
-// hook is one place of a container where a kubelet makes a request.
+// hook is a place in a container that makes a kubelet send a request.
 type hook struct {
 	path    string
 	http    **corev1.HTTPGetAction
 	tcp     **corev1.TCPSocketAction
-	grpc    **corev1.GRPCAction // nil: has none
+	grpc    **corev1.GRPCAction // nil if such a hook has no gRPC action
 	seconds int32
 }
 
-// hooks returns where a kubelet makes requests to a container.
+// hooks returns the probes and lifecycle hooks of a container.
 func hooks(c *corev1.Container) (list []hook) {
 	for _, p := range []struct {
 		name  string
@@ -49,7 +49,7 @@ func hooks(c *corev1.Container) (list []hook) {
 	return list
 }
 
-// others returns the containers that are not the proxy's.
+// others returns the containers other than the proxy.
 func others(pod *corev1.Pod) (list []*corev1.Container) {
 	for _, containers := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
 		for i := range containers {
@@ -61,8 +61,8 @@ func others(pod *corev1.Pod) (list []*corev1.Container) {
 	return list
 }
 
-// host returns the host that a request names, and what becomes of the request behind the agent; both are empty if it
-// names none. The kubelet goes on asking that host for HTTP, and the agent never asks another host than its own.
+// host returns the host that a request names, and the effect of the rewrite on it. Both are empty if the request names
+// no host. The kubelet keeps asking that host for HTTP, and the agent asks only its own host.
 func (h hook) host(port int32) (host, effect string) {
 	switch {
 	case *h.http != nil && (*h.http).Host != "":
@@ -73,16 +73,16 @@ func (h hook) host(port int32) (host, effect string) {
 	return "", ""
 }
 
-// rewriteProbes makes the kubelet ask the agent at its port, and tells the agent what to ask the application. The
-// warnings name the ports that a container does not have: there the agent asks nothing, and the probe fails. They also
-// name requests to other hosts, as istiod rewrites those too.
+// rewriteProbes makes the kubelet probe the agent's port, and tells the agent how to probe the application. The
+// warnings name ports that a container does not have, whose probes fail because the agent has nothing to ask, and
+// requests to other hosts, which istiod rewrites too.
 func rewriteProbes(pod *corev1.Pod, port int32) (warnings []string, err error) {
 	proxy := proxyOf(pod)
 	if proxy == nil || port == 0 {
 		return nil, nil
 	}
 	probers := map[string]prober{}
-	if text := variable(proxy, probersVariable); text != "" { // of an earlier injection
+	if text := variable(proxy, probersVariable); text != "" { // set by an earlier injection
 		if err := json.Unmarshal([]byte(text), &probers); err != nil {
 			return nil, fmt.Errorf("container %s: variable %s: %w", proxyContainer, probersVariable, err)
 		}
@@ -137,7 +137,7 @@ func rewriteProbes(pod *corev1.Pod, port int32) (warnings []string, err error) {
 	return warnings, err
 }
 
-// number returns a port with the number that its name has in a container.
+// number returns a port with a name replaced by the number of the container's port.
 func number(port intstr.IntOrString, c *corev1.Container) (intstr.IntOrString, bool) {
 	if port.Type == intstr.Int {
 		return port, true

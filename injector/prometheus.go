@@ -13,8 +13,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/scrape"
 )
 
-// The annotations by which Prometheus finds what to scrape, and the path at which agents serve the metrics of the proxy
-// and of the application together.
+// Annotations that tell Prometheus what to scrape, and the path at which agents serve the merged metrics of the proxy
+// and the application.
 const (
 	scrapeAnnotation = "prometheus.io/scrape"
 	pathAnnotation   = "prometheus.io/path"
@@ -22,16 +22,16 @@ const (
 	mergedPath       = "/stats/prometheus"
 )
 
-// scraping is what the annotations of a Pod say of its metrics, and the names under which they say it. Prometheus takes
-// every character of a name that is neither a letter nor a digit for the same. An empty name is an annotation that the
-// Pod does not have.
+// scraping is the scrape configuration in a Pod's annotations, with the names of these annotations. Prometheus treats
+// all characters of a name other than letters and digits as equal. A name is empty if the Pod does not have the
+// annotation.
 type scraping struct {
 	scrape, path, port, targets                 string
 	scrapeName, pathName, portName, targetsName string
-	names                                       []string // All names; a name may occur more than once.
+	names                                       []string // all names; a name may occur more than once
 }
 
-// scrapingOf returns what the annotations of a Pod say of its metrics.
+// scrapingOf returns the scrape configuration in a Pod's annotations.
 func scrapingOf(annotations map[string]string) scraping {
 	var s scraping
 	for _, name := range slices.Sorted(maps.Keys(annotations)) {
@@ -62,8 +62,8 @@ func notAlphanumeric(s string) string {
 	}, s)
 }
 
-// config returns what the agent that listens on a port is told. A warning names a list of targets that has no effect.
-// The error names an annotation with a port that cannot be scraped.
+// config returns the configuration of the agent that listens on a port. A warning names a list of targets without
+// effect. The error names an annotation with a port that cannot be scraped.
 func (s scraping) config(agent uint16) (c scrape.Config, warnings []string, err error) {
 	c = scrape.Config{Scrape: s.scrape, Path: s.path, Port: s.port}
 	if c.Path != "" {
@@ -91,8 +91,8 @@ func (s scraping) config(agent uint16) (c scrape.Config, warnings []string, err 
 	return c, warnings, nil
 }
 
-// announceSecurePort tells Prometheus at which port Istio's agent serves metrics by mTLS, unless an annotation names
-// the port already.
+// announceSecurePort tells Prometheus the port at which Istio's agent serves metrics over mTLS, unless an annotation
+// names the port already.
 func announceSecurePort(pod *corev1.Pod) {
 	for name := range pod.Annotations {
 		if notAlphanumeric(name) == notAlphanumeric(securePortAnnotation) {
@@ -104,8 +104,8 @@ func announceSecurePort(pod *corev1.Pod) {
 	}
 }
 
-// mergePrometheus makes Prometheus scrape the agent, and tells the agent where the metrics of the application are. The
-// warnings name annotations that have no effect, the error one that cannot be used.
+// mergePrometheus makes Prometheus scrape the agent, and tells the agent where the application serves its metrics. The
+// warnings name annotations without effect, the error an annotation that cannot be used.
 func mergePrometheus(pod *corev1.Pod, m *mesh.Config) (warnings []string, err error) {
 	was := scrapingOf(pod.Annotations)
 	port := strconv.Itoa(int(m.GetDefaultConfig().GetStatusPort()))
@@ -120,7 +120,7 @@ func mergePrometheus(pod *corev1.Pod, m *mesh.Config) (warnings []string, err er
 		reason = "metrics are not merged"
 	} else if b, err := strconv.ParseBool(was.scrape); err == nil && !b {
 		reason = was.scrapeName + " is false"
-	} else if was.port == port { // the agent is scraped already
+	} else if was.port == port { // Prometheus scrapes the agent already
 		reason = was.portName + " is the port of the agent"
 	}
 	if reason != "" {

@@ -16,9 +16,9 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 )
 
-// effective returns the configuration of a pod's proxy. Each of these counts over those before it: the mesh,
-// ProxyConfigs without a selector, the pod's annotation, and the ProxyConfig that selects the pod. The warnings say
-// what of the annotation has no effect.
+// effective returns the configuration of a pod's proxy. It merges, in order of increasing precedence, the mesh's
+// default, ProxyConfigs without a selector, the pod's annotation, and the ProxyConfig that selects the pod. The
+// warnings name parts of the annotation without effect.
 func (i *Injector) effective(m *mesh.Config, pod *corev1.Pod) (p proxyConfig, warnings []string, err error) {
 	p = m.GetDefaultConfig()
 	if p == nil {
@@ -37,7 +37,7 @@ func (i *Injector) effective(m *mesh.Config, pod *corev1.Pod) (p proxyConfig, wa
 	return p, warnings, nil
 }
 
-// annotated returns a configuration with an annotation's over it.
+// annotated returns a configuration with an annotation merged over it.
 func annotated(p proxyConfig, text string) (over proxyConfig, warnings []string, err error) {
 	over, findings := mesh.SalvageProxyConfig(p, []byte(text))
 	for _, f := range findings {
@@ -56,7 +56,7 @@ func annotated(p proxyConfig, text string) (over proxyConfig, warnings []string,
 	return over, warnings, nil
 }
 
-// with returns a configuration with what ProxyConfigs say over it, each over those before it.
+// with returns a configuration with ProxyConfigs merged over it. Later ones take precedence.
 func with(p proxyConfig, list ...*networkingv1beta1.ProxyConfig) proxyConfig {
 	if len(list) == 0 {
 		return p
@@ -76,7 +76,7 @@ func with(p proxyConfig, list ...*networkingv1beta1.ProxyConfig) proxyConfig {
 	return p
 }
 
-// withoutDefaults returns the fields that differ from those of a mesh that sets nothing: agents know these.
+// withoutDefaults returns the fields that differ from Istio's defaults, which agents know.
 func withoutDefaults(p proxyConfig) proxyConfig {
 	out := proto.CloneOf(p)
 	d := mesh.Default().GetDefaultConfig().ProtoReflect()

@@ -12,18 +12,18 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/safe"
 )
 
-// maxOutput bounds what a template may write, in bytes.
+// maxOutput bounds the output of a template in bytes.
 const maxOutput = 1 << 20
 
-// compile returns a template that is ready to be executed by several goroutines at once.
+// compile returns a template that several goroutines may execute at the same time.
 func compile(name, text string, f Functions) (*template.Template, error) {
 	return template.New(name).Funcs(f.table()).Parse(text)
 }
 
 var errTooLong = fmt.Errorf("the template writes more than %d bytes", maxOutput)
 
-// bounded passes on a number of bytes, and fails when there are more or when its context has ended: then the execution
-// that writes to it ends.
+// bounded is a writer that fails after a number of bytes, or after its context has ended, so that the template that
+// writes to it ends.
 type bounded struct {
 	ctx  context.Context
 	w    io.Writer
@@ -40,9 +40,9 @@ func (b *bounded) Write(p []byte) (int, error) {
 	return b.w.Write(p)
 }
 
-// execute returns what a template writes. When ctx ends it returns at once. The execution ends at its next write; an
-// execution that writes nothing goes on, and holds its place in running, whose capacity is the number of executions
-// that may run at a time.
+// execute returns the output of a template. When ctx ends it returns at once. The execution ends at its next write. An
+// execution that writes nothing goes on and keeps its slot in running, whose capacity is the number of executions that
+// may run at a time.
 func execute(ctx context.Context, running chan struct{}, logger *slog.Logger, t *template.Template, d any) ([]byte, error) {
 	type result struct {
 		text []byte

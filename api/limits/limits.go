@@ -72,7 +72,7 @@ type Limits struct {
 	EntryClusters int // hosts of a ServiceEntry, for each of its ports: every proxy has a cluster for each
 	// clusters of one host: its ports, times one and the subsets that DestinationRules define; see Subsets
 	HostClusters   int
-	ReviewObject   int // JSON of an object to judge before it is stored; an API server stores 1.5 MiB
+	ReviewObject   int // JSON of an object to check before it is stored; an API server stores 1.5 MiB
 	EntryEndpoints int // endpoints and addresses of a ServiceEntry, for each of its ports and hosts, all together
 
 	// The configuration directory.

@@ -12,7 +12,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/substitution"
 )
 
-// checkFormats judges the texts in which proxies replace commands: a proxy rejects a whole listener with a wrong one.
+// checkFormats checks the texts in which proxies replace commands: a proxy rejects a whole listener with a wrong one.
 // It removes a wrong format of a provider's access log, so that the log has the default format. It returns the indexes
 // of the providers that cannot be used.
 func (d *document) checkFormats(c *Config) (broken []int) {
@@ -55,7 +55,7 @@ func (d *document) checkFormats(c *Config) (broken []int) {
 	return broken
 }
 
-// format judges texts, which are given by their paths below a field, and reports whether all are right.
+// format checks texts, which are given by their paths below a field, and reports whether all are right.
 func (d *document) format(field string, texts map[string]string, place substitution.Place) bool {
 	ok := true
 	for _, path := range slices.Sorted(maps.Keys(texts)) {

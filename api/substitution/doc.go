@@ -1,3 +1,3 @@
-// Package substitution judges texts in which Envoy replaces commands such as %REQ(x-name)%, as in values of headers. It
+// Package substitution checks texts in which Envoy replaces commands such as %REQ(x-name)%, as in values of headers. It
 // is pure, and it has no state.
 package substitution

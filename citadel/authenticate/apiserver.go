@@ -25,7 +25,7 @@ type APIServer struct {
 	issuer *latest[string]
 }
 
-// Time and paths of what an API server answers.
+// Timeout, size bound and paths of requests to an API server.
 const (
 	discoveryTime = 5 * time.Second
 	discoveryPath = "/.well-known/openid-configuration"

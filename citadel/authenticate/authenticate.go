@@ -16,19 +16,19 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/identity"
 )
 
-// Errors. Any other means that a credential is wrong.
+// Errors of an Authenticator. Any other error means that the credential is wrong.
 var (
 	ErrNoCredential = errors.New("the caller presents no such credential")
-	ErrUnavailable  = errors.New("the caller cannot be authenticated now") // asking again later may help
+	ErrUnavailable  = errors.New("the caller cannot be authenticated now") // a later attempt may succeed
 )
 
-// Request is what a caller presents. Nothing in it has been judged but the certificates of the connection.
+// Request holds the credentials of a caller. Only the certificates in TLS have been verified.
 type Request struct {
 	Address   netip.AddrPort
 	TLS       *tls.ConnectionState // nil over plaintext
-	Token     string               // a bearer token; empty over plaintext, where anybody could have read it
-	Cluster   string               // whose token it is, as the caller says
-	Forwarded string               // the header x-forwarded-client-cert
+	Token     string               // bearer token; empty over plaintext, where others may have read it
+	Cluster   string               // ID of the cluster that issued Token, as the caller claims
+	Forwarded string               // value of the header x-forwarded-client-cert
 }
 
 // FromContext returns the Request of a gRPC call.
@@ -53,7 +53,7 @@ func FromContext(ctx context.Context) Request {
 		}
 	}
 	r.Cluster = first(md.Get("clusterid"))
-	r.Forwarded = strings.Join(md.Get("x-forwarded-client-cert"), ",") // several are several certificates, as in HTTP
+	r.Forwarded = strings.Join(md.Get("x-forwarded-client-cert"), ",") // repeated headers are one list, as in HTTP
 	return r
 }
 
@@ -81,13 +81,13 @@ type TrustDomains interface {
 	Revokes() bool
 }
 
-// Authenticator finds out who a caller is by one kind of credential. It returns ErrNoCredential where the caller
-// presents none of that kind.
+// Authenticator authenticates callers by one kind of credential. It returns ErrNoCredential if the caller presents none
+// of that kind.
 type Authenticator interface {
 	Authenticate(ctx context.Context, r Request) (identity.Peer, error)
 }
 
-// List is several authenticators. The first that accepts a credential decides.
+// List is a sequence of authenticators. The first that accepts a credential decides.
 type List []Authenticator
 
 // Authenticate returns the peer that proved an identity. Its error is ErrNoCredential if the caller presents nothing,

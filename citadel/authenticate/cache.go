@@ -6,7 +6,7 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 )
 
-// cache holds what was found out about tokens, each for a while, and a bounded number of them. Safe for concurrent use.
+// cache keeps a bounded number of results of token checks, each until its expiry. Safe for concurrent use.
 type cache[V any] struct {
 	list *lru.Cache[reviewKey, expiring[V]]
 	life time.Duration

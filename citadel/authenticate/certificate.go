@@ -27,7 +27,7 @@ func (c Certificates) Authenticate(_ context.Context, r Request) (identity.Peer,
 	if !c.TrustDomains.Trusts(id.TrustDomain) {
 		return identity.Peer{}, fmt.Errorf("the certificate's trust domain %s is not the mesh's", id.TrustDomain)
 	}
-	// TLS looked at the time when the connection began. A connection may live longer than the certificate.
+	// TLS checked the expiry when the connection began. A connection may outlive its certificate.
 	if time.Now().After(leaf.NotAfter) {
 		return identity.Peer{}, fmt.Errorf("the certificate of the connection expired at %s", leaf.NotAfter.UTC().Format(time.RFC3339))
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/citadel/authenticate"
 )
 
-// TestCertificates judges client certificates by what is in them.
+// TestCertificates checks client certificates by what is in them.
 func TestCertificates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := authenticate.Certificates{TrustDomains: &domains{}}

@@ -1,18 +1,18 @@
-// Package authenticate finds out who a caller is: from a client certificate, or from a token of Kubernetes or of
-// another OpenID provider. Nothing else counts: no header that others can set, no address, nothing that the caller says
-// of itself.
+// Package authenticate authenticates callers: by a client certificate, or by a token of Kubernetes or of another OpenID
+// provider. Headers that other clients can set, addresses and claims without proof are never accepted as an identity.
 //
-//   - authenticate.go: the authenticators one after the other; the first that accepts a credential decides.
+//   - authenticate.go: runs the authenticators in order; the first that accepts a credential decides.
 //   - certificate.go: client certificates of the mesh.
-//   - token.go: what all tokens have in common: bounds, accepted algorithms, claims.
+//   - token.go: checks that all tokens share: bounds, accepted algorithms, claims.
 //   - kubernetes.go: tokens of service accounts.
-//   - cache.go: what was found out about tokens, for a while.
-//   - apiserver.go: what an API server knows of its tokens.
-//   - keys.go: an issuer's keys, fetched when they are needed. latest.go: what is asked of an issuer, and kept.
-//   - oidc.go: tokens of other providers, by JWT_RULE.
+//   - cache.go: cached results of token checks.
+//   - apiserver.go: issuer, keys and TokenReviews of an API server.
+//   - keys.go: an issuer's keys, fetched on demand. latest.go: the cached answer of an issuer.
+//   - oidc.go: tokens of other providers, configured by JWT_RULE.
 //   - xfcc.go: certificates that a trusted gateway has verified.
 //
-// If whoever would know cannot be asked, the error is ErrUnavailable, and the caller is not authenticated.
+// If the issuer, API server or pod cache that must decide is unavailable, the error is ErrUnavailable and the caller is
+// not authenticated.
 //
 // # Guarantees
 //
@@ -27,7 +27,7 @@
 //     [FuzzToken], [TestGarbage], [TestForgedTokensCostFewReviews], [TestTokenHasOneText].
 //   - A token that the API server no longer accepts is refused the next time: [TestRevoked],
 //     [TestPodGoesAfterAReview].
-//   - A caller that cannot be judged now is told to try again, and gets nothing: [TestReview],
+//   - A caller that cannot be checked now is told to try again, and gets nothing: [TestReview],
 //     [citadel/server.TestCreateCertificate].
 //   - A cluster whose API server does not answer delays no caller of another cluster:
 //     [TestHangingClusterHoldsUpNoOther]. The requests of one identity delay no other identity:

@@ -9,8 +9,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/jwks"
 )
 
-// KeySet is the keys of an issuer, fetched when they are first needed, and again for an ID that is not known. It is
-// safe for concurrent use.
+// KeySet holds the keys of an issuer. It fetches them when they are first needed, and again when a key ID is unknown.
+// Safe for concurrent use.
 type KeySet struct{ keys *latest[*jwks.Set] }
 
 // NewKeySet returns a KeySet. fetch returns a JSON Web Key Set, and must be bounded in size and time.
@@ -24,8 +24,8 @@ func NewKeySet(fetch func(context.Context) ([]byte, error)) *KeySet {
 	}}}
 }
 
-// Key returns the key of an ID, nil if there is none. It is an error while no keys are known: none were ever fetched,
-// or the last good ones are too old.
+// Key returns the key with an ID, or nil if there is none. It is an error if no keys were fetched yet or the last good
+// ones are too old.
 func (s *KeySet) Key(ctx context.Context, id string) (*jose.JSONWebKey, error) {
 	keys, err := s.keys.get(ctx, func(keys *jwks.Set) bool { return keys.Key(id) == nil })
 	if err != nil {

@@ -20,30 +20,31 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/safe"
 )
 
-// Cluster is what a Kubernetes cluster knows of its tokens.
+// Cluster provides the issuer, the keys and the reviews of a Kubernetes cluster's tokens.
 type Cluster interface {
 	// Issuer returns the issuer of the cluster's tokens. It is an error while that is unknown.
 	Issuer(ctx context.Context) (string, error)
 	// Key returns the public key of an ID, nil if there is none. It is an error while the cluster's keys are unknown.
 	Key(ctx context.Context, id string) (*jose.JSONWebKey, error)
-	// Review asks the API server about a token. An error means that it did not answer.
+	// Review sends a TokenReview to the API server. An error means that it did not answer.
 	Review(ctx context.Context, token string, audiences []string) (Review, error)
 }
 
 // Clusters finds the clusters whose tokens are accepted.
 type Clusters interface {
-	// Get returns a cluster by its ID, and reports whether there is such a cluster. The error says why that is unknown, or
-	// why the cluster cannot be asked: trying again may help.
+	// Get returns the cluster with an ID, and reports whether it exists. The error says why that is unknown, or why its
+	// API server cannot be reached; a later attempt may succeed.
 	Get(id string) (c Cluster, known bool, err error)
 }
 
 // Pods finds the pods that tokens are bound to.
 type Pods interface {
-	// Pod returns a pod of a cluster by the cluster's ID. It reports false if the pod is not known, or not yet.
+	// Pod returns a pod of the cluster with an ID. It returns the zero Pod if there is no such pod, and
+	// false while pods are not known.
 	Pod(cluster, namespace, name string) (pod identity.Pod, known bool)
 }
 
-// Review is an API server's answer about a token.
+// Review is an API server's answer to a TokenReview.
 type Review struct {
 	Authenticated bool
 	Username      string
@@ -55,39 +56,40 @@ type Review struct {
 // KubernetesOptions are the options of a Kubernetes.
 type KubernetesOptions struct {
 	TrustDomains TrustDomains
-	Audiences    []string // a token must have one: TOKEN_AUDIENCES
+	Audiences    []string // accepted audiences, TOKEN_AUDIENCES; a token must have one of them
 	Clusters     Clusters
 	Pods         Pods
-	// ClusterID is the ID of the server's own cluster, which is the cluster of callers that name none.
+	// ClusterID is the ID of the server's own cluster, which is assumed for callers that name none.
 	ClusterID string
-	// ClusterAliases are names by which callers know clusters, with the IDs of these.
+	// ClusterAliases maps names that callers use for clusters to the IDs of these clusters.
 	ClusterAliases map[string]string
 
 	Logger *slog.Logger
-	Limits limits.Limits // zero is the default
+	Limits limits.Limits // optional; the zero value stands for the default limits
 }
 
 // Kubernetes authenticates callers by tokens of service accounts. It verifies a token with the keys of its cluster, and
-// compares the pod that the token is bound to with the pod that exists. Where it cannot know one of these it asks the
-// API server. It also asks, behind the caller's back and now and then, whether a token that it verified was revoked. It
-// is safe for concurrent use.
+// compares the pod that the token is bound to with the pod that exists. If the key or the pod is unknown, it asks the
+// API server. For tokens that it verified itself, it asks the API server now and then in the background whether they
+// were revoked. Safe for concurrent use.
 type Kubernetes struct {
 	o        KubernetesOptions
 	accepted cache[identity.Peer]
 	refused  cache[error]
 
-	rechecked cache[struct{}] // verified tokens that the API server accepts, or is being asked about
-	revoked   cache[error]    // verified tokens that it does not accept
+	rechecked cache[struct{}] // verified tokens that the API server accepted, or is being asked about
+	revoked   cache[error]    // verified tokens that the API server refused, with its reason
 
 	mu     sync.Mutex
-	bounds map[string]*bounds // by the ID of the cluster
+	bounds map[string]*bounds // keyed by cluster ID
 }
 
-// bounds are those of the reviews of one cluster: one that does not answer must not hold up the callers of others.
+// bounds limit the reviews of one cluster, so that an API server that does not answer delays no caller of another
+// cluster.
 type bounds struct {
-	reviewing  *quota.Slots[identity.Holder] // by the account of a verified token, or by the address of another one
-	rechecking *quota.Slots[identity.Holder] // by account
-	failures   *rate.Limiter                 // of reviews of tokens whose signature is not verified
+	reviewing  *quota.Slots[identity.Holder] // keyed by the account of a verified token, or by the caller's address
+	rechecking *quota.Slots[identity.Holder] // keyed by account
+	failures   *rate.Limiter                 // failed reviews of tokens whose signature was not verified
 }
 
 // boundsOf returns the bounds of a cluster.
@@ -107,8 +109,8 @@ func (k *Kubernetes) boundsOf(cluster string) *bounds {
 	return b
 }
 
-// reviewKey is the cluster and the SHA-256 of a token that was reviewed (see keyOfReview), and whether its pod was not
-// there. So a cached answer is dropped when its pod is deleted.
+// reviewKey identifies a reviewed token by its cluster and SHA-256 (see keyOfReview). unseen is true if the token's pod
+// was not among the known pods. So a cached answer is dropped when its pod is deleted.
 type reviewKey struct {
 	cluster string
 	token   [sha256.Size]byte
@@ -117,8 +119,8 @@ type reviewKey struct {
 
 // How long the answer to a review is cached.
 const (
-	acceptedFor    = 5 * time.Minute  // a token that is revoked while its pod is there is refused after that
-	acceptedUnseen = 10 * time.Second // the same of one whose pod is not there: it comes soon, or it is gone
+	acceptedFor    = 5 * time.Minute  // upper bound of the time that a revoked token is still accepted
+	acceptedUnseen = 10 * time.Second // the same if the token's pod is not among the known pods: it appears soon, or it was deleted
 	refusedFor     = 10 * time.Second
 
 	recheckAfter = 5 * time.Minute
@@ -195,8 +197,8 @@ func (k *Kubernetes) Authenticate(ctx context.Context, r Request) (identity.Peer
 	return p, nil
 }
 
-// keyOfReview returns the key of a token. Of one that was verified what is signed is enough: an ECDSA signature can be
-// made into another one without the private key.
+// keyOfReview returns the cache key of a token. A verified token is identified by its signed part, because anyone can
+// turn an ECDSA signature into another valid one without the private key.
 func keyOfReview(p identity.Peer, text string, unverified error) reviewKey {
 	if unverified == nil {
 		text = signedPart(text)
@@ -204,9 +206,10 @@ func keyOfReview(p identity.Peer, text string, unverified error) reviewKey {
 	return reviewKey{cluster: p.Bound.Cluster, token: sha256.Sum256([]byte(text))}
 }
 
-// recheck has the API server asked about a token that was verified here, unless it was of late. It waits for nothing: a
-// token whose account or key was revoked is refused the next time. An API server that cannot look up the account or the
-// pod also says that it does not accept the token: so one that is refused is asked about again soon.
+// recheck asks the API server in the background whether a verified token was revoked, unless it asked recently. It does
+// not wait for the answer: a token whose account or key was revoked is refused the next time. An API server that fails
+// to look up the account or the pod also answers that it does not accept the token, so a refused token is checked again
+// soon.
 func (k *Kubernetes) recheck(ctx context.Context, c Cluster, p identity.Peer, text string, key reviewKey) {
 	b := k.boundsOf(key.cluster)
 	if _, recent := k.rechecked.get(key); recent {
@@ -217,7 +220,7 @@ func (k *Kubernetes) recheck(ctx context.Context, c Cluster, p identity.Peer, te
 		return
 	}
 	k.rechecked.add(key, struct{}{})
-	ctx = context.WithoutCancel(ctx) // it goes on when the caller leaves
+	ctx = context.WithoutCancel(ctx) // the check goes on when the caller leaves
 	safe.Go(k.o.Logger, "token review", func() {
 		defer leave()
 		ctx, cancel := context.WithTimeout(ctx, k.o.Limits.TokenReview)
@@ -237,9 +240,9 @@ func (k *Kubernetes) recheck(ctx context.Context, c Cluster, p identity.Peer, te
 	})
 }
 
-// review asks the API server about a token that cannot be judged here: its signature could not be verified, or it is
-// bound to no pod, or to one that is not known yet. unverified says why the signature could not be verified; nil if it
-// was. An acceptance is kept for a while. Accounts take turns where many tokens wait.
+// review sends a TokenReview for a token that cannot be checked locally: its signature could not be verified, or it is
+// bound to no pod or to one that is not known yet. unverified says why the signature could not be verified; it is nil
+// if it was. An accepted token is cached. If many tokens wait, their accounts take turns.
 func (k *Kubernetes) review(ctx context.Context, c Cluster, p identity.Peer, r Request, unverified error) (identity.Peer, error) {
 	key, keep := keyOfReview(p, r.Token, unverified), acceptedFor
 	if p.Bound.Pod != "" {
@@ -270,7 +273,7 @@ func (k *Kubernetes) review(ctx context.Context, c Cluster, p identity.Peer, r R
 	defer leave()
 	v, err := c.Review(ctx, r.Token, k.o.Audiences)
 	if err != nil {
-		if unverified != nil { // made-up tokens of a cluster that is away must not take the reviews of others
+		if unverified != nil { // forged tokens of an unreachable cluster must not use up the reviews of other callers
 			b.failures.Allow()
 		}
 		return identity.Peer{}, fmt.Errorf("%w: the token's review: %w", ErrUnavailable, errors.Join(err, unverified))
@@ -284,7 +287,7 @@ func (k *Kubernetes) review(ctx context.Context, c Cluster, p identity.Peer, r R
 	return p, nil
 }
 
-// judge returns an error unless a review accepts a token for a peer. Then it sets what the peer is bound to.
+// judge returns an error unless a review accepts a token for a peer. It sets the pod that the peer is bound to.
 func (k *Kubernetes) judge(v Review, p *identity.Peer) error {
 	namespace, name, err := account(v.Username)
 	switch {

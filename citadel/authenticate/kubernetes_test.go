@@ -83,7 +83,7 @@ func TestClusters(t *testing.T) {
 	})
 }
 
-// TestReview asks the API server about tokens that cannot be judged here.
+// TestReview asks the API server about tokens that cannot be checked here.
 func TestReview(t *testing.T) {
 	i := newIssuer(t, "k1")
 	unbound := i.token(t, map[string]any{"kubernetes.io": nil})
@@ -162,7 +162,7 @@ func TestForgedTokensCostFewReviews(t *testing.T) {
 }
 
 // TestHangingClusterHoldsUpNoOther: while the API server of one cluster answers no review, however many callers wait
-// for it, callers of another cluster are judged at once.
+// for it, callers of another cluster are checked at once.
 func TestHangingClusterHoldsUpNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		i := newIssuer(t, "k1")

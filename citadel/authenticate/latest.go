@@ -12,36 +12,36 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/safe"
 )
 
-// Times of what is asked of an issuer.
+// Timing of requests to an issuer.
 const (
-	refreshAfter  = time.Minute      // nothing is asked more often than that
-	refreshAlways = 20 * time.Minute // an older answer is asked for again when it is used
-	answersExpire = 24 * time.Hour   // without another one
+	minInterval = time.Minute      // minimum time between two requests
+	maxAge      = 20 * time.Minute // age at which a used answer is fetched again
+	answerTTL   = 24 * time.Hour   // age at which an answer is no longer used
 )
 
-// latest holds the last good answer to a question. It is asked when an answer is needed. Callers that need the same
-// answer wait together, each no longer than its context. Safe for concurrent use.
+// latest caches the last good answer of an issuer and fetches it on demand. Callers that need the same answer wait for
+// one request, each no longer than its own context. Safe for concurrent use.
 type latest[T any] struct {
-	ask func(context.Context) (T, error) // bounded in size and time
+	ask func(context.Context) (T, error) // must be bounded in size and time
 	one singleflight.Group
 
 	mu       sync.Mutex
 	value    T
-	failure  error     // of the last try
-	tried    time.Time // to ask
-	answered time.Time // zero: never
+	failure  error     // error of the last request
+	tried    time.Time // time of the last request
+	answered time.Time // time of value; zero if there was no answer yet
 }
 
-// get returns the last good answer. It asks if there is none, if that is old, or if it lacks what the caller needs. An
-// error means that there is no answer, and says why.
+// get returns the last good answer. It fetches a new one if there is none, if it is old, or if lacks reports that it
+// lacks what the caller needs. An error means that there is no answer, and says why.
 func (l *latest[T]) get(ctx context.Context, lacks func(T) bool) (T, error) {
 	value, due, err := l.current(lacks)
 	if !due {
 		return value, err
 	}
 	done := l.one.DoChan("", func() (any, error) {
-		if _, due, _ := l.current(lacks); due { // an answer may have come between the two checks
-			l.refresh(context.WithoutCancel(ctx)) // it goes on for others when this caller leaves
+		if _, due, _ := l.current(lacks); due { // a request may have finished between the two checks
+			l.refresh(context.WithoutCancel(ctx)) // the request goes on for other callers when this one leaves
 		}
 		return nil, nil
 	})
@@ -53,20 +53,20 @@ func (l *latest[T]) get(ctx context.Context, lacks func(T) bool) (T, error) {
 	return value, err
 }
 
-// current returns the last good answer, and reports whether to ask.
+// current returns the last good answer, and reports whether to fetch a new one.
 func (l *latest[T]) current(lacks func(T) bool) (value T, due bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
-	waited := now.Sub(l.tried) >= refreshAfter
-	if l.answered.IsZero() || now.Sub(l.answered) > answersExpire {
+	waited := now.Sub(l.tried) >= minInterval
+	if l.answered.IsZero() || now.Sub(l.answered) > answerTTL {
 		err = errors.New("nobody has answered yet")
 		if l.failure != nil {
 			err = l.failure
 		}
 		return value, waited, err
 	}
-	return l.value, waited && (lacks(l.value) || now.Sub(l.answered) > refreshAlways), nil
+	return l.value, waited && (lacks(l.value) || now.Sub(l.answered) > maxAge), nil
 }
 
 func (l *latest[T]) refresh(ctx context.Context) {
@@ -77,7 +77,7 @@ func (l *latest[T]) refresh(ctx context.Context) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.tried, l.failure = time.Now(), err // callers until now have waited for this answer
+	l.tried, l.failure = time.Now(), err // all callers until now have waited for this answer
 	if err == nil {
 		l.value, l.answered = value, l.tried
 	}

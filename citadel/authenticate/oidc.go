@@ -17,7 +17,7 @@ import (
 // Rule says which tokens of an OpenID provider are accepted: the JSON of JWT_RULE.
 type Rule struct {
 	Issuer    string   `json:"issuer"`
-	JWKSURI   string   `json:"jwks_uri"` // empty: the issuer's document says where its keys are
+	JWKSURI   string   `json:"jwks_uri"` // optional; by default found in the issuer's discovery document
 	Audiences []string `json:"audiences"`
 }
 
@@ -25,7 +25,7 @@ type Rule struct {
 func ParseRule(text string) (Rule, error) {
 	var r struct {
 		Rule
-		Camel string `json:"jwksUri"` // as in a RequestAuthentication
+		Camel string `json:"jwksUri"` // spelling used in a RequestAuthentication
 	}
 	d := json.NewDecoder(strings.NewReader(text))
 	d.DisallowUnknownFields()

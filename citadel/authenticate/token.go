@@ -12,19 +12,19 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 )
 
-// Bounds of tokens. A service account's has some 1.2 kB.
+// Bounds of tokens. A service account's token has about 1.2 kB.
 const (
-	maxToken = 8 << 10
-	skew     = time.Minute // between the clock of whoever issued a token and ours
+	maxToken  = 8 << 10
+	clockSkew = time.Minute // allowed difference between the issuer's clock and ours
 )
 
-// algorithms are the signatures that tokens may have. All are of a private key: with one of a shared key, or none,
-// whoever knows the public key could make tokens.
+// algorithms returns the accepted signature algorithms. All of them use a private key: with a shared key or the
+// algorithm none, anyone who knows the public key could forge tokens.
 func algorithms() []jose.SignatureAlgorithm {
 	return []jose.SignatureAlgorithm{jose.RS256, jose.RS384, jose.RS512, jose.ES256, jose.ES384, jose.ES512, jose.PS256, jose.PS384, jose.PS512}
 }
 
-// claims are what is read of a token. They are no more than the caller's word until verify.
+// claims are the claims that are read from a token. They are unproven until verify succeeds.
 type claims struct {
 	jwt.Claims
 	Kubernetes struct {
@@ -44,9 +44,8 @@ type token struct {
 	claims claims
 }
 
-// parseToken returns a token that might be accepted by one that asks for any of some audiences. It looks at form, size,
-// algorithm, audience and time, so that a token which cannot be right costs neither a public-key operation nor a
-// request to anybody.
+// parseToken returns a token for one of some audiences. It checks form, size, algorithm, audience and time, so that a
+// token that cannot be valid costs neither a public-key operation nor a request to an issuer or API server.
 func parseToken(text string, audiences []string, now time.Time) (*token, error) {
 	switch {
 	case text == "":
@@ -58,7 +57,7 @@ func parseToken(text string, audiences []string, now time.Time) (*token, error) 
 	}
 	for part := range strings.SplitSeq(text, ".") {
 		bytes, err := base64.RawURLEncoding.DecodeString(part)
-		if err != nil || base64.RawURLEncoding.EncodeToString(bytes) != part { // whoever has a token could make others of it
+		if err != nil || base64.RawURLEncoding.EncodeToString(bytes) != part { // otherwise one token would have several texts
 			return nil, errors.New("the token's base64 is malformed")
 		}
 	}
@@ -74,11 +73,11 @@ func parseToken(text string, audiences []string, now time.Time) (*token, error) 
 	switch {
 	case c.Expiry == nil:
 		return nil, errors.New("the token never expires")
-	case now.After(c.Expiry.Time().Add(skew)):
+	case now.After(c.Expiry.Time().Add(clockSkew)):
 		return nil, fmt.Errorf("the token expired at %s", c.Expiry.Time().UTC().Format(time.RFC3339))
-	case c.NotBefore != nil && now.Add(skew).Before(c.NotBefore.Time()):
+	case c.NotBefore != nil && now.Add(clockSkew).Before(c.NotBefore.Time()):
 		return nil, fmt.Errorf("the token is valid from %s", c.NotBefore.Time().UTC().Format(time.RFC3339))
-	case c.IssuedAt != nil && now.Add(skew).Before(c.IssuedAt.Time()):
+	case c.IssuedAt != nil && now.Add(clockSkew).Before(c.IssuedAt.Time()):
 		return nil, fmt.Errorf("the token was issued in the future, at %s", c.IssuedAt.Time().UTC().Format(time.RFC3339))
 	case !slices.ContainsFunc(audiences, c.Audience.Contains):
 		return nil, fmt.Errorf("the token is not for any of %v", audiences)
@@ -86,10 +85,10 @@ func parseToken(text string, audiences []string, now time.Time) (*token, error) 
 	return t, nil
 }
 
-// signedPart returns what is signed of a token's text: all but the signature.
+// signedPart returns a token's text without the signature.
 func signedPart(text string) string { return text[:strings.LastIndexByte(text, '.')] }
 
-// keyID returns the ID of the key that a token says it was signed with.
+// keyID returns the ID of the key that the token names.
 func (t *token) keyID() string { return t.signed.Headers[0].KeyID }
 
 // verify reports whether a key signed the token.

@@ -85,12 +85,12 @@ func (f Forwarded) unrevoked(header forwarded, id identity.ID) (federated bool, 
 // forwarded is what an x-forwarded-client-cert header says of the only certificate in it.
 type forwarded struct {
 	uri          string
-	certificates string // as PEM, escaped as in a URL: the certificate, and those that lead to its root; may be empty
+	certificates string // URL-escaped PEM of the certificate and its issuers up to the root; may be empty
 }
 
-// parseForwarded returns what an x-forwarded-client-cert header says. Its format is in Envoy's documentation of HTTP
-// headers: fields key=value between semicolons, certificates between commas, values in quotes if they have one of
-// these.
+// parseForwarded parses an x-forwarded-client-cert header. Envoy's documentation of HTTP headers defines the format:
+// semicolons separate fields of the form key=value, commas separate certificates, and values that contain one of these
+// are quoted.
 func parseForwarded(header string) (f forwarded, err error) {
 	if len(header) > maxForwarded {
 		return f, errors.New("the x-forwarded-client-cert header is too long")
@@ -128,7 +128,7 @@ func parseForwarded(header string) (f forwarded, err error) {
 		case rest == "":
 		case rest[0] == ';':
 			rest = rest[1:]
-		default: // another certificate, of a proxy before the gateway, or text after a quote
+		default: // a certificate of a proxy in front of the gateway, or text after a quote
 			return f, errors.New("the x-forwarded-client-cert header has more than one certificate")
 		}
 	}

@@ -25,43 +25,43 @@ import (
 // Options of an Authority.
 type Options struct {
 	CA *ca.CA
-	// Elsewhere is true where others issue certificates: then nothing is loaded into CA.
+	// Elsewhere is true if other systems issue the certificates. Then CA stays empty.
 	Elsewhere bool
 	// Sign returns a certificate of the server's own names that another issuer signs. It is nil if the CA signs.
 	Sign func(ctx context.Context, names []string, key crypto.Signer, ttl time.Duration) (*ca.Issued, error)
-	// Anchors returns the roots of callers beside the roots of the CA. It is nil if there are none.
+	// Anchors returns further roots that callers may be verified by, besides the roots of the CA. Optional.
 	Anchors func() []*x509.Certificate
 
-	Folder    string      // of a CA that is plugged in: ROOT_CA_DIR. Where it has none, the CA is self-signed
-	MultiRoot bool        // a plugged-in CA may be replaced by one of another root: ISTIO_MULTIROOT_MESH
-	Store     store.Store // of a self-signed CA
+	Folder    string      // folder of a plugged-in CA, ROOT_CA_DIR; the CA is self-signed if the folder has none
+	MultiRoot bool        // a plugged-in CA may be replaced by one with another root: ISTIO_MULTIROOT_MESH
+	Store     store.Store // holds a self-signed CA
 	Rotation  rotation.Options
-	Lease     store.Lease // This server replaces the root of a self-signed CA while it leads.
+	Lease     store.Lease // required to replace the root of a self-signed CA
 	// Interval is how long a step of the rotation must have been due before it is taken:
 	// CITADEL_SELF_SIGNED_ROOT_CERT_CHECK_INTERVAL.
 	Interval time.Duration
 
-	Names func() []string // of the server, in its own certificate
-	Files Files           // of a certificate in place of its own
+	Names func() []string // names in the server's own certificate
+	Files Files           // certificate of the server that another system issued; optional
 	// FilesVouch also trusts the roots in Files for client certificates: the same CA issues both.
 	FilesVouch bool
 
-	// NoWatch looks at files each second only, without the operating system's events.
+	// NoWatch polls files each second instead of using the operating system's events.
 	NoWatch bool
 
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 }
 
-// Authority is a CA that is kept up to date. Safe for concurrent use.
+// Authority loads a CA and keeps it up to date. Safe for concurrent use.
 type Authority struct {
 	o       Options
 	plugged bool
 	due     dueSince
 	serving atomic.Pointer[serving]
 	found   atomic.Pointer[[]diag.Diagnostic]
-	revoked atomic.Pointer[pki.Revocations] // nil: nothing is
-	changed chan struct{}                   // of the roots; has one message at most
+	revoked atomic.Pointer[pki.Revocations] // nil if there are no revocation lists
+	changed chan struct{}                   // signals a change of the roots; holds at most one message
 
 	// Owned by the Run goroutine: why the server's own certificate was not signed, and when to try again.
 	unsigned error
@@ -74,9 +74,9 @@ type Authority struct {
 
 // Intervals of the loop.
 const (
-	lookAtFiles = time.Second // without an event of them
-	lookAtStore = time.Minute
-	loadAgain   = time.Second
+	filePoll    = time.Second // without file events
+	storeResync = time.Minute
+	loadRetry   = time.Second
 )
 
 // New returns an Authority that has loaded nothing.
@@ -86,9 +86,9 @@ func New(o Options) *Authority {
 	return a
 }
 
-// Load loads the CA for the first time. It waits for a store that is away, or whose CA cannot be used, and follows what
-// becomes of it. After an error the server should not start: it would issue nothing, or certificates that no workload
-// trusts.
+// Load loads the CA for the first time. It retries until the store answers with a usable CA, and reports findings
+// meanwhile. After an error the server should not start: it could issue no certificate, or only certificates that no
+// workload trusts.
 func (a *Authority) Load(ctx context.Context) error {
 	load := func() error { return a.step(ctx, a.o.CA.Now()) }
 	if a.o.Elsewhere {
@@ -119,17 +119,17 @@ func (a *Authority) Load(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(loadAgain):
+		case <-time.After(loadRetry):
 		}
 	}
 }
 
-// Run follows the CA until ctx ends.
+// Run follows changes and rotations of the CA until ctx ends.
 func (a *Authority) Run(ctx context.Context) error {
-	every := min(lookAtStore, max(a.o.Interval/4, time.Second)) // between two steps
+	every := min(storeResync, max(a.o.Interval/4, time.Second)) // interval of step
 	w := watchfile.New(a.watched(every))
 	defer w.Close()
-	var problem error // of the CA
+	var problem error // last error of reload or step
 	next := time.Now().Add(every)
 	for w.Next(ctx, time.Until(next)) {
 		due := !time.Now().Before(next)
@@ -148,8 +148,8 @@ func (a *Authority) Run(ctx context.Context) error {
 	return nil
 }
 
-// watched returns the files that the loop reads, and how often it looks at them and at the roots of callers. Without
-// either it looks once a step.
+// watched returns the files that Run reads, and how often it checks them and the roots of callers. If there are neither
+// files nor such roots, it checks them only at each step.
 func (a *Authority) watched(step time.Duration) watchfile.Options {
 	f := a.o.Files
 	o := watchfile.Options{Paths: []string{f.Certificate, f.Key, f.Roots}, Poll: step, NoWatch: a.o.NoWatch, Logger: a.o.Logger}
@@ -157,12 +157,12 @@ func (a *Authority) watched(step time.Duration) watchfile.Options {
 		o.Paths = append(o.Paths, a.o.Folder)
 	}
 	if a.plugged || f != (Files{}) || a.o.Anchors != nil {
-		o.Poll = lookAtFiles
+		o.Poll = filePoll
 	}
 	return o
 }
 
-// report keeps what is wrong with the CA and with the server's own certificate as findings, and logs what is new.
+// report publishes the errors of the CA and of the server's own certificate as findings, and logs the new ones.
 func (a *Authority) report(problem, own error) {
 	var list []diag.Diagnostic
 	add := func(code, message, fix string) {
@@ -224,7 +224,7 @@ func (a *Authority) Findings() []diag.Diagnostic {
 	return nil
 }
 
-// step loads the CA from its store, after the step of its rotation that is due.
+// step takes the step of the rotation that is due, if any, and loads the CA from its store.
 func (a *Authority) step(ctx context.Context, now time.Time) error {
 	s, err := store.Step(ctx, a.o.Store, a.o.Rotation, now, store.Leads(a.o.Lease) && a.due.at(now, a.o.Interval))
 	if err != nil {
@@ -270,19 +270,19 @@ func (a *Authority) reload(ctx context.Context, now time.Time) error {
 	}
 	if changed {
 		a.o.Logger.Info("revoked certificates loaded", "lists", revoked.Len())
-		a.tell()
+		a.notifyRoots()
 	}
 	return nil
 }
 
-// Revoked returns what the operator of a CA that is plugged in has revoked.
+// Revoked returns the revocation lists of a plugged-in CA, or nil if there are none.
 func (a *Authority) Revoked() *pki.Revocations { return a.revoked.Load() }
 
 // Loaded reports whether the server has a certificate to show.
 func (a *Authority) Loaded() bool { return a.serving.Load() != nil }
 
-// use makes the CA sign with a bundle, unless it does already. First the server gets a certificate of that bundle: it
-// trusts what the CA signs before the CA signs anything.
+// use makes the CA sign with a bundle, unless it does so already. The server's own certificate is issued from the
+// bundle first, so that the server trusts the CA's certificates before the CA issues any.
 func (a *Authority) use(ctx context.Context, b *pki.Bundle) error {
 	last := a.o.CA.Bundle()
 	if last != nil && last.Certificate.Equal(b.Certificate) && slices.EqualFunc(last.Roots, b.Roots, (*x509.Certificate).Equal) && slices.EqualFunc(last.Chain, b.Chain, (*x509.Certificate).Equal) {
@@ -295,12 +295,12 @@ func (a *Authority) use(ctx context.Context, b *pki.Bundle) error {
 	a.serve(own)
 	a.o.CA.Use(b)
 	a.o.Logger.Info("certificate authority loaded", "subject", b.Certificate.Subject.String(), "notAfter", b.NotAfter(), "roots", len(b.Roots), "plugged_in", a.plugged)
-	a.tell()
+	a.notifyRoots()
 	return nil
 }
 
-// tell says that roots may have changed.
-func (a *Authority) tell() {
+// notifyRoots signals on changed that the roots may have changed.
+func (a *Authority) notifyRoots() {
 	select {
 	case a.changed <- struct{}{}:
 	default:
@@ -318,7 +318,7 @@ func (a *Authority) Roots() []byte {
 	return nil
 }
 
-// anchors returns the roots of callers: those of a bundle, which may be nil, and those beside.
+// anchors returns the roots that callers are verified by: those in a bundle, which may be nil, and Options.Anchors.
 func (a *Authority) anchors(b *pki.Bundle) []*x509.Certificate {
 	var list []*x509.Certificate
 	if b != nil {
@@ -333,17 +333,17 @@ func (a *Authority) anchors(b *pki.Bundle) []*x509.Certificate {
 // Changed returns a channel that gets a message when the roots may have changed.
 func (a *Authority) Changed() <-chan struct{} { return a.changed }
 
-// dueSince delays a step until it has been due for an interval, at each look in between. So one wrong reading of the
-// clock replaces no root.
+// dueSince delays a step until it has been due at every check for an interval, so that one wrong reading of the clock
+// replaces no root.
 type dueSince struct{ due, first, last time.Time }
 
 func (d *dueSince) set(due time.Time) { d.due = due }
 
-// at reports whether the step is due, and has been for an interval.
+// at reports whether the step has been due for an interval.
 func (d *dueSince) at(now time.Time, interval time.Duration) bool {
 	switch {
 	case d.due.IsZero():
-		return false // not looked yet
+		return false // the store was not read yet
 	case now.Before(d.due), now.Before(d.last):
 		d.first = time.Time{}
 	case d.first.IsZero():

@@ -25,7 +25,7 @@ type Issuer interface {
 
 // ClientOptions of a Client.
 type ClientOptions struct {
-	// Issuer is nil where others issue certificates: then the certificate in Files has to name a workload too.
+	// Issuer is nil if other systems issue certificates. Then the certificate in Files must name a workload too.
 	Issuer Issuer
 	// ID returns the identity of this server as a workload. Its trust domain is empty while the mesh is not known.
 	ID func() identity.ID
@@ -38,7 +38,7 @@ type ClientOptions struct {
 type Client struct {
 	o       ClientOptions
 	a       *Authority
-	issuing chan struct{} // holds a value while a certificate is issued
+	issuing chan struct{} // a semaphore: holds a value while a certificate is being issued
 
 	mu   sync.Mutex
 	held ownCertificate
@@ -48,7 +48,7 @@ type Client struct {
 type ownCertificate struct {
 	certificate       *tls.Certificate // nil if the next connection needs a new one
 	renewal, notAfter time.Time
-	renewed           int // calls of Renew so far
+	renewed           int // number of calls of Renew so far
 }
 
 // Client returns a Client of this server.
@@ -63,12 +63,12 @@ func (c *Client) Renew() {
 	c.held = ownCertificate{renewed: c.held.renewed + 1}
 }
 
-// TLS returns the configuration of a client that shows the server's identity as a workload, and that accepts servers of
-// the control plane alone.
+// TLS returns a client configuration that shows the server's identity as a workload, and accepts only servers of this
+// control plane.
 func (c *Client) TLS(ctx context.Context) (*tls.Config, error) {
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(c.a.ServerRoots()) {
-		return nil, errNone
+		return nil, errNoCertificate
 	}
 	own, err := c.certificate(ctx)
 	if err != nil {
@@ -87,16 +87,16 @@ func (c *Client) TLS(ctx context.Context) (*tls.Config, error) {
 	}, nil
 }
 
-// errNoIdentity is returned where the server's certificate names no workload, and there is no issuer of another.
+// errNoIdentity is returned if the server's certificate names no workload and there is no issuer of another one.
 var errNoIdentity = errors.New("others issue its certificate, which has no SPIFFE ID")
 
-// certificate returns the certificate of the server's identity. A valid one is returned while another caller renews it,
-// and if it cannot be renewed. No lock is held while one is issued.
+// certificate returns the certificate of the server's identity. While another caller renews it, or if renewal fails, it
+// returns the last one that is still valid. It holds no lock while a certificate is issued.
 func (c *Client) certificate(ctx context.Context) (*tls.Certificate, error) {
 	if c.o.Issuer == nil {
 		s := c.a.serving.Load()
 		if s == nil {
-			return nil, errNone
+			return nil, errNoCertificate
 		}
 		leaf, err := x509.ParseCertificate(s.certificate.Certificate[0])
 		if err == nil && len(leaf.URIs) != 1 {
@@ -135,10 +135,10 @@ func (c *Client) certificate(ctx context.Context) (*tls.Certificate, error) {
 	return nil, err
 }
 
-// now returns the time of day, by which certificates go.
+// now returns the time of day without the monotonic clock reading: certificates are compared with the wall clock.
 func (c *Client) now() time.Time { return c.a.o.CA.Now().Round(0) }
 
-// current returns what is held, without a certificate that has expired, and whether it is to be renewed.
+// current returns the certificate, without one that has expired, and reports whether to renew it.
 func (c *Client) current() (held ownCertificate, due bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

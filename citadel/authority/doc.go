@@ -1,10 +1,12 @@
-// Package authority runs a CA: it loads what the CA signs with, follows changes and rotations, and keeps the
-// certificate that the server itself shows.
+// Package authority runs a CA: it loads its keys and certificates, follows changes and rotations, and keeps the
+// server's own certificate valid.
 //
-//   - authority.go: the loop. Whatever goes wrong after the start, the last good CA goes on and a finding says why.
+//   - authority.go: the loop. After an error at run time the last good CA stays in use and a finding says why.
 //   - serving.go: the server's own certificate and its TLS configuration.
+//   - held.go: which certificate is shown to API servers, which learn its root by the caBundle of a webhook.
+//   - client.go: connections to other servers of the control plane.
 //
-// The goroutine of Run owns what the Authority holds, and changes it. Any goroutine may read it.
+// The goroutine of Run owns the state of the Authority and changes it. Any goroutine may read it.
 //
 // # Guarantees
 //

@@ -16,30 +16,30 @@ import (
 	"github.com/istiod-lite/istiod-lite/citadel/rotation"
 )
 
-// Files are the paths of a certificate of the server's that others issue, its key, and the roots by which callers
-// verify it; without roots they are the CA's.
+// Files are the paths of a server certificate that another system issued, of its key, and of the roots that verify it.
+// Roots is optional; by default the CA's roots verify it.
 type Files struct{ Certificate, Key, Roots string }
 
-// serving is the server's own certificate, and the roots of its callers'.
+// serving is the server's own certificate, and the roots that its callers are verified by.
 type serving struct {
 	certificate tls.Certificate
-	roots       []byte              // of the certificate, as PEM; nil: they are the CA's
-	vouching    []*x509.Certificate // the same, where they vouch for callers
-	anchors     []*x509.Certificate // in callers
+	roots       []byte              // roots of certificate, as PEM; nil if they are the CA's
+	vouching    []*x509.Certificate // parsed roots, if they also verify client certificates
+	anchors     []*x509.Certificate // roots that client certificates are verified by
 	callers     *x509.CertPool
 	names       []string
-	issued      time.Time // zero: by others
+	issued      time.Time // zero if another system issued the certificate
 	renewal     time.Time
 }
 
 // servingTTL is how long the server's own certificate is valid.
 const servingTTL = 24 * time.Hour
 
-// signAgain is how long a signer that failed is left alone.
-const signAgain = 15 * time.Second
+// signBackoff is the wait after a signer has failed.
+const signBackoff = 15 * time.Second
 
-// trusting returns what the server shows, with the roots of its callers.
-func (s serving) trusting(anchors []*x509.Certificate) *serving {
+// withAnchors returns a copy of the certificate that verifies callers by anchors.
+func (s serving) withAnchors(anchors []*x509.Certificate) *serving {
 	s.anchors, s.callers = anchors, x509.NewCertPool()
 	for _, c := range anchors {
 		s.callers.AddCert(c)
@@ -47,8 +47,8 @@ func (s serving) trusting(anchors []*x509.Certificate) *serving {
 	return &s
 }
 
-// newServing returns a new certificate of the server, and trusts callers of a bundle, which may be nil. If the files of
-// a certificate are not usable, the result has the last one, with the error; without a last one the result is nil.
+// newServing returns a new certificate of the server that trusts callers of a bundle, which may be nil. If the files of
+// a certificate are not usable, the result has the last certificate, with the error; it is nil if there is no last one.
 func (a *Authority) newServing(ctx context.Context, b *pki.Bundle, now time.Time) (*serving, error) {
 	var s *serving
 	var err error
@@ -62,10 +62,10 @@ func (a *Authority) newServing(ctx context.Context, b *pki.Bundle, now time.Time
 	if s == nil {
 		return nil, err
 	}
-	return s.trusting(append(a.anchors(b), s.vouching...)), err
+	return s.withAnchors(append(a.anchors(b), s.vouching...)), err
 }
 
-// issueOwn issues a certificate of the server with a bundle, unless others sign it.
+// issueOwn issues a certificate of the server from a bundle, unless Options.Sign signs it.
 func (a *Authority) issueOwn(ctx context.Context, b *pki.Bundle, now time.Time) (*serving, error) {
 	key, err := pki.GenerateKey()
 	if err != nil {
@@ -81,7 +81,7 @@ func (a *Authority) issueOwn(ctx context.Context, b *pki.Bundle, now time.Time) 
 	if err != nil {
 		return nil, err
 	}
-	now = now.Round(0) // callers go by the time of day, which may be set, and not by the time that has passed
+	now = now.Round(0) // callers compare certificates with the wall clock, which may be set, and not with elapsed time
 	s := &serving{certificate: tls.Certificate{PrivateKey: key}, names: names, issued: now, renewal: rotation.Renewal(now, own.NotAfter, 0)}
 	if a.o.Sign != nil {
 		s.roots = own.Chain[len(own.Chain)-1]
@@ -92,8 +92,8 @@ func (a *Authority) issueOwn(ctx context.Context, b *pki.Bundle, now time.Time) 
 	return s, nil
 }
 
-// readOwn reads the server's certificate from files. It is an error if it does not belong to its key, has expired, or
-// is not verified by the roots beside it, by which callers such as the API server verify it.
+// readOwn reads the server's certificate from Files. It is an error if the certificate does not match its key, has
+// expired, or is not verified by the roots beside it, which callers such as the API server verify it by.
 func (a *Authority) readOwn(now time.Time) (*serving, error) {
 	f := a.o.Files
 	pair, err := safe.KeyPair(f.Certificate, f.Key)
@@ -126,8 +126,8 @@ func (a *Authority) readOwn(now time.Time) (*serving, error) {
 	return s, nil
 }
 
-// verified returns nil if roots verify the certificate of a server. A certificate that is not valid yet is judged by
-// the time at which it will be: clocks differ.
+// verified returns nil if roots verify the certificate of a server. A certificate that is not valid yet is checked at
+// the time at which it becomes valid, because clocks differ.
 func verified(pair tls.Certificate, roots []*x509.Certificate, now time.Time) error {
 	o := x509.VerifyOptions{Roots: x509.NewCertPool(), Intermediates: x509.NewCertPool(), CurrentTime: now}
 	for _, c := range roots {
@@ -147,16 +147,17 @@ func verified(pair tls.Certificate, roots []*x509.Certificate, now time.Time) er
 	return err
 }
 
-// serve has handshakes show a certificate from now on.
+// serve makes handshakes show a certificate from now on.
 func (a *Authority) serve(s *serving) {
 	if last := a.serving.Swap(s); last == nil || !bytes.Equal(last.roots, s.roots) || !same(last.anchors, s.anchors) {
-		a.tell()
+		a.notifyRoots()
 	}
 }
 
 func same(a, b []*x509.Certificate) bool { return slices.EqualFunc(a, b, (*x509.Certificate).Equal) }
 
-// ServerRoots returns the certificates by which callers verify the server's own, as PEM; nil before the first.
+// ServerRoots returns the roots that callers verify the server's certificate by, as PEM; nil before the first
+// certificate.
 func (a *Authority) ServerRoots() []byte {
 	if s := a.serving.Load(); s != nil && s.roots != nil {
 		return s.roots
@@ -164,7 +165,7 @@ func (a *Authority) ServerRoots() []byte {
 	return a.Roots()
 }
 
-// VouchingRoots returns the roots in Files, if they vouch for callers.
+// VouchingRoots returns the roots in Files, if they also verify client certificates.
 func (a *Authority) VouchingRoots() []*x509.Certificate {
 	if s := a.serving.Load(); s != nil {
 		return s.vouching
@@ -172,13 +173,13 @@ func (a *Authority) VouchingRoots() []*x509.Certificate {
 	return nil
 }
 
-// renew replaces the server's certificate: in time, when its names change, and when the clock was set back, so that the
-// last one is not valid yet. One in files is read each time. It also follows the roots of callers.
+// renew replaces the server's certificate when it is due, when its names change, and when the clock was set back so
+// that it is not valid yet. A certificate in Files is read each time. It also follows changes of the roots of callers.
 func (a *Authority) renew(ctx context.Context, now time.Time) error {
 	b := a.o.CA.Bundle()
 	if s := a.serving.Load(); a.o.Files == (Files{}) && s != nil && now.Before(s.renewal) && now.After(s.issued.Add(-pki.Skew)) && slices.Equal(s.names, a.o.Names()) {
 		if anchors := a.anchors(b); !same(s.anchors, anchors) {
-			a.serve(s.trusting(anchors))
+			a.serve(s.withAnchors(anchors))
 		}
 		return nil
 	}
@@ -190,22 +191,22 @@ func (a *Authority) renew(ctx context.Context, now time.Time) error {
 		a.serve(s)
 	}
 	if a.unsigned = err; err != nil {
-		a.retry = now.Add(signAgain)
+		a.retry = now.Add(signBackoff)
 	}
 	return err
 }
 
-// errNone ends a handshake that comes too early.
-var errNone = errors.New("there is no certificate yet")
+// errNoCertificate is the error of a handshake before there is a certificate.
+var errNoCertificate = errors.New("there is no certificate yet")
 
-// TLS returns a configuration of a server. A handshake shows the certificate that the server has at that moment, and
-// verifies the certificate of a caller that shows one.
+// TLS returns a server configuration. A handshake shows the certificate that is in use at that moment, and verifies the
+// client's certificate if it presents one.
 func (a *Authority) TLS(base *tls.Config) *tls.Config {
 	c := base.Clone()
 	c.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		s := a.serving.Load()
 		if s == nil {
-			return nil, errNone
+			return nil, errNoCertificate
 		}
 		each := base.Clone()
 		each.Certificates, each.ClientCAs, each.ClientAuth = []tls.Certificate{s.certificate}, s.callers, tls.VerifyClientCertIfGiven

@@ -15,12 +15,12 @@ import (
 
 // Options of a CA.
 type Options struct {
-	TTL    time.Duration    // of certificates whose caller asks for none: DEFAULT_WORKLOAD_CERT_TTL
-	MaxTTL time.Duration    // the longest that a caller may ask for: MAX_WORKLOAD_CERT_TTL
-	Now    func() time.Time // nil: time.Now
+	TTL    time.Duration    // lifetime if the caller asks for none: DEFAULT_WORKLOAD_CERT_TTL
+	MaxTTL time.Duration    // longest lifetime that a caller may ask for: MAX_WORKLOAD_CERT_TTL
+	Now    func() time.Time // time.Now if nil
 }
 
-// MinRemaining is how long the CA's own certificate must be valid at least for another certificate to be issued.
+// MinRemaining is how long the CA's own certificate must remain valid for the CA to issue a certificate.
 const MinRemaining = 10 * time.Minute
 
 // CA issues certificates. It is safe for concurrent use.
@@ -29,7 +29,7 @@ type CA struct {
 	bundle atomic.Pointer[pki.Bundle]
 }
 
-// New returns a CA that has no bundle yet, and so issues nothing.
+// New returns a CA without a bundle. It issues nothing until Use.
 func New(o Options) *CA {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -40,23 +40,23 @@ func New(o Options) *CA {
 // Now returns the time by the CA's clock.
 func (c *CA) Now() time.Time { return c.o.Now() }
 
-// Use has the CA sign with a bundle from now on.
+// Use makes the CA sign with a bundle from now on.
 func (c *CA) Use(b *pki.Bundle) { c.bundle.Store(b) }
 
-// Bundle returns what the CA signs with; nil before the first Use.
+// Bundle returns the bundle that the CA signs with, or nil before the first Use.
 func (c *CA) Bundle() *pki.Bundle { return c.bundle.Load() }
 
-// Errors of Issue and IssueServer. Any other is the caller's fault.
+// Errors of Issue and IssueServer. Any other error is the caller's fault.
 var (
-	ErrUnavailable = errors.New("no certificate can be issued now") // asking again later may help
+	ErrUnavailable = errors.New("no certificate can be issued now") // a later attempt may succeed
 	ErrInternal    = errors.New("the certificate could not be signed")
 )
 
 // Issued is a certificate with the chain that leads to its root.
 type Issued struct {
-	Chain    [][]byte // PEM: the leaf; each certificate that leads from it to the root; all roots that workloads trust
+	Chain    [][]byte // PEM: the leaf, then its issuers up to the root, then all roots that workloads trust
 	NotAfter time.Time
-	Extra    bool // the request asked for other names, which were left out
+	Extra    bool // the request asked for other names too, which were left out
 }
 
 // Shown returns the certificates that the owner shows in handshakes, as DER: the chain without the roots.
@@ -74,17 +74,17 @@ func (i *Issued) Shown() ([][]byte, error) {
 	return list, nil
 }
 
-// Request is what a caller wants to have certified.
+// Request is a request for a certificate.
 type Request struct {
-	ID  identity.ID // whom the certificate is for; the caller has been authenticated
+	ID  identity.ID // identity to certify; the caller has been authenticated
 	CSR []byte      // PEM, PKCS #10
 	TTL time.Duration
-	// Signer is what the caller wants to be asked, where others sign; a CA signs itself.
+	// Signer is the Kubernetes signer that the caller names. A CA that signs itself ignores it.
 	Signer string
 }
 
-// Leaf returns the certificate that a request is for, and its CSR. The certificate is valid for at most maxTTL; if the
-// caller asks for no time, for ttl.
+// Leaf returns the certificate to issue, and the parsed CSR. The certificate is valid for at most maxTTL, and for ttl
+// if the caller asks for no lifetime.
 func (q Request) Leaf(ttl, maxTTL time.Duration) (pki.Leaf, *pki.Request, error) {
 	l := pki.Leaf{URI: q.ID.String(), TTL: cmp.Or(q.TTL, min(ttl, maxTTL))}
 	if _, err := identity.Parse(l.URI); err != nil {
@@ -114,8 +114,8 @@ func (c *CA) Issue(_ context.Context, q Request) (*Issued, error) {
 	return out, nil
 }
 
-// IssueServer returns a certificate of a server's names for a key: DNS names and IP addresses. It is signed with a
-// bundle that need not be in use.
+// IssueServer returns a certificate for a key with a server's names, which are DNS names and IP addresses. It is signed
+// with b, which need not be the bundle in use.
 func (c *CA) IssueServer(b *pki.Bundle, names []string, key crypto.PublicKey, ttl time.Duration) (*Issued, error) {
 	if len(names) == 0 {
 		return nil, errors.New("a server's certificate needs a name")

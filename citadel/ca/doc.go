@@ -1,8 +1,8 @@
 // Package ca issues certificates to workloads and servers.
 //
-// A CA signs with one pki.Bundle at a time. Whoever loads and rotates bundles gives it a new one by Use; it goes on
-// with the last one until then. Whom a certificate is for is decided by whoever authenticated the caller: of a
-// certificate request only the key counts. The package reads no file and no network, and runs no goroutine.
+// A CA signs with one pki.Bundle at a time. The owner of the CA loads and rotates bundles, and puts a new one in use by
+// calling Use. The identity in a certificate comes from the authenticated caller, never from the certificate request,
+// of which only the key is used. The package reads no file and no network, and runs no goroutine.
 //
 // # Guarantees
 //

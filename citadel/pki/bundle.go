@@ -11,15 +11,15 @@ import (
 	"time"
 )
 
-// Bundle is what a CA issues certificates with. It is immutable, and was checked as a whole.
+// Bundle is the certificate, key and roots of a CA. It is immutable, and its parts were checked together.
 type Bundle struct {
-	Certificate *x509.Certificate   // of the key that signs
-	Chain       []*x509.Certificate // from Certificate towards the root, without the root; empty where Certificate is a root
-	Roots       []*x509.Certificate // that workloads trust; the first one is that of Certificate
+	Certificate *x509.Certificate   // certificate of the signing key
+	Chain       []*x509.Certificate // from Certificate towards the root, without the root; empty if Certificate is a root
+	Roots       []*x509.Certificate // roots that workloads trust; the first one is the root of Certificate
 
 	key                 crypto.Signer
 	pool, intermediates *x509.CertPool
-	notAfter            time.Time // the first of Certificate, Chain and the root to expire
+	notAfter            time.Time // earliest expiry of Certificate, Chain and the root
 }
 
 // Files are the parts of a bundle as PEM, under the names that they have in a Secret or a folder:
@@ -27,7 +27,7 @@ type Bundle struct {
 type Files struct {
 	Certificate []byte // ca-cert.pem
 	Key         []byte // ca-key.pem
-	Chain       []byte // cert-chain.pem; empty where Certificate is a root
+	Chain       []byte // cert-chain.pem; empty if Certificate is a root
 	Roots       []byte // root-cert.pem
 }
 
@@ -64,7 +64,7 @@ func ParseBundle(f Files, now time.Time) (*Bundle, error) {
 	return newBundle(key, own[0], append(own, chain...), roots, now)
 }
 
-// newBundle returns a bundle. The certificates that lead from own to a root may be among others, in any order.
+// newBundle returns a bundle. others may contain the issuers between own and a root, in any order.
 func newBundle(key crypto.Signer, own *x509.Certificate, others, roots []*x509.Certificate, now time.Time) (*Bundle, error) {
 	public, ok := key.Public().(interface{ Equal(crypto.PublicKey) bool })
 	switch {
@@ -136,7 +136,7 @@ func NewSelfSigned(organization string, lifetime time.Duration, now time.Time) (
 	return newBundle(key, root, nil, []*x509.Certificate{root}, now)
 }
 
-// WithRoots returns the same CA with other roots that workloads trust. One of them must be its own.
+// WithRoots returns the same CA with a new list of roots that workloads trust. The list must include the CA's own root.
 func (b *Bundle) WithRoots(roots []*x509.Certificate, now time.Time) (*Bundle, error) {
 	return newBundle(b.key, b.Certificate, b.Chain, roots, now)
 }
@@ -153,6 +153,6 @@ func (b *Bundle) Encode() (Files, error) {
 	}, nil
 }
 
-// NotAfter returns when the first certificate between the CA and its root expires. No certificate that it issues is
-// valid longer.
+// NotAfter returns the earliest expiry of the CA's certificate, its chain and its root. The CA issues no certificate
+// that is valid longer.
 func (b *Bundle) NotAfter() time.Time { return b.notAfter }

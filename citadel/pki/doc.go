@@ -1,13 +1,13 @@
-// Package pki reads, makes and checks what a certificate authority works with: certificate requests, keys,
+// Package pki parses, creates and checks the objects of a certificate authority: certificate requests, keys,
 // certificates, and the bundle of a CA. It follows RFC 5280 and the X.509-SVID standard of SPIFFE.
 //
-//   - request.go: what a caller asks to have certified; of it only the public key counts.
-//   - key.go: which keys are accepted, and their PEM.
-//   - bundle.go: a CA's certificate and key, with the chain to its roots, checked as a whole.
-//   - leaf.go: the profiles of certificates that are issued, and the check of each before it is handed out.
+//   - request.go: certificate requests, of which only the public key is used.
+//   - key.go: accepted keys, and their PEM.
+//   - bundle.go: a CA's certificate and key, with the chain to its roots, checked together.
+//   - leaf.go: the profiles of issued certificates, and the check of each certificate before it is returned.
 //   - revocation.go: certificate revocation lists, and the check of a chain by them.
 //
-// The package is pure: time is an argument. Everything that it reads is bounded before it is decoded.
+// The package is pure: time is an argument. All input is bounded before it is decoded.
 //
 // # Guarantees
 //

@@ -18,16 +18,16 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/lists"
 )
 
-// Key sizes that are accepted, in bits. Smaller RSA keys can be broken. Larger ones of workloads make each handshake
-// expensive; TLS verifies none above those of CAs.
+// Accepted key sizes in bits. Smaller RSA keys can be broken. Larger keys of workloads make each handshake expensive,
+// and Go's TLS rejects larger RSA keys of CAs.
 const (
 	minRSA       = 2048
 	maxRSA       = 4096
 	maxAuthority = 8192
 )
 
-// CheckPublicKey returns an error unless certificates of workloads are issued for a key: RSA of 2048 to 4096 bits with
-// exponent 65537, ECDSA on P-256 or P-384. It does no public-key operation.
+// CheckPublicKey returns an error unless a workload's certificate may have the key: RSA of 2048 to 4096 bits with
+// exponent 65537, or ECDSA on P-256 or P-384. It does no public-key operation.
 func CheckPublicKey(key crypto.PublicKey) error {
 	return checkKey(key, maxRSA, elliptic.P256(), elliptic.P384())
 }
@@ -70,8 +70,8 @@ func EncodeKey(key crypto.Signer) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), nil
 }
 
-// ParseKey returns the private key of a PEM text: PKCS #8, PKCS #1 or SEC 1, whatever its label. An error never has
-// text of the key.
+// ParseKey returns the private key in a PEM text: PKCS #8, PKCS #1 or SEC 1, whatever its label. Its errors never
+// contain text of the key.
 func ParseKey(text []byte) (crypto.Signer, error) {
 	if len(text) > maxKeyText {
 		return nil, fmt.Errorf("the key has %d bytes, and may have %d", len(text), maxKeyText)
@@ -82,7 +82,7 @@ func ParseKey(text []byte) (crypto.Signer, error) {
 	}
 	for _, b := range blocks {
 		switch {
-		case b.Type == "EC PARAMETERS": // openssl writes them before the key
+		case b.Type == "EC PARAMETERS": // openssl writes them in front of the key
 			continue
 		case !armor.IsPrivateKey(b):
 			return nil, fmt.Errorf("a PEM block %.40q instead of a private key without a passphrase", b.Type)
@@ -96,7 +96,7 @@ func ParseKey(text []byte) (crypto.Signer, error) {
 	return nil, errors.New("there is no private key in PEM")
 }
 
-// Sizes of what is read. A chain of 4 kB certificates may have some 16.
+// Bounds of input in bytes. A chain of 4 kB certificates may have some 16 of them.
 const (
 	maxKeyText         = 16 << 10
 	maxCertificateText = 64 << 10
@@ -117,8 +117,8 @@ func EncodeCertificate(der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
-// ParseCertificates returns the certificates of a PEM text, in order. A block that is no certificate, or that cannot be
-// read, is an error. Text before, between and behind the blocks is left out. An empty text has no certificates.
+// ParseCertificates returns the certificates of a PEM text, in order. A block that is not a valid certificate is an
+// error. Text outside the blocks is ignored. An empty text has no certificates.
 func ParseCertificates(text []byte) ([]*x509.Certificate, error) {
 	if len(text) > maxCertificateText {
 		return nil, fmt.Errorf("%d bytes of certificates: there may be %d", len(text), maxCertificateText)

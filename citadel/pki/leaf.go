@@ -15,13 +15,14 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/lists"
 )
 
-// Skew is how far the clock of a peer may be behind: a certificate is valid from that long before it is issued.
+// Skew is how far the clock of a peer may be behind: the validity of a certificate begins that long before it is
+// issued.
 const Skew = 2 * time.Minute
 
 // Leaf is a certificate to issue. Either URI or Names is set.
 type Leaf struct {
-	URI   string   // the SPIFFE ID of a workload
-	Names []string // of a server: DNS names and IP addresses
+	URI   string   // SPIFFE ID of a workload
+	Names []string // DNS names and IP addresses of a server
 	Key   crypto.PublicKey
 	TTL   time.Duration
 }
@@ -38,8 +39,8 @@ func (l Leaf) Hosts() (dns []string, ips []net.IP) {
 	return dns, ips
 }
 
-// Sign returns the DER of a leaf certificate, signed by a bundle's CA, and when it expires: no later than the CA's own
-// certificate, or any between that and the root. It is checked again after it is signed.
+// Sign returns the DER of a leaf certificate signed by the bundle's CA, and its expiry, which is no later than the
+// expiry of the CA's chain. The signed certificate is checked again before it is returned.
 func (b *Bundle) Sign(l Leaf, now time.Time) (der []byte, notAfter time.Time, err error) {
 	t := &x509.Certificate{
 		NotBefore:             now.Add(-Skew),
@@ -75,8 +76,8 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// check returns an error unless a signed certificate is what a leaf says, and leads to a root. Sign returns no other:
-// so a fault in making certificates gives nobody more names or rights than they should have.
+// check returns an error unless a signed certificate matches l and leads to a root. It guards Sign: a fault in creating
+// certificates grants no further names or rights.
 func (b *Bundle) check(der []byte, l Leaf, now time.Time) error {
 	c, err := x509.ParseCertificate(der)
 	switch {
@@ -90,8 +91,8 @@ func (b *Bundle) check(der []byte, l Leaf, now time.Time) error {
 	return l.verify(c, b.pool, b.intermediates, now)
 }
 
-// Verify returns an error unless the first certificate of a chain, which others have signed, is what a leaf says, and
-// the chain leads to a root.
+// Verify returns an error unless the first certificate of a chain that another system signed matches l, and the chain
+// leads to a root.
 func (l Leaf) Verify(chain, roots []*x509.Certificate, now time.Time) error {
 	pool, intermediates := x509.NewCertPool(), x509.NewCertPool()
 	for _, c := range roots {
@@ -123,7 +124,7 @@ func (l Leaf) verify(c *x509.Certificate, roots, intermediates *x509.CertPool, n
 	case c.SerialNumber.Sign() <= 0:
 		return errors.New("it has no serial number")
 	}
-	for _, usage := range []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth} { // both, and not one of them
+	for _, usage := range []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth} { // both usages are required
 		_, err := c.Verify(x509.VerifyOptions{Roots: roots, Intermediates: intermediates, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{usage}})
 		if err != nil {
 			return err

@@ -12,19 +12,20 @@ import (
 	"slices"
 )
 
-// Request is a certificate request whose signature proves that the caller has the key. Nothing but the key is
-// certified: whom a certificate is for follows from who asks.
+// Request is a certificate request whose signature proves that the caller has the key. Only the key is certified; the
+// identity comes from the authenticated caller.
 type Request struct {
 	Key crypto.PublicKey
 
 	uris  []string
-	other bool // it asks for names other than URIs
-	// subject is whether it has a subject, or an extension beside its names: a signer might certify them.
+	other bool // asks for names other than URIs
+	// subject reports whether the request has a subject, or an extension other than its names, which a signer might
+	// certify.
 	subject bool
 }
 
-// ParseRequest returns the request of a PEM text. It must be the only block. Sizes and the kind of the key are checked
-// before anything is decoded or verified that could be expensive.
+// ParseRequest returns the request in a PEM text, which must have no other block. It checks the sizes and the kind of
+// the key before any expensive decoding or verification.
 func ParseRequest(text []byte) (*Request, error) {
 	if len(text) > maxRequestText {
 		return nil, fmt.Errorf("the certificate request has %d bytes, and may have %d", len(text), maxRequestText)
@@ -60,12 +61,12 @@ func ParseRequest(text []byte) (*Request, error) {
 // subjectAltName is the extension that holds names: RFC 5280, section 4.2.1.6.
 func subjectAltName() asn1.ObjectIdentifier { return asn1.ObjectIdentifier{2, 5, 29, 17} }
 
-// AsksFor reports whether a request asks for no name, or for this URI alone. Other names are never certified.
+// AsksFor reports whether the request asks for no name, or only for this URI. Other names are never certified.
 func (r *Request) AsksFor(uri string) bool {
 	return !r.other && (len(r.uris) == 0 || len(r.uris) == 1 && r.uris[0] == uri)
 }
 
-// AsksOnlyFor reports whether a request asks for this URI, and for no other name.
+// AsksOnlyFor reports whether the request asks for this URI and for no other name.
 func (r *Request) AsksOnlyFor(uri string) bool {
 	return !r.other && !r.subject && len(r.uris) == 1 && r.uris[0] == uri
 }

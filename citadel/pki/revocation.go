@@ -12,19 +12,19 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/armor"
 )
 
-// Revocations are certificate revocation lists. They are immutable; nil are none.
+// Revocations are certificate revocation lists. They are immutable; nil stands for no lists.
 type Revocations struct {
 	text  []byte
 	lists []revocations
 }
 
-// revocations are the serial numbers, as text, of one list.
+// revocations is one list, with its revoked serial numbers as text.
 type revocations struct {
 	list   *x509.RevocationList
 	serial map[string]bool
 }
 
-// maxRevocationText bounds the lists of a mesh, in bytes: some 20,000 certificates.
+// maxRevocationText bounds the text of all lists in bytes: some 20,000 certificates.
 const maxRevocationText = 1 << 20
 
 // ParseRevocations returns the lists of a PEM text; nil if it is empty.
@@ -78,7 +78,7 @@ func (r *Revocations) Len() int {
 	return len(r.lists)
 }
 
-// Renewal returns when the first of the lists should have been replaced; zero: never.
+// Renewal returns the earliest next update of the lists, or the zero time if no list has one.
 func (r *Revocations) Renewal() (at time.Time) {
 	if r == nil {
 		return at
@@ -91,7 +91,7 @@ func (r *Revocations) Renewal() (at time.Time) {
 	return at
 }
 
-// SignedByNone returns the numbers, from 1, of the lists that none of some certificates signed.
+// SignedByNone returns the numbers, from 1, of the lists that none of the issuers signed.
 func (r *Revocations) SignedByNone(issuers []*x509.Certificate) (numbers []int) {
 	if r == nil {
 		return nil
@@ -119,8 +119,8 @@ func (r *Revocations) Check(chain []*x509.Certificate) error {
 	return nil
 }
 
-// signedBy reports whether an issuer signed a list. That it may sign lists its certificate need not say: a list that
-// did not count for that would revoke nothing, and nobody would learn it.
+// signedBy reports whether an issuer signed a list. It does not require the key usage cRLSign: ignoring a list for lack
+// of it would silently revoke nothing.
 func signedBy(l *x509.RevocationList, issuer *x509.Certificate) bool {
 	return issuer.CheckSignature(l.SignatureAlgorithm, l.RawTBSRevocationList, l.Signature) == nil
 }

@@ -1,13 +1,13 @@
-// Package ra is a registration authority: it has certificates signed by a signer of Kubernetes, in the place of a CA of
-// its own. It makes a CertificateSigningRequest, approves it, waits for the certificate, and deletes the request,
-// whatever came of it.
+// Package ra is a registration authority: a signer of Kubernetes signs the certificates instead of an own CA. The
+// package creates a CertificateSigningRequest, approves it, waits for the certificate, and deletes the request in any
+// case.
 //
-//   - ra.go: what is asked for, and what is handed out.
-//   - request.go: one CertificateSigningRequest.
+//   - ra.go: which requests are accepted, and the check of the certificates.
+//   - request.go: the life of one CertificateSigningRequest.
 //
-// A signer certifies what a request says, so one that says anything but its caller's identity is refused before a
-// signer sees it. What comes back is verified as a stranger would: it has the caller's one name, no more rights than a
-// workload's, is for the caller's key, is valid for as long as allowed, and leads to a root of the signer.
+// A signer certifies the content of a request, so a request for more than its caller's identity is refused before a
+// signer sees it. The returned certificate is verified: it has only the caller's name, no more rights than a
+// workload's, the caller's key, a lifetime within the bound, and leads to a root of the signer.
 //
 // # Guarantees
 //

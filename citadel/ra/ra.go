@@ -21,27 +21,27 @@ import (
 // Options of an Authority.
 type Options struct {
 	Client dynamic.Interface
-	Signer string // of callers that name none: K8S_SIGNER
-	Domain string // of the signers that callers name: CERT_SIGNER_DOMAIN; empty: they may name none
+	Signer string // for callers that name no signer: K8S_SIGNER
+	Domain string // domain of the signers that callers may name, CERT_SIGNER_DOMAIN; if empty, callers may name none
 	// ServerSigner signs certificates of the server itself.
 	ServerSigner string
 
-	TTL, MaxTTL time.Duration                           // of certificates whose caller asks for none, and of any
-	Roots       func(signer string) []*x509.Certificate // of a signer; none: nobody knows
+	TTL, MaxTTL time.Duration                           // default and longest lifetime of certificates
+	Roots       func(signer string) []*x509.Certificate // returns the roots of a signer; empty if they are unknown
 
 	Logger *slog.Logger
 }
 
-// Authority has certificates signed. It is safe for concurrent use.
+// Authority issues certificates that signers of Kubernetes sign. It is safe for concurrent use.
 type Authority struct{ o Options }
 
 // New returns an Authority.
 func New(o Options) *Authority { return &Authority{o} }
 
-// minTTL is what Kubernetes has for the shortest certificate.
+// minTTL is the shortest lifetime that Kubernetes accepts in a CertificateSigningRequest.
 const minTTL = 10 * time.Minute
 
-// Issue returns a certificate of an identity for the key of a request, which has to ask for that identity alone.
+// Issue returns a certificate of an identity for the key of a request, which must ask for that identity only.
 func (a *Authority) Issue(ctx context.Context, q ca.Request) (*ca.Issued, error) {
 	signer, err := a.signer(q.Signer)
 	if err != nil {
@@ -72,7 +72,7 @@ func (a *Authority) IssueServer(ctx context.Context, names []string, key crypto.
 
 var signerName = regexp.MustCompile(`^[a-zA-Z0-9]([a-zA-Z0-9.\-]{0,250}[a-zA-Z0-9])?$`)
 
-// signer returns the signer that a caller names.
+// signer returns the full name of the signer that a caller names.
 func (a *Authority) signer(named string) (string, error) {
 	switch {
 	case named == "" && a.o.Signer == "":
@@ -87,7 +87,7 @@ func (a *Authority) signer(named string) (string, error) {
 	return a.o.Domain + "/" + named, nil
 }
 
-// sign has a request signed, and returns the certificate if it is what a leaf says.
+// sign lets a signer sign a request, and returns the certificate if it matches the leaf l.
 func (a *Authority) sign(ctx context.Context, signer string, csr []byte, l pki.Leaf) (*ca.Issued, error) {
 	roots := a.o.Roots(signer)
 	if len(roots) == 0 {

@@ -20,16 +20,16 @@ import (
 	"github.com/istiod-lite/istiod-lite/citadel/ca"
 )
 
-// Times of a CertificateSigningRequest.
+// Timing of a CertificateSigningRequest.
 const (
-	signedWithin  = 60 * time.Second // else the caller is told to try again
+	signTimeout   = 60 * time.Second // after that the caller is told to try again
 	deletedWithin = 10 * time.Second
-	lookAgain     = time.Second // after a watch that failed
+	watchRetry    = time.Second // wait after a watch has failed
 )
 
-// request has a certificate request signed, and returns the certificate with those before it, as PEM.
+// request lets a signer sign a certificate request, and returns the certificate and its issuers as PEM.
 func (a *Authority) request(ctx context.Context, signer string, csr []byte, ttl time.Duration) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, signedWithin)
+	ctx, cancel := context.WithTimeout(ctx, signTimeout)
 	defer cancel()
 	name := "csr-istiod-" + strings.ToLower(rand.Text())
 	client := a.o.Client.Resource(certificatesv1.SchemeGroupVersion.WithResource("certificatesigningrequests"))
@@ -56,7 +56,7 @@ func (a *Authority) request(ctx context.Context, signer string, csr []byte, ttl 
 	return text, err
 }
 
-// approve approves a request that this process made a moment ago.
+// approve approves a request that this process has just created.
 func approve(ctx context.Context, client dynamic.ResourceInterface, o *unstructured.Unstructured, now time.Time) error {
 	o = o.DeepCopy()
 	condition := map[string]any{
@@ -70,7 +70,7 @@ func approve(ctx context.Context, client dynamic.ResourceInterface, o *unstructu
 	return err
 }
 
-// wait waits until a request was signed, or refused, or ctx ends.
+// wait waits until a request is signed or refused, or ctx ends.
 func wait(ctx context.Context, client dynamic.ResourceInterface, name string) ([]byte, error) {
 	for {
 		text, done, err := follow(ctx, client, name)
@@ -80,12 +80,12 @@ func wait(ctx context.Context, client dynamic.ResourceInterface, name string) ([
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
-		case <-time.After(lookAgain):
+		case <-time.After(watchRetry):
 		}
 	}
 }
 
-// follow looks at a request, and watches it until the watch ends. It reports whether the request is decided.
+// follow reads a request and watches it until the watch ends. It reports whether the request is decided.
 func follow(ctx context.Context, client dynamic.ResourceInterface, name string) (text []byte, done bool, err error) {
 	o, err := client.Get(ctx, name, metav1.GetOptions{})
 	switch {
@@ -108,7 +108,7 @@ func follow(ctx context.Context, client dynamic.ResourceInterface, name string) 
 			return nil, false, ctx.Err()
 		case e := <-w.ResultChan():
 			o, ok := e.Object.(*unstructured.Unstructured)
-			if !ok { // the watch has ended, or failed
+			if !ok { // the watch has ended or failed
 				return nil, false, nil
 			}
 			if text, done, err = decided(o); done {
@@ -118,7 +118,7 @@ func follow(ctx context.Context, client dynamic.ResourceInterface, name string) 
 	}
 }
 
-// decided returns the certificate of a request, or why there will be none.
+// decided returns the certificate of a request, or the reason why there will be none.
 func decided(o *unstructured.Unstructured) (text []byte, done bool, err error) {
 	var r certificatesv1.CertificateSigningRequest
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &r); err != nil {
@@ -132,7 +132,7 @@ func decided(o *unstructured.Unstructured) (text []byte, done bool, err error) {
 	return r.Status.Certificate, len(r.Status.Certificate) > 0, nil
 }
 
-// delete deletes a request, whatever became of it and its caller.
+// delete deletes a request, even if the caller is gone.
 func (a *Authority) delete(ctx context.Context, client dynamic.ResourceInterface, name string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deletedWithin)
 	defer cancel()

@@ -7,25 +7,25 @@ import (
 	"github.com/istiod-lite/istiod-lite/citadel/pki"
 )
 
-// State is a self-signed CA and how far the replacement of its root is.
+// State is a self-signed CA and the progress of the replacement of its root.
 type State struct {
 	Signing *pki.Bundle         // its first root is its own certificate
-	Next    *pki.Bundle         // announced: trusted, signs nothing yet; nil otherwise
-	Old     []*x509.Certificate // replaced: still trusted
-	Since   time.Time           // of the last step; zero before the first
+	Next    *pki.Bundle         // the announced CA, trusted but not signing yet; nil if there is none
+	Old     []*x509.Certificate // replaced roots that are still trusted
+	Since   time.Time           // time of the last step; zero before the first
 }
 
 // Options of a rotation.
 type Options struct {
-	Organization string        // of a new root
-	Lifetime     time.Duration // of a new root: CITADEL_SELF_SIGNED_CA_CERT_TTL
+	Organization string        // organization in the subject of a new root
+	Lifetime     time.Duration // lifetime of a new root: CITADEL_SELF_SIGNED_CA_CERT_TTL
 	// GracePercent is the part of a root's lifetime, at its end, in which it is replaced:
 	// CITADEL_SELF_SIGNED_ROOT_CERT_GRACE_PERIOD_PERCENTILE.
 	GracePercent int
-	MaxTTL       time.Duration // of the certificates that the CA issues
+	MaxTTL       time.Duration // longest lifetime of the certificates that the CA issues
 }
 
-// Roots returns the certificates that workloads trust. The first is that of the root that signs.
+// Roots returns the certificates that workloads trust. The first is the root of the CA that signs.
 func (s State) Roots() []*x509.Certificate {
 	list := []*x509.Certificate{s.Signing.Certificate}
 	if s.Next != nil {
@@ -34,22 +34,22 @@ func (s State) Roots() []*x509.Certificate {
 	return append(list, s.Old...)
 }
 
-// Bundle returns what the CA issues certificates with.
+// Bundle returns the bundle that the CA issues certificates with.
 func (s State) Bundle(now time.Time) (*pki.Bundle, error) { return s.Signing.WithRoots(s.Roots(), now) }
 
-// Due returns when the next step of a State is due. It is in the past if it is due already.
+// Due returns when the next step of a State is due, which may be in the past.
 func (s State) Due(o Options) time.Time {
 	switch {
 	case s.Next != nil:
 		return s.Since.Add(o.MaxTTL + pki.Skew)
-	case len(s.Old) > 0 && !s.Since.IsZero(): // without a time they are not of a rotation, but somebody's own
+	case len(s.Old) > 0 && !s.Since.IsZero(): // old roots without a time were added by an operator and are kept
 		return s.Since.Add(o.MaxTTL + pki.Skew)
 	}
 	c := s.Signing.Certificate
 	return c.NotAfter.Add(-c.NotAfter.Sub(c.NotBefore) / 100 * time.Duration(o.GracePercent)) // this order does not overflow
 }
 
-// Step returns the State after the step that is due, and reports whether one is.
+// Step returns the State after the step that is due, and reports whether a step was due.
 func (s State) Step(o Options, now time.Time) (State, bool, error) {
 	if now.Before(s.Due(o)) {
 		return s, false, nil

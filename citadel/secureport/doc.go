@@ -1,10 +1,10 @@
-// Package secureport makes what the secure port of a server needs: a CA or signers of Kubernetes, the certificate of
-// the server itself, the authentication of callers, and the service that issues certificates to them.
+// Package secureport assembles the secure port of a server: a CA or signers of Kubernetes, the server's own
+// certificate, the authentication of callers, and the service that issues certificates to them.
 //
-//   - secureport.go: the parts, and in which order callers are authenticated.
-//   - options.go: what an operator says, and which options do not fit together.
+//   - secureport.go: the parts, and the order of the authenticators.
+//   - options.go: the operator's options, and which of them exclude each other.
 //
-// The package decides nothing itself: trustdomain, authenticate, authority, server and ra do. It runs no goroutine; the
+// The package only assembles: trustdomain, authenticate, authority, server and ra decide. It runs no goroutine; the
 // caller runs the Authority.
 //
 // # Guarantees

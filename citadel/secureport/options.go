@@ -20,66 +20,66 @@ import (
 	"github.com/istiod-lite/istiod-lite/citadel/trustdomain"
 )
 
-// Options are what an operator says about certificates.
+// Options are the operator's options for certificates.
 type Options struct {
-	Off      bool   // there is no CA, and others certify workloads: ENABLE_CA_SERVER=false
-	StateDir string // of a self-signed CA and the key of tokens, without Kubernetes; empty: there is neither
-	Folder   string // of a CA that is plugged in
-	// MultiRoot lets that CA be replaced at once by one of another root, and has proxies sent the roots to trust:
-	// ISTIO_MULTIROOT_MESH.
+	Off      bool   // no CA, because other systems certify workloads: ENABLE_CA_SERVER=false
+	StateDir string // folder of a self-signed CA and of the token key, without Kubernetes; empty if there is neither
+	Folder   string // folder of a plugged-in CA
+	// MultiRoot allows a plugged-in CA to be replaced at once by one with another root. Then proxies receive the
+	// trusted roots from the control plane: ISTIO_MULTIROOT_MESH.
 	MultiRoot bool
 
-	Audiences    []string // of tokens of Kubernetes
+	Audiences    []string // accepted audiences of Kubernetes tokens
 	NodeAccounts []server.NodeAccount
 
-	TTL, MaxTTL time.Duration // of workloads' certificates
-	RootTTL     time.Duration // of a self-signed root
-	Grace       int           // percent of RootTTL in which the root is replaced
+	TTL, MaxTTL time.Duration // default and longest lifetime of workloads' certificates
+	RootTTL     time.Duration // lifetime of a self-signed root
+	Grace       int           // percentage of RootTTL, at its end, in which the root is replaced
 	Interval    time.Duration // how long a step of the replacement must have been due
 
-	ServerNames []string       // DNS names of this server beside those of its Service
+	ServerNames []string       // further DNS names of this server, besides those of its Service
 	Gateways    []netip.Prefix // addresses from which forwarded certificates are accepted
 	Rule        string         // JWT_RULE: tokens of an OpenID provider; empty for none
 	Signing     Signing
-	Serving     authority.Files // certificate of this server that others issue
+	Serving     authority.Files // certificate of this server that another system issued; optional
 }
 
-// Signing names signers of Kubernetes that sign in place of the CA.
+// Signing names the signers of Kubernetes that sign instead of the CA.
 type Signing struct {
-	Workloads bool   // they sign workloads' certificates: EXTERNAL_CA=ISTIOD_RA_KUBERNETES_API
-	Default   string // for callers that name no signer: K8S_SIGNER
-	Domain    string // of signers that callers name: CERT_SIGNER_DOMAIN
-	Server    string // of the server's own certificate: PILOT_CERT_PROVIDER=k8s.io/<signer>; empty for none
+	Workloads bool   // signers also sign workloads' certificates: EXTERNAL_CA=ISTIOD_RA_KUBERNETES_API
+	Default   string // signer for callers that name none: K8S_SIGNER
+	Domain    string // domain of the signers that callers may name: CERT_SIGNER_DOMAIN
+	Server    string // signer of the server's own certificate, PILOT_CERT_PROVIDER=k8s.io/<signer>; empty for none
 	Roots     string // file with the roots of signers for which the mesh configuration has none
 }
 
-// Parts are what a server has beside Options.
+// Parts are the other parts of the server that the port uses.
 type Parts struct {
 	Mesh      trustdomain.Mesh
 	Bundles   trustdomain.Bundles
 	Workloads server.Workloads
 	Fetcher   jwks.Fetcher
 
-	Client         *rest.Config          // of the server's own cluster; nil unless the server is a pod of it
-	Clusters       authenticate.Clusters // whose tokens are accepted; nil without a Client
+	Client         *rest.Config          // client of the server's own cluster; nil unless the server runs in a pod
+	Clusters       authenticate.Clusters // clusters whose tokens are accepted; nil without a Client
 	ClusterID      string
 	ClusterAliases map[string]string
 
-	Store store.Store // of a self-signed CA; nil if StateDir has it
-	Lease store.Lease // This server replaces the root of a self-signed CA while it leads.
+	Store store.Store // holds a self-signed CA; nil if StateDir holds it
+	Lease store.Lease // required to replace the root of a self-signed CA
 
-	NoWatch bool // files are read each second, without events of the operating system
+	NoWatch bool // poll files each second instead of using the operating system's events
 
 	Namespace, Revision, Domain string
-	Local                       bool // proxies are on this host: the server's certificate has its names too
+	Local                       bool // proxies run on this host, so the server's certificate has its names too
 
 	Limits     limits.Limits
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 }
 
-// Certified reports whether a server has a CA, or is certified by others. member says whether it is a pod of its
-// cluster.
+// Certified reports whether the server has a CA, or other systems certify it. member says whether it runs in a pod of
+// its cluster.
 func (o Options) Certified(member bool) (bool, error) {
 	if o.Off {
 		return o.Serving != (authority.Files{}) || o.Signing.Server != "", nil
@@ -88,7 +88,7 @@ func (o Options) Certified(member bool) (bool, error) {
 	return plugged != nil || o.StateDir != "" || member, err
 }
 
-// signs reports whether signers of Kubernetes sign anything. It is an error if they cannot.
+// signs reports whether signers of Kubernetes sign certificates. It is an error if they are configured but cannot.
 func (o Options) signs(member bool) (bool, error) {
 	switch s := o.Signing; {
 	case !s.Workloads && s.Server == "":
@@ -103,7 +103,7 @@ func (o Options) signs(member bool) (bool, error) {
 	return true, nil
 }
 
-// byDefault returns the signers that sign for callers that name none, and for the server.
+// byDefault returns the signers for callers that name none, and for the server.
 func (s Signing) byDefault() []string {
 	if !s.Workloads {
 		return nil
@@ -119,8 +119,8 @@ func ServiceName(revision string) string {
 	return "istiod-" + revision
 }
 
-// names returns the DNS names and addresses by which proxies call the server. The operator's names may be IP addresses:
-// an agent outside a cluster may have no DNS name to call.
+// names returns the DNS names and addresses at which proxies call the server. The operator's names may be IP addresses,
+// because an agent outside a cluster may have no DNS name to call.
 func (p *Port) names() []string {
 	at := "." + p.parts.Namespace + ".svc"
 	names := []string{"istiod" + at, "istiod-remote" + at, "istio-pilot" + at}

@@ -27,13 +27,13 @@ import (
 	"github.com/istiod-lite/istiod-lite/citadel/trustdomain"
 )
 
-// perIdentity and identityBurst bound how often one identity is issued a certificate.
+// perIdentity and identityBurst limit how often a certificate is issued to one identity.
 const (
 	perIdentity   rate.Limit = 10. / 60
 	identityBurst            = 20
 )
 
-// Port is what the secure port needs. Safe for concurrent use.
+// Port holds the parts of the secure port. Safe for concurrent use.
 type Port struct {
 	Authority    *authority.Authority
 	TrustDomains *trustdomain.Domains
@@ -46,7 +46,7 @@ type Port struct {
 	logger      *slog.Logger
 }
 
-// New makes the Port of a server that is Certified. The Authority has loaded nothing yet.
+// New returns the Port of a server for which Certified is true. Its Authority is not loaded yet.
 func New(o Options, parts Parts) (*Port, error) {
 	signs, err := o.signs(parts.Client != nil)
 	if err != nil {
@@ -107,7 +107,7 @@ func (p *Port) id() identity.ID {
 	return id
 }
 
-// authenticators returns what authenticates callers. The first that accepts a credential decides.
+// authenticators returns the authenticators of callers in order. The first that accepts a credential decides.
 func (p *Port) authenticators(o Options) (list authenticate.List, err error) {
 	domains := p.TrustDomains
 	if len(o.Gateways) > 0 { // first, because a gateway's own certificate is not the certificate that it forwards
@@ -140,14 +140,14 @@ func (p *Port) authenticators(o Options) (list authenticate.List, err error) {
 	return list, nil
 }
 
-// Register registers the service that issues certificates, if there is one, at a gRPC server.
+// Register registers the service that issues certificates at a gRPC server, if there is one.
 func (p *Port) Register(r grpc.ServiceRegistrar) {
 	if p.service != nil {
 		p.service.Register(r)
 	}
 }
 
-// Findings returns what is wrong with the CA, the server's own certificate, and roots in the mesh configuration.
+// Findings returns the findings of the CA, of the server's own certificate, and of roots in the mesh configuration.
 func (p *Port) Findings() []diag.Diagnostic {
 	return append(p.Authority.Findings(), p.TrustDomains.Findings()...)
 }

@@ -1,10 +1,11 @@
-// Package server serves istio.v1.auth.IstioCertificateService: CreateCertificate, by which proxies get certificates.
+// Package server serves istio.v1.auth.IstioCertificateService. Proxies request certificates by its method
+// CreateCertificate.
 //
-// CreateCertificate authenticates the caller before it reads anything of the request. Then it decides which identity
-// the certificate is for: the caller's own, or one that runs on the caller's node (workloads.go). By a certificate
-// alone, a caller gets another one only if something may run as its service account. It limits how often one identity
-// may ask, and calls the issuer. If the authenticator, the workloads or the issuer are unavailable, the answer is
-// Unavailable and the caller tries again: nothing is issued on a guess. The server runs no goroutine of its own.
+// CreateCertificate authenticates the caller before it reads the request. Then it decides which identity to certify:
+// the caller's own, or one that runs on the caller's node (workloads.go). A caller that only has a certificate may
+// renew it only if something may run as its service account. The server limits the rate of each identity, and calls the
+// issuer. If the authenticator, the workloads or the issuer are unavailable, the answer is Unavailable and the caller
+// tries again. The server runs no goroutine of its own.
 //
 // # Guarantees
 //

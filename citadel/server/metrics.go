@@ -5,10 +5,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// metrics have the names that istiod gives them.
+// metrics have the same names as istiod's.
 type metrics struct {
 	requests, unauthenticated, unparsable, noIdentity, issued, extra prometheus.Counter
-	failed                                                           *prometheus.CounterVec // by error
+	failed                                                           *prometheus.CounterVec // labelled by error
 }
 
 func newMetrics(r prometheus.Registerer) metrics {

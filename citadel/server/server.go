@@ -33,17 +33,17 @@ type Options struct {
 	}
 	// Authenticate returns the identity of the caller of a gRPC method.
 	Authenticate func(ctx context.Context) (identity.Peer, error)
-	// NodeAccounts may have certificates of the identities that run on their node.
+	// NodeAccounts may request certificates of the identities that run on their node.
 	NodeAccounts []NodeAccount
 	Workloads    Workloads
 	TrustDomains authenticate.TrustDomains
 
-	// AtOnce is how many certificates are made at a time; 0 is a few for each core. Callers that ask for more take turns,
-	// and each has quota.Share of them at most.
+	// AtOnce is how many certificates are signed at a time; 0 stands for a few for each core. If more callers wait,
+	// they take turns, and each has at most quota.Share of them.
 	AtOnce      int
-	PerIdentity rate.Limit    // certificates a second of one identity, or of one of its pods; 0 is no limit
-	Burst       int           // of the same at once
-	Limits      limits.Limits // zero is the default
+	PerIdentity rate.Limit    // certificates a second for one identity, or for one of its pods; 0 is no limit
+	Burst       int           // burst of PerIdentity
+	Limits      limits.Limits // optional; the zero value stands for the default limits
 	Registerer  prometheus.Registerer
 	Log         *slog.Logger
 }
@@ -52,7 +52,7 @@ type Options struct {
 type Server struct {
 	o       Options
 	metrics metrics
-	signing *quota.Slots[identity.ID] // by caller
+	signing *quota.Slots[identity.ID] // keyed by caller
 	rates   *lru.Cache[requester, *rate.Limiter]
 }
 
@@ -69,8 +69,8 @@ func New(o Options) *Server {
 	return &Server{o: o, metrics: newMetrics(o.Registerer), rates: rates, signing: quota.NewSlots[identity.ID](atOnce, quota.Share(atOnce))}
 }
 
-// Register registers the service at a gRPC server. It is registered as a stream of one message each way, which is the
-// same on the wire. So callers are authenticated before the server takes a message of them, of whatever size.
+// Register registers the service at a gRPC server. The method is registered as a stream of one message each way, which
+// is the same on the wire. So the server authenticates callers before it receives a message, whatever its size.
 func (s *Server) Register(r grpc.ServiceRegistrar) {
 	all := authv1.IstioCertificateService_ServiceDesc
 	r.RegisterService(&grpc.ServiceDesc{
@@ -96,13 +96,13 @@ func (s *Server) serve(stream grpc.ServerStream) error {
 	return stream.SendMsg(response)
 }
 
-// impersonated is the key in a request's metadata of the identity that a node's proxy asks for, in place of its own.
+// impersonated is the metadata key of the identity that a node's proxy requests instead of its own.
 const impersonated = "ImpersonatedIdentity"
 
-// certSigner is the key of the signer that is to be asked, where others sign.
+// certSigner is the metadata key of the signer to use, if signers of Kubernetes sign.
 const certSigner = "CertSigner"
 
-// authenticate returns who calls, or a gRPC status.
+// authenticate returns the identity of the caller, or a gRPC status.
 func (s *Server) authenticate(ctx context.Context) (identity.Peer, error) {
 	s.metrics.requests.Inc()
 	caller, err := s.o.Authenticate(ctx)
@@ -159,14 +159,14 @@ func (s *Server) create(ctx context.Context, caller identity.Peer, r *authv1.Ist
 	return response, nil
 }
 
-// failed counts and logs a certificate that was not issued.
+// failed counts and logs a failed request.
 func (s *Server) failed(caller identity.Peer, reason string, err error) error {
 	s.metrics.failed.WithLabelValues(reason).Inc()
 	s.o.Log.Debug("certificate refused", "caller", caller.String(), "err", err)
 	return err
 }
 
-// subject returns the identity that a certificate is for: the caller's, or the one that it may impersonate.
+// subject returns the identity to certify: the caller's own, or the one that it may impersonate.
 func (s *Server) subject(caller identity.Peer, r *authv1.IstioCertificateRequest) (identity.ID, error) {
 	if caller.Federated { // a certificate of this CA would be good for more than the one that it proved its identity by
 		return caller.ID, status.Errorf(codes.PermissionDenied, "%s is not issued certificates: its root is trusted for aliases of the trust domain alone", caller)
@@ -190,14 +190,14 @@ func (s *Server) subject(caller identity.Peer, r *authv1.IstioCertificateRequest
 	return id, status.Errorf(codes.PermissionDenied, "%s may not have a certificate of %s", caller, id)
 }
 
-// requester is whose requests are counted together: an identity, and for its own certificates the pod that its token is
-// bound to. Many pods of one service account start together, and one of them must not use up what the others need.
+// requester is the unit of the rate limit: an identity, and for its own certificates also the pod that its token is
+// bound to. Many pods of one service account start together, and one of them must not use up the limit of the others.
 type requester struct {
 	id     identity.ID
 	podUID string
 }
 
-// allow reports whether a caller may have another certificate of an identity now.
+// allow reports whether the rate limit allows a caller another certificate of an identity now.
 func (s *Server) allow(caller identity.Peer, id identity.ID) bool {
 	if s.o.PerIdentity == 0 {
 		return true

@@ -12,24 +12,25 @@ import (
 	"github.com/istiod-lite/istiod-lite/citadel/authenticate"
 )
 
-// NodeAccount is a service account whose pods serve all pods of their node: CA_TRUSTED_NODE_ACCOUNTS.
+// NodeAccount is a service account whose pods request certificates for all pods of their node:
+// CA_TRUSTED_NODE_ACCOUNTS.
 type NodeAccount struct{ Namespace, Name string }
 
-// Workloads knows what runs in the clusters of the mesh, by the IDs of the clusters.
+// Workloads knows the pods and accounts of the mesh's clusters. Clusters are named by their IDs.
 type Workloads interface {
 	authenticate.Pods
-	// CurrentPods reports whether all pods of a cluster are known as they are now.
+	// CurrentPods reports whether the pods of a cluster are known and not stale.
 	CurrentPods(cluster string) bool
 	// RunsOn reports whether a pod of a service account runs on a node.
 	RunsOn(cluster, node, namespace, account string) bool
-	// HasAccount reports whether anything may run as a service account, in any cluster. The error says which objects
-	// are not known as they are now.
+	// HasAccount reports whether a workload may run as a service account in any cluster. The error names the objects
+	// that are unknown or stale.
 	HasAccount(namespace, account string) (bool, error)
 }
 
-// impersonate returns an error unless a caller may have certificates of another identity: the caller is a pod of a
-// trusted account, proved so by its token, and a pod of that identity runs on its node. If the pods are not known or
-// are stale, it returns ErrUnavailable and the caller should try again.
+// impersonate returns an error unless a caller may request certificates of another identity: a token proves that the
+// caller is a pod of a trusted account, and a pod of that identity runs on its node. If the pods are unknown or stale,
+// it returns ErrUnavailable and the caller should try again.
 func (s *Server) impersonate(caller identity.Peer, id identity.ID) error {
 	b := caller.Bound
 	switch {
@@ -54,8 +55,8 @@ func (s *Server) impersonate(caller identity.Peer, id identity.ID) error {
 	return nil
 }
 
-// renewable returns a gRPC status unless a caller may have another certificate of its own identity. By a certificate
-// alone it may if something may run as its account.
+// renewable returns a gRPC status unless a caller may get another certificate of its own identity. A caller without a
+// token may only if a workload may run as its account.
 func (s *Server) renewable(caller identity.Peer) error {
 	if caller.Proof != identity.Certificate {
 		return nil

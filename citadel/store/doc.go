@@ -1,13 +1,13 @@
 // Package store keeps a self-signed CA and reads one that is plugged in.
 //
-//   - state.go: a rotation.State as named files, for whatever holds it.
-//   - folder.go: a folder that holds it, where there is no Kubernetes.
-//   - secret.go: a Kubernetes Secret that holds it.
-//   - kept.go: writes a State again that was deleted while a server runs.
-//   - plugged.go: the folder of a CA that is plugged in, which is only read.
+//   - state.go: encodes a rotation.State as named files, and takes its steps.
+//   - folder.go: a Store in a folder, without Kubernetes.
+//   - secret.go: a Store in a Kubernetes Secret.
+//   - kept.go: writes a State again if it is deleted while a server runs.
+//   - plugged.go: reads the folder of a plugged-in CA.
 //
-// A State is written whole or not at all, and never over one that somebody else has written in between: of two servers
-// that start together one makes the CA, and the other takes it.
+// A State is written whole or not at all, and never over a concurrent change: if two servers start together, one
+// creates the CA and the other loads it.
 //
 // # Guarantees
 //

@@ -18,20 +18,20 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/safe"
 )
 
-// Folder is a folder that holds a State. Its files are in a subfolder for each version; a symbolic link names the
-// current one, so that a State changes at once. Nobody but the owner may read them.
+// Folder is a Store in a folder. The files of each version are in a subfolder, and a symbolic link names the current
+// one, so that a State changes atomically. Only the owner may read them.
 type Folder struct{ Path string }
 
 // current is the name of the symbolic link.
 const current = "ca"
 
-// maxFile bounds what is read of one file, in bytes.
+// maxFile bounds the size of one file, in bytes.
 const maxFile = 1 << 20
 
 // String returns the path.
 func (f Folder) String() string { return f.Path }
 
-// Load returns the current files. Another process may replace a version while it is read: then the new one is read.
+// Load returns the current files. If another process replaces the version while it is read, Load reads the new one.
 func (f Folder) Load(context.Context) (map[string][]byte, string, error) {
 	if err := Private(f.Path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, "", err
@@ -42,13 +42,13 @@ func (f Folder) Load(context.Context) (map[string][]byte, string, error) {
 			return nil, "", err
 		}
 		files, err := readPrivate(filepath.Join(f.Path, version))
-		if now, other := f.version(); now == version || other != nil { // nothing of it was removed until now
+		if now, other := f.version(); now == version || other != nil { // nothing was removed during the read
 			return files, version, errors.Join(err, other)
 		}
 	}
 }
 
-// version returns the name of the current version's folder; empty if there is none.
+// version returns the name of the current version's folder, or "" if there is none.
 func (f Folder) version() (string, error) {
 	path := filepath.Join(f.Path, current)
 	version, err := os.Readlink(path)
@@ -94,8 +94,8 @@ func readPrivate(dir string) (map[string][]byte, error) {
 	return files, nil
 }
 
-// dangling returns the error of opening a file. If the file is a link that leads to nothing, the error is not
-// fs.ErrNotExist: such a file should be there.
+// dangling returns the error of opening a file. If the file is a link without a target, the error is not
+// fs.ErrNotExist, because such a file is expected to exist.
 func dangling(name string, err error) error {
 	if _, link := os.Lstat(name); link == nil && errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s is a link to a file or folder that is not there", name)
@@ -116,7 +116,7 @@ func readFile(name string) ([]byte, error) {
 	return text, err
 }
 
-// Save writes files over those of a version.
+// Save replaces the files of a version.
 func (f Folder) Save(ctx context.Context, files map[string][]byte, version string) error {
 	if err := MakePrivate(f.Path); err != nil {
 		return err
@@ -139,7 +139,7 @@ func (f Folder) Save(ctx context.Context, files map[string][]byte, version strin
 	}
 	saved := false
 	defer func() {
-		if !saved { // such as on a disk that is full: each try would leave a folder
+		if !saved { // otherwise each try would leave a folder, for example on a full disk
 			_ = os.RemoveAll(next)
 		}
 	}()
@@ -169,7 +169,7 @@ func (f Folder) Save(ctx context.Context, files map[string][]byte, version strin
 	return f.removeOthers(filepath.Base(next))
 }
 
-// MakePrivate makes a folder for private keys, unless it is there. It returns an error unless the folder is private.
+// MakePrivate creates a folder for private keys if it does not exist. It returns an error unless the folder is private.
 func MakePrivate(path string) error {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		if _, missing := os.Stat(path); errors.Is(missing, fs.ErrNotExist) {
@@ -180,8 +180,8 @@ func MakePrivate(path string) error {
 	return Private(path)
 }
 
-// Private returns an error if a user other than root and the one that this process runs as may use a folder or a file
-// that holds private keys.
+// Private returns an error if a user other than root and this process's own may read or change a file or folder that
+// holds private keys.
 func Private(path string) error {
 	i, err := os.Stat(path)
 	if err != nil {
@@ -199,8 +199,8 @@ func Private(path string) error {
 	return nil
 }
 
-// owned returns an error unless a file or folder belongs to root or to the user that this process runs as. Another
-// owner may replace what it holds.
+// owned returns an error unless a file or folder belongs to root or to this process's user. Another owner could replace
+// its content.
 func owned(path string, i fs.FileInfo) error {
 	self := os.Geteuid()
 	if s, ok := i.Sys().(*syscall.Stat_t); !ok || s.Uid != 0 && int(s.Uid) != self {
@@ -210,7 +210,7 @@ func owned(path string, i fs.FileInfo) error {
 	return nil
 }
 
-// lock takes the folder's lock, which ends with the process.
+// lock takes the folder's lock. The operating system releases it when the process ends.
 func (f Folder) lock() (unlock func(), err error) {
 	file, err := os.OpenFile(filepath.Join(f.Path, ".lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -240,7 +240,7 @@ func syncFolder(path string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// removeOthers removes the versions before, and what a crash left.
+// removeOthers removes earlier versions and leftovers of crashes.
 func (f Folder) removeOthers(keep string) error {
 	list, err := os.ReadDir(f.Path)
 	if err != nil {

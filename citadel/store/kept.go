@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// Kept is a Store whose State is written again if it is deleted while a server runs, so that the deletion does not
-// replace a CA that workloads trust by a new one.
+// Kept is a Store that writes its State again if it is deleted while a server runs, so that a deletion does not replace
+// a CA that workloads trust with a new one.
 type Kept struct {
 	Store
 	// Lease is the right to write the State again.
 	Lease Lease
 
-	mu   sync.Mutex
-	last map[string][]byte // the last State that could be read
+	mu       sync.Mutex
+	lastGood map[string][]byte // the last State that could be read
 }
 
 // Lease is the right to lead. A server with a nil Lease always leads.
@@ -38,26 +38,26 @@ func (k *Kept) Load(ctx context.Context) (map[string][]byte, string, error) {
 	switch {
 	case files != nil:
 		if _, _, err := decode(files, time.Now()); err == nil {
-			k.last = maps.Clone(files)
+			k.lastGood = maps.Clone(files)
 		}
 		return files, version, nil
-	case k.last == nil:
+	case k.lastGood == nil:
 		return nil, version, nil
 	case !Leads(k.Lease):
 		return nil, "", ErrDeleted
 	}
-	if err := k.Store.Save(ctx, k.last, ""); err != nil && !errors.Is(err, ErrConflict) {
+	if err := k.Store.Save(ctx, k.lastGood, ""); err != nil && !errors.Is(err, ErrConflict) {
 		return nil, "", err
 	}
 	return k.Store.Load(ctx)
 }
 
-// Save writes files over those of a version.
+// Save replaces the files of a version.
 func (k *Kept) Save(ctx context.Context, files map[string][]byte, version string) error {
 	err := k.Store.Save(ctx, files, version)
 	if err == nil {
 		k.mu.Lock()
-		k.last = maps.Clone(files)
+		k.lastGood = maps.Clone(files)
 		k.mu.Unlock()
 	}
 	return err

@@ -11,16 +11,16 @@ import (
 	"github.com/istiod-lite/istiod-lite/citadel/pki"
 )
 
-// Plugged is a CA that the operator has put into a folder: ROOT_CA_DIR, usually the mounted Secret cacerts.
+// Plugged is a CA that the operator provides in a folder: ROOT_CA_DIR, usually the mounted Secret cacerts.
 type Plugged struct {
 	Bundle *pki.Bundle
-	CRL    []byte // ca-crl.pem; nil without one
+	CRL    []byte // ca-crl.pem; nil if there is none
 }
 
-// revokedFile holds the lists of revoked certificates, whatever the names of the other files.
+// revokedFile is the file of the revocation lists in every layout.
 const revokedFile = "ca-crl.pem"
 
-// layouts are the names that the files may have: Istio's, and those of a Secret of type kubernetes.io/tls.
+// layouts returns the accepted sets of file names: Istio's, and those of a Secret of type kubernetes.io/tls.
 func layouts() []map[string]string {
 	return []map[string]string{
 		{"certificate": certificateFile, "key": keyFile, "roots": rootsFile, "chain": chainFile, "crl": revokedFile},
@@ -28,8 +28,8 @@ func layouts() []map[string]string {
 	}
 }
 
-// ReadPlugged returns the CA in a folder; nil if there is none, or if a server has generated it: then a Secret holds
-// it. A CA with a part that is missing or does not belong is an error.
+// ReadPlugged returns the CA in a folder. It returns nil if there is none, or if a server has generated it, which is
+// then loaded from its Secret. It is an error if a part is missing or does not belong to the others.
 func ReadPlugged(dir string, now time.Time) (*Plugged, error) {
 	if _, err := os.Stat(dir); err != nil {
 		if err := dangling(dir, err); !os.IsNotExist(err) {

@@ -15,26 +15,26 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
-// Secret is a Kubernetes Secret that holds a State.
+// Secret is a Store in a Kubernetes Secret.
 type Secret struct {
 	Client dynamic.Interface
 	// Namespace and Name of the Secret; the name is SelfSigned, or Cacerts.
 	Namespace, Name string
-	// Earlier is the name of a Secret whose State counts in its place, if there is one; empty for none.
+	// Earlier is the name of a Secret whose State is used instead if it exists; empty for none.
 	Earlier string
 }
 
-// Names of Secrets that hold a State. Cacerts is also the one that an operator plugs in; what a server has generated is
-// marked in it.
+// Names of Secrets that hold a State. An operator may plug in a CA as Cacerts too; generatedFile marks one that a
+// server has generated.
 const (
 	SelfSigned = "istio-ca-secret"
 	Cacerts    = "cacerts"
 )
 
-// generatedFile marks a CA in a Secret Cacerts that a server has made, and so rotates, and not an operator.
+// generatedFile marks a CA in the Secret Cacerts that a server has generated, and therefore rotates.
 const generatedFile = "istio-generated"
 
-// secretType is what istiod gives the Secret.
+// secretType is the type that istiod gives the Secret.
 const secretType = names.SecretTypeCA
 
 // String returns the names of the Secret.
@@ -44,7 +44,7 @@ func (s Secret) client() dynamic.ResourceInterface {
 	return s.Client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}).Namespace(s.Namespace)
 }
 
-// Load returns the Secret's data. Their version is the Secret's name and resourceVersion.
+// Load returns the Secret's data. The version is the Secret's name and resourceVersion.
 func (s Secret) Load(ctx context.Context) (map[string][]byte, string, error) {
 	for _, name := range []string{s.Earlier, s.Name} {
 		if name == "" {
@@ -80,7 +80,7 @@ func (s Secret) files(o *unstructured.Unstructured) (map[string][]byte, error) {
 	return files, nil
 }
 
-// Save writes the Secret's data over those of a version.
+// Save replaces the Secret's data of a version.
 func (s Secret) Save(ctx context.Context, files map[string][]byte, version string) error {
 	name, resource, had := strings.Cut(version, "/")
 	if !had {
@@ -99,7 +99,7 @@ func (s Secret) Save(ctx context.Context, files map[string][]byte, version strin
 		_, err := s.client().Create(ctx, o, metav1.CreateOptions{})
 		return conflict(err, had)
 	}
-	o, err := s.client().Get(ctx, name, metav1.GetOptions{}) // labels and annotations stay
+	o, err := s.client().Get(ctx, name, metav1.GetOptions{}) // labels and annotations are kept
 	switch {
 	case err != nil:
 		return conflict(err, had)
@@ -111,7 +111,7 @@ func (s Secret) Save(ctx context.Context, files map[string][]byte, version strin
 	return conflict(err, had)
 }
 
-// conflict returns ErrConflict for the error of a write that another one came before, and ErrAway for any other.
+// conflict returns ErrConflict if another write came first, and ErrAway for any other error of a write.
 func conflict(err error, had bool) error {
 	switch {
 	case err == nil:

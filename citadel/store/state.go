@@ -12,8 +12,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/citadel/rotation"
 )
 
-// Names of the files of a State. The first four are those of istiod's Secret istio-ca-secret, so that a CA can be taken
-// over from it, and by it.
+// File names of a State. The first four are those of istiod's Secret istio-ca-secret, so that istiod and this server
+// can take over each other's CA.
 const (
 	certificateFile     = "ca-cert.pem"
 	keyFile             = "ca-key.pem"
@@ -26,7 +26,7 @@ const (
 
 // Errors of a Store.
 var (
-	// ErrConflict means that another server wrote a State in between.
+	// ErrConflict means that another server has written the State in the meantime.
 	ErrConflict = errors.New("the CA was changed by another server")
 	// ErrAway means that the API server did not answer or refused. A later attempt may succeed.
 	ErrAway = errors.New("the API server does not let the CA be kept")
@@ -38,12 +38,12 @@ var (
 
 // Store holds the State of a self-signed CA.
 type Store interface {
-	// String returns where the State is, for messages.
+	// String describes the place of the State, for messages.
 	String() string
 	// Load returns the State's files and their version. It returns nil files if there is no State yet.
 	Load(ctx context.Context) (files map[string][]byte, version string, err error)
-	// Save writes files over those of a version; an empty version means that there were none. It returns ErrConflict if
-	// there is another version now.
+	// Save replaces the files of a version; an empty version means that there were none. It returns ErrConflict if the
+	// stored version differs.
 	Save(ctx context.Context, files map[string][]byte, version string) error
 }
 
@@ -69,13 +69,13 @@ func encode(s rotation.State) (map[string][]byte, error) {
 	return files, nil
 }
 
-// decode returns the State of files, and reports whether it has left a root behind that expired.
+// decode returns the State in files, and reports whether it dropped an expired root.
 //
-// Servers may have been off when the next root was to take over. If the one that signed has expired since, the next one
-// signs alone: nothing that the old one signed is valid any more.
+// If servers were off when the next root was to take over, and the signing root has expired since, the next root signs
+// alone: no certificate of the old root is valid any more.
 func decode(files map[string][]byte, now time.Time) (s rotation.State, expired bool, err error) {
 	roots := files[rootsFile]
-	if len(roots) == 0 { // istiod before 1.14 wrote none for a self-signed CA
+	if len(roots) == 0 { // istiod before 1.14 wrote no root-cert.pem for a self-signed CA
 		roots = files[certificateFile]
 	}
 	if text := files[nextCertificateFile]; len(text) > 0 {
@@ -107,9 +107,9 @@ func decode(files map[string][]byte, now time.Time) (s rotation.State, expired b
 	return s, expired, nil
 }
 
-// Step loads the State of a store, makes a new CA if there is none, and takes the step of its rotation that is due.
-// What it returns is stored. It takes no step unless lead, but makes the first CA in any case: without one nobody could
-// start.
+// Step loads the State of a store, creates a new CA if there is none, and takes the step of its rotation that is due.
+// The returned State is stored. Without lead it takes no step of a rotation, but still creates the first CA, because no
+// server could start without one.
 func Step(ctx context.Context, st Store, o rotation.Options, now time.Time, lead bool) (rotation.State, error) {
 	for {
 		files, version, err := st.Load(ctx)
@@ -127,7 +127,7 @@ func Step(ctx context.Context, st Store, o rotation.Options, now time.Time, lead
 		} else {
 			var expired, stepped bool
 			if s, expired, err = decode(files, now); errors.Is(err, pki.ErrExpired) {
-				// It is not replaced: by a wrong clock every proxy would lose a CA that is valid.
+				// An expired CA is not replaced: with a wrong clock every proxy would lose a valid CA.
 				return s, fmt.Errorf("%w: %s: %w, and this machine's clock says %s: if that is right, delete it and start again, which makes a new CA",
 					ErrBroken, st, err, now.UTC().Format(time.RFC3339))
 			} else if err != nil {
@@ -147,7 +147,7 @@ func Step(ctx context.Context, st Store, o rotation.Options, now time.Time, lead
 		if err != nil {
 			return s, err
 		}
-		for name, text := range files { // what others have put beside stays
+		for name, text := range files { // other files are kept
 			if _, ours := out[name]; !ours && !slices.Contains([]string{nextCertificateFile, nextKeyFile, sinceFile}, name) {
 				out[name] = text
 			}

@@ -1,5 +1,5 @@
-// Package token makes tokens of service accounts where there is no Kubernetes to make them. The key is a file in the
-// server's state folder, so whoever may read that folder can make tokens, and nobody else.
+// Package token issues tokens of service accounts without Kubernetes. The key is a file in the server's state folder,
+// so only processes that can read that folder can issue tokens.
 //
 // # Guarantees
 //

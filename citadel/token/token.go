@@ -29,10 +29,10 @@ const (
 	Audience = "istio-ca"
 )
 
-// MaxTTL is the longest that a token is valid.
+// MaxTTL is the longest lifetime of a token.
 const MaxTTL = 24 * time.Hour
 
-// keyFile is the name of the key in the state folder.
+// keyFile is the name of the key file in the state folder.
 const keyFile = "token-key.pem"
 
 // Key signs tokens.
@@ -41,8 +41,8 @@ type Key struct {
 	id     string
 }
 
-// NewKey returns the key in a state folder. Where there is none it makes one. A folder that others may use is an error,
-// and is left as it is.
+// NewKey returns the key in a state folder, and creates it if there is none. It is an error if other users may use the
+// folder, which is then left unchanged.
 func NewKey(dir string) (*Key, error) {
 	if err := store.MakePrivate(dir); err != nil {
 		return nil, err
@@ -55,7 +55,7 @@ func NewKey(dir string) (*Key, error) {
 	return LoadKey(dir)
 }
 
-// LoadKey returns the key in a state folder. It is an error if there is none, or if others may read or replace it.
+// LoadKey returns the key in a state folder. It is an error if there is none, or if other users may read or replace it.
 func LoadKey(dir string) (*Key, error) {
 	path := filepath.Join(dir, keyFile)
 	for _, p := range []string{dir, path} {
@@ -79,7 +79,7 @@ func LoadKey(dir string) (*Key, error) {
 	return &Key{signer, base64.RawURLEncoding.EncodeToString(sum[:12])}, nil
 }
 
-// create makes a key. Of several processes that do so at once, one succeeds and the others take its key.
+// create creates a key. If several processes do so at once, one succeeds and the others use its key.
 func create(dir, path string) error {
 	key, err := pki.GenerateKey()
 	if err != nil {
@@ -89,7 +89,7 @@ func create(dir, path string) error {
 	if err != nil {
 		return err
 	}
-	file, err := os.CreateTemp(dir, ".token-key-") // of mode 0600
+	file, err := os.CreateTemp(dir, ".token-key-") // has mode 0600
 	if err != nil {
 		return err
 	}

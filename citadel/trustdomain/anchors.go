@@ -13,25 +13,26 @@ import (
 	"github.com/istiod-lite/istiod-lite/citadel/pki"
 )
 
-// Bundles fetches the SPIFFE bundles of other trust domains, by their URLs.
+// Bundles fetches the SPIFFE bundles of other trust domains from URLs.
 type Bundles interface {
-	// Want replaces the URLs that are fetched. It does not wait.
+	// Want sets the URLs to fetch. It does not wait.
 	Want(urls []string)
 	// Roots returns the roots in the last good bundle of a URL; nil if there is none.
 	Roots(url string) []*x509.Certificate
-	// Failure returns why the last fetch of a URL failed, and since when fetches fail; "" if it did not fail.
+	// Failure returns why the last fetch of a URL failed, and when the failures began. The reason is "" if it did not
+	// fail.
 	Failure(url string) (why string, since time.Time)
 }
 
-// anchor is one of the mesh configuration's caCertificates.
+// anchor is one entry of the mesh configuration's caCertificates.
 type anchor struct {
 	field                 string
-	url                   string // of a bundle with the roots; "" if the entry has them
+	url                   string // URL of a bundle with the roots; "" if the entry has them inline
 	roots                 []*x509.Certificate
-	signers, trustDomains []string // that the roots are for; empty: every signer, and the mesh's trust domains
+	signers, trustDomains []string // scope of the roots; empty stands for every signer, and for the mesh's own trust domains
 }
 
-// parse returns the entries of a mesh configuration that can be read, and a finding for each other one.
+// parse returns the valid entries of a mesh configuration, and a finding for each other one.
 func (d *Domains) parse(m *mesh.Config) (list []anchor, findings []diag.Diagnostic) {
 	for i, c := range m.GetCaCertificates() {
 		a := anchor{field: fmt.Sprintf("caCertificates[%d]", i), url: c.GetSpiffeBundleUrl(), signers: c.GetCertSigners(), trustDomains: c.GetTrustDomains()}
@@ -58,8 +59,8 @@ func (d *Domains) parse(m *mesh.Config) (list []anchor, findings []diag.Diagnost
 	return list, findings
 }
 
-// current returns the entries of the mesh configuration in force, and what is wrong with that. It has their bundles
-// fetched.
+// current returns the entries of the mesh configuration in force, and its findings. It requests the bundles of these
+// entries.
 func (d *Domains) current() ([]anchor, []diag.Diagnostic) {
 	m := d.o.Mesh.Mesh()
 	d.mu.Lock()
@@ -80,7 +81,7 @@ func (d *Domains) current() ([]anchor, []diag.Diagnostic) {
 	return d.list, d.findings
 }
 
-// fetched returns entries with the roots that were fetched, without entries that have none yet.
+// fetched returns the entries with their fetched roots, without entries that have none yet.
 func (d *Domains) fetched(list []anchor) []anchor {
 	var out []anchor
 	for _, a := range list {
@@ -100,7 +101,7 @@ func (d *Domains) anchors() []anchor {
 	return d.fetched(list)
 }
 
-// Findings returns what is wrong with the caCertificates of the mesh configuration.
+// Findings returns the findings of the mesh configuration's caCertificates.
 func (d *Domains) Findings() []diag.Diagnostic {
 	list, findings := d.current()
 	findings = slices.Clone(findings)

@@ -14,7 +14,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/citadel/pki"
 )
 
-// Mesh knows the mesh configuration.
+// Mesh provides the mesh configuration.
 type Mesh interface {
 	// Mesh returns the mesh configuration in force; nil before the first one.
 	Mesh() *mesh.Config
@@ -26,19 +26,19 @@ type Options struct {
 	Bundles Bundles // nil if no bundles are fetched
 	Issuer  *ca.CA  // optional
 
-	Signers     []string // signers of Kubernetes that sign certificates of workloads and of the server by default
-	SignerRoots string   // path of a file with the roots of signers for which the mesh configuration has none
+	Signers     []string // signers of Kubernetes that sign workloads' and the server's certificates by default
+	SignerRoots string   // path of a file with the roots of signers that the mesh configuration does not cover
 }
 
 // Domains decides which roots prove identities of which trust domains. Safe for concurrent use.
 type Domains struct {
 	o Options
-	// Authority knows revoked certificates and the roots of a server that others certify. It is nil if the server has
-	// no certificate, and is set before the first use.
+	// Authority provides the revocation lists, and the roots of a server that another system certifies. It is nil if
+	// the server has no certificate, and is set before the first use.
 	Authority *authority.Authority
 
 	mu       sync.Mutex
-	parsed   *mesh.Config // that list and findings are of; nil before the first
+	parsed   *mesh.Config // configuration that list and findings were made from; nil before the first
 	list     []anchor
 	findings []diag.Diagnostic
 }
@@ -73,9 +73,9 @@ func (d *Domains) VerifyTrust(chain []*x509.Certificate, trustDomain string) (fe
 }
 
 // trustsRoot returns an error unless a root is trusted for a trust domain: it is a root of the CA, or the mesh
-// configuration has it for the trust domain. A root of a signer, or of the authority that certifies the server in place
-// of a CA, is trusted for every one, unless the mesh configuration has it too and says for which. A root for aliases
-// alone is federated.
+// configuration lists it for the trust domain. A root of a signer, or of the authority that certifies the server
+// instead of a CA, is trusted for every trust domain, unless the mesh configuration lists it for certain ones. A root
+// that is listed only for aliases is federated.
 func (d *Domains) trustsRoot(root *x509.Certificate, trustDomain string) (federated bool, err error) {
 	if b := d.o.Issuer.Bundle(); b != nil && slices.ContainsFunc(b.Roots, root.Equal) {
 		return false, nil
@@ -105,7 +105,7 @@ func (d *Domains) trustsRoot(root *x509.Certificate, trustDomain string) (federa
 	return false, fmt.Errorf("the certificate's root is not trusted for trust domain %s", trustDomain)
 }
 
-// Federated reports whether a root is for a trust domain and not for the mesh's own.
+// Federated reports whether a root is listed for a trust domain and is not a root of the mesh's own.
 func (d *Domains) Federated(trustDomain string) bool {
 	own := d.TrustDomain()
 	return slices.ContainsFunc(d.anchors(), func(a anchor) bool {
@@ -130,7 +130,7 @@ func (d *Domains) Chains(certificates []*x509.Certificate) ([][]*x509.Certificat
 	return certificates[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 }
 
-// Anchors returns the roots of callers beside the roots of the CA, each once.
+// Anchors returns the roots of callers besides the roots of the CA, without duplicates.
 func (d *Domains) Anchors() (roots []*x509.Certificate) {
 	var all []*x509.Certificate
 	for _, a := range d.anchors() {
@@ -139,7 +139,7 @@ func (d *Domains) Anchors() (roots []*x509.Certificate) {
 	return unique(append(all, d.signerRoots()...), nil)
 }
 
-// unique returns the certificates that are not among others, each once.
+// unique returns the certificates of list that are not in others, without duplicates.
 func unique(list, others []*x509.Certificate) (out []*x509.Certificate) {
 	for _, c := range list {
 		if !slices.ContainsFunc(others, c.Equal) && !slices.ContainsFunc(out, c.Equal) {
@@ -150,7 +150,7 @@ func unique(list, others []*x509.Certificate) (out []*x509.Certificate) {
 }
 
 // OfSigner returns the roots of a signer of Kubernetes: from the entries of the mesh configuration that name the signer
-// or none. If there are none, they are in the file SignerRoots.
+// or no signer, else from the file SignerRoots.
 func (d *Domains) OfSigner(signer string) []*x509.Certificate {
 	var roots []*x509.Certificate
 	for _, a := range d.anchors() {
@@ -165,11 +165,11 @@ func (d *Domains) OfSigner(signer string) []*x509.Certificate {
 	if err != nil {
 		return nil
 	}
-	roots, _ = pki.ParseCertificates(text) // without roots nothing is signed, and the error of that says so
+	roots, _ = pki.ParseCertificates(text) // without roots nothing is signed, and that error names the file
 	return roots
 }
 
-// signerRoots returns the roots of the signers that are asked by default.
+// signerRoots returns the roots of the default signers.
 func (d *Domains) signerRoots() (roots []*x509.Certificate) {
 	for _, signer := range d.o.Signers {
 		roots = append(roots, d.OfSigner(signer)...)
@@ -177,7 +177,7 @@ func (d *Domains) signerRoots() (roots []*x509.Certificate) {
 	return roots
 }
 
-// ownRoots returns the roots of workloads' certificates, by any issuer.
+// ownRoots returns the roots of workloads' certificates of any issuer.
 func (d *Domains) ownRoots() (roots []*x509.Certificate) {
 	if d.Authority == nil {
 		return nil
@@ -188,8 +188,8 @@ func (d *Domains) ownRoots() (roots []*x509.Certificate) {
 	return append(append(roots, d.Authority.VouchingRoots()...), d.signerRoots()...)
 }
 
-// Sent returns the roots that proxies trust with a mesh configuration, which may not be in force yet, as PEM: the
-// mesh's own in one text, which comes first, then a text for each entry of its caCertificates. No certificate is there
+// Sent returns the roots that proxies trust with a mesh configuration, which may not be in force yet, as PEM texts. The
+// first text has the mesh's own roots, and each entry of caCertificates has a further text. No certificate occurs
 // twice.
 func (d *Domains) Sent(m *mesh.Config) (texts []string) {
 	var seen []*x509.Certificate

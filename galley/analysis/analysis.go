@@ -13,29 +13,29 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 )
 
-// Bounds on one run. A mesh that exceeds them has one mistake many times over.
+// Bounds of one run. A mesh that exceeds them usually repeats one mistake many times.
 const (
-	maxFindings = 1000 // of each analyzer
-	maxHints    = 100  // searches for a name that was meant
+	maxFindings = 1000 // findings of each analyzer
+	maxHints    = 100  // searches for the name that a mistyped name stands for
 )
 
 // Options of Run.
 type Options struct {
-	Domain string       // of the cluster
-	Mesh   *mesh.Config // its defaults of exportTo, and the root namespace
-	Whole  bool         // the objects are the whole mesh: no cluster adds to them
-	Still  bool         // no object changes by itself: a Pod without an address stays without. What is Whole is Still.
+	Domain string       // DNS domain of the cluster
+	Mesh   *mesh.Config // for its default exportTo and its root namespace
+	Whole  bool         // the objects are the whole mesh: no cluster adds others
+	Still  bool         // no object changes by itself, for example by a Pod getting its address; implied by Whole
 
-	Advice bool // look also for what is allowed and seldom meant
-	HTTP3  bool // gateways take HTTP/3 where their Services have UDP ports
+	Advice bool // also report what is allowed and seldom intended
+	HTTP3  bool // gateways serve HTTP/3 if their Services have UDP ports
 
-	Concerns func(*kinds.Object) bool // whether findings about an object are wanted; nil: about all
+	Concerns func(*kinds.Object) bool // optional; reports whether findings about an object are wanted
 
-	MeshConfig []kinds.Key // the ConfigMaps that hold the mesh configuration, the one that takes precedence last
+	MeshConfig []kinds.Key // ConfigMaps with the mesh configuration; later ones take precedence
 
-	RepeatedText, HostClusters int // the limits of those names; 0 is the default
+	RepeatedText, HostClusters int // limits of the same names; 0 stands for the default
 
-	World World // nil if every Spec is of the Kubernetes type, and the places of endpoints are not known
+	World World // nil if every Spec is of the Kubernetes type and the localities of endpoints are unknown
 }
 
 // World reads the objects and endpoints of a server.
@@ -44,7 +44,7 @@ type World interface {
 	Pod(*kinds.Object) Pod
 	// Slice reads an EndpointSlice whose Spec is not of the Kubernetes type.
 	Slice(*kinds.Object) Slice
-	// Endpoints yields the labels of each endpoint of a host, the labels of its place among them.
+	// Endpoints yields the labels of each endpoint of a host, including the labels of its locality.
 	Endpoints(host string) iter.Seq[Labels]
 }
 
@@ -55,29 +55,29 @@ type Labels interface {
 
 type analysis struct {
 	*index
-	subsets map[subset]*kinds.Object // by the first that defines it
-	callers map[string]*clients      // of VirtualServices, by their own namespace and the selectors of their Gateways
-	counts  map[subset]int           // how many there are, by all but their name
-	// those with the most ports, by the namespace and host of the rules that count for them
+	subsets map[subset]*kinds.Object // first DestinationRule that defines a subset
+	callers map[string]*clients      // clients of VirtualServices, by their own namespace and the selectors of their Gateways
+	counts  map[subset]int           // number of subsets, keyed by all but their name
+	// widest has the host with the most ports, by the namespace and host of the rules that apply to it.
 	widest  map[subset]*host
 	found   []diag.Diagnostic
-	limit   int // how many there may be when the analyzer that runs has ended
+	limit   int // maximum number of findings when the running analyzer has ended
 	hints   int
 	dropped int
-	worst   diag.Severity // of those that were dropped
+	worst   diag.Severity // highest severity of the dropped findings
 
-	// These are made when somebody asks.
-	byKind      map[*kinds.Kind][]*kinds.Object // by precedence
-	inNamespace map[string][]*kinds.Object      // Services, by precedence
-	groups      map[*workload][]*serviceGroup   // those that select each workload
-	opened      map[string]*exposedPorts        // what exposed returned, by the selector
-	filters     map[filtered]filter             // what connectionFilters returned
-	readers     map[selectionKey]bool           // what readsTokens returned, by the namespace and selector of the Gateway
+	// The fields below are caches, filled on demand.
+	byKind      map[*kinds.Kind][]*kinds.Object // objects by precedence
+	inNamespace map[string][]*kinds.Object      // Services by precedence
+	groups      map[*workload][]*serviceGroup   // groups of Services that select each workload
+	opened      map[string]*exposedPorts        // results of exposed, by selector
+	filters     map[filtered]filter             // results of connectionFilters
+	readers     map[selectionKey]bool           // results of readsTokens, by the namespace and selector of the Gateway
 	policies    []*kinds.Object                 // one RequestAuthentication with rules for each namespace and selector
-	places      map[placeKey]placeValues        // what placesOf returned
+	places      map[placeKey]placeValues        // results of placesOf
 }
 
-// Run returns what is wrong between the objects, in no order.
+// Run returns findings about the relations between objects, in no order.
 func Run(objects []*kinds.Object, o Options) []diag.Diagnostic {
 	o.RepeatedText = cmp.Or(o.RepeatedText, limits.Default().RepeatedText)
 	o.HostClusters = cmp.Or(o.HostClusters, limits.Default().HostClusters)
@@ -97,18 +97,18 @@ func Run(objects []*kinds.Object, o Options) []diag.Diagnostic {
 	return a.found
 }
 
-// More returns the finding that stands for others about something, the worst of them of a severity.
+// More returns a finding that stands for n others about something; worst is their highest severity.
 func More(n int, worst diag.Severity, about string) diag.Diagnostic {
 	return diag.Diagnostic{Severity: worst, Code: codeLimit, Message: fmt.Sprintf("%d more findings about %s are left out", n, about), Fix: "mend the others first"}
 }
 
-// LeftOut reports whether there is more than the findings say.
+// LeftOut reports whether findings were dropped, that is, whether one of them is of More.
 func LeftOut(found []diag.Diagnostic) bool {
 	return slices.ContainsFunc(found, func(d diag.Diagnostic) bool { return d.Code == codeLimit && d.Object == "" })
 }
 
-// report adds a finding about a field of an object. It leaves out objects of remote clusters, which their own server
-// reports, and last good versions, which are not written anywhere.
+// report adds a finding about a field of an object. It skips objects of remote clusters, which their own server
+// reports, and last good versions, which exist in no source.
 func (a *analysis) report(o *kinds.Object, severity diag.Severity, code, field, fix, format string, args ...any) {
 	if o.Cluster != "" || o.IsLastGood() || suppressed(o, code) || a.options.Concerns != nil && !a.options.Concerns(o) {
 		return
@@ -122,8 +122,8 @@ func (a *analysis) report(o *kinds.Object, severity diag.Severity, code, field, 
 	a.found = append(a.found, d.At(o.Position))
 }
 
-// suppressed reports whether the annotation of an object asks for no finding with that code, by its name here or by
-// Istio's.
+// suppressed reports whether the annotation of an object suppresses findings with a code, by the code's name here or in
+// Istio.
 func suppressed(o *kinds.Object, code string) bool {
 	list := o.Annotations[kinds.AnnotationSuppress]
 	if list == "" {
@@ -138,8 +138,8 @@ func suppressed(o *kinds.Object, code string) bool {
 	return false
 }
 
-// Unsuppressed returns the findings without those that the annotation of their object suppresses. A finding about an
-// object that is not among objects stays.
+// Unsuppressed returns the findings that the annotation of their object does not suppress. A finding about an object
+// that is not in objects is kept.
 func Unsuppressed(found []diag.Diagnostic, objects []*kinds.Object) []diag.Diagnostic {
 	annotated := map[string]*kinds.Object{}
 	for _, o := range objects {
@@ -164,7 +164,7 @@ func (a *analysis) of(kind *kinds.Kind) []*kinds.Object {
 	return a.byKind[kind]
 }
 
-// failing returns the severity of what makes requests fail if no Service is missing among the objects.
+// failing returns the severity of a fault that makes requests fail, provided that the objects include all Services.
 func (a *analysis) failing() diag.Severity {
 	if len(a.services) == 0 {
 		return diag.Warning
@@ -172,7 +172,8 @@ func (a *analysis) failing() diag.Severity {
 	return diag.Error
 }
 
-// nearest returns the name that was most likely meant, or "": also once too many names were searched for.
+// nearest returns the known name that the user most likely meant. It returns "" if there is none, and after too many
+// searches.
 func (a *analysis) nearest(name string, known []string) string {
 	if a.hints++; a.hints > maxHints {
 		return ""
@@ -180,7 +181,7 @@ func (a *analysis) nearest(name string, known []string) string {
 	return diag.Nearest(name, known)
 }
 
-// listed returns a few of the names as text.
+// listed returns a short list of names as text.
 func listed(list []string) string {
 	const most = 8
 	list = slices.Compact(slices.Sorted(slices.Values(list)))
@@ -195,13 +196,12 @@ func byPrecedence(x, y *kinds.Object) int {
 	return cmp.Or(x.Created.Compare(y.Created), cmp.Compare(x.Name, y.Name), cmp.Compare(x.Namespace, y.Namespace))
 }
 
-// exported reports whether an object of namespace own, with that exportTo, is visible in namespace to.
+// exported reports whether an object in namespace own with a list exportTo is visible in namespace to.
 func exported(exportTo, byDefault []string, own, to string) bool {
 	return slices.ContainsFunc(exports(exportTo, byDefault), func(e string) bool { return e == "*" || e == to || e == "." && own == to })
 }
 
-// exports returns the exportTo that counts for an object: its own, or else the default of the mesh, or else all
-// namespaces.
+// exports returns the exportTo in force for an object: its own, else the default of the mesh, else all namespaces.
 func exports(exportTo, byDefault []string) []string {
 	for _, list := range [][]string{exportTo, byDefault} {
 		if len(list) > 0 {

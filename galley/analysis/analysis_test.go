@@ -175,7 +175,7 @@ spec: {`+c.target+"}\n"))
 	}
 }
 
-// Objects that are a part of a mesh get warnings, and without workloads no selector is judged.
+// Objects that are a part of a mesh get warnings, and without workloads no selector is checked.
 func TestPartOfAMesh(t *testing.T) {
 	list := run(decode(t, `
 apiVersion: networking.istio.io/v1
@@ -239,7 +239,7 @@ spec: {selector: {app: web}, ports: [{port: 80}]}
 	}
 }
 
-// What remote clusters hold counts, and is judged by their own servers.
+// What remote clusters hold counts, and is checked by their own servers.
 func TestRemoteClusters(t *testing.T) {
 	objects := decode(t, `
 apiVersion: v1

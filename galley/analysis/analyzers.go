@@ -1,6 +1,6 @@
 package analysis
 
-// Codes of findings that istioctl analyze has too. istioName has their names.
+// Codes of findings that istioctl analyze has too. istioNames has their names there.
 const (
 	codeDeprecated         = "IST0002"
 	codeReference          = "IST0101"
@@ -63,21 +63,21 @@ const (
 	codeHTTP3        = "NoHTTP3"
 	codeSidecarRoute = "SidecarRoute"
 	codeUnusedRoutes = "UnusedRoutes"
-	codeLimit        = "Limit"    // as validation has it of one object
-	codeNoEffect     = "NoEffect" // as validation has it of one object
+	codeLimit        = "Limit"    // also used by validation for one object
+	codeNoEffect     = "NoEffect" // also used by validation for one object
 )
 
-// Analyzer looks for one sort of mistake between objects.
+// Analyzer finds one kind of mistake between objects.
 type Analyzer struct {
 	Name    string
-	Codes   []string // of its findings
-	Advice  bool     // it reports what is allowed and seldom meant: it runs where Options.Advice is set
-	Reports string   // what it reports, for people
+	Codes   []string // codes of its findings
+	Advice  bool     // reports what is allowed and seldom intended; runs only if Options.Advice is set
+	Reports string   // description for users
 
 	run func(*analysis)
 }
 
-// Analyzers returns all of them, in the order in which they run.
+// Analyzers returns all analyzers in the order in which they run.
 func Analyzers() []Analyzer {
 	return []Analyzer{
 		{"routes", []string{codeReference, codeUnreachable, codeNoEffect, codeLimit}, false, "Gateways, hosts, ports, subsets and delegates of VirtualServices that are not there, and rules of delegates that are left out", (*analysis).virtualServices},

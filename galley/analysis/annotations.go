@@ -14,8 +14,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
-// annotations reports Istio's annotations that nobody reads: those with an unknown name, and those on a kind of object
-// that has no such.
+// annotations reports Istio's annotations without effect: unknown names, and names that do not apply to the kind of
+// object.
 func (a *analysis) annotations() {
 	known := map[string]*annotation.Instance{}
 	for _, i := range append(annotation.AllResourceAnnotations(), newer()...) {
@@ -29,7 +29,7 @@ func (a *analysis) annotations() {
 			}
 			field, i := "metadata.annotations["+strconv.Quote(name)+"]", known[name]
 			switch {
-			case name == kinds.AnnotationIgnorePolicy: // Istio's own list leaves it out
+			case name == kinds.AnnotationIgnorePolicy: // missing from Istio's own list
 				if o.Kind != kinds.BackendTLSPolicy {
 					a.report(o, diag.Warning, codeMisplaced, field, "move it to a BackendTLSPolicy", "the annotation %s has no effect on a %s", name, o.Kind.Name)
 				}
@@ -52,7 +52,7 @@ func (a *analysis) annotations() {
 	}
 }
 
-// newer returns the annotations of Istio 1.31 that its own list of annotations leaves out.
+// newer returns the annotations of Istio 1.31 that are missing from its own list.
 func newer() []*annotation.Instance {
 	return []*annotation.Instance{
 		{Name: names.AnnotationScrapeTargets, Resources: []annotation.ResourceTypes{annotation.Pod}},
@@ -60,8 +60,8 @@ func newer() []*annotation.Instance {
 	}
 }
 
-// ofIstio reports whether an annotation is one that Istio would define. Those of operators, and those that this project
-// makes of a status, are not judged.
+// ofIstio reports whether Istio would define an annotation of that name. Annotations of other operators, and
+// annotations that this project derives from a status, are not checked.
 func ofIstio(name string) bool {
 	domain, _, qualified := strings.Cut(name, "/")
 	return qualified && (domain == "istio.io" || strings.HasSuffix(domain, ".istio.io")) && !strings.Contains(domain, "operator.istio.io") &&

@@ -15,7 +15,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/lists"
 )
 
-// claims reports routes that depend on claims of tokens, on gateways whose tokens nobody reads.
+// claims reports routes that depend on claims of tokens on gateways where no RequestAuthentication reads the tokens.
 func (a *analysis) claims() {
 	for _, o := range a.routes {
 		field := claimField(o.Spec.(*networkingv1.VirtualService))
@@ -57,8 +57,8 @@ func claimField(spec *networkingv1.VirtualService) string {
 	return ""
 }
 
-// readsTokens reports whether a RequestAuthentication applies to workloads of a Gateway; where no workload is known,
-// whether its selector is one that could.
+// readsTokens reports whether a RequestAuthentication applies to workloads of a Gateway. If no workload is known, it
+// reports whether the selectors are compatible.
 func (a *analysis) readsTokens(gateway *kinds.Object) bool {
 	selector := gateway.Spec.(*networkingv1.Gateway).Selector
 	key := selectionKey{gateway.Namespace, written(selector)}
@@ -79,8 +79,8 @@ func (a *analysis) readsTokens(gateway *kinds.Object) bool {
 	return reads
 }
 
-// bothSelect reports whether a workload of a namespace has the labels of both selectors. One of second is known to be
-// there.
+// bothSelect reports whether a workload of a namespace has the labels of both selectors. The caller knows that the
+// second selects at least one workload.
 func (a *analysis) bothSelect(namespace string, first, second map[string]string) bool {
 	if len(first) == 0 {
 		return true

@@ -5,15 +5,15 @@ import (
 	"strings"
 )
 
-// Code is what a code of findings means.
+// Code describes a code of findings.
 type Code struct {
-	ID   string // Istio's, where Istio has one
+	ID   string // Istio's ID, if Istio has one
 	Name string
-	URL  string // of Istio's documentation, or empty
+	URL  string // Istio's documentation; optional
 }
 
-// Describe returns what a code means. What is wrong with the form or the values of one object has several codes here
-// and one in Istio, IST0106.
+// Describe returns the description of a code. Findings about the form or the values of one object have several codes
+// here and one in Istio, IST0106.
 func Describe(code string) Code {
 	switch code {
 	case "":
@@ -30,7 +30,7 @@ func Describe(code string) Code {
 	return Code{ID: code, Name: name, URL: "https://istio.io/latest/docs/reference/config/analysis/" + strings.ToLower(code) + "/"}
 }
 
-// istioNames has the names of the codes of Istio that are used here.
+// istioNames has Istio's names of the codes that are used here.
 var istioNames = map[string]string{
 	codeDeprecated:         "Deprecated",
 	codeReference:          "ReferencedResourceNotFound",

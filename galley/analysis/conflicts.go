@@ -11,16 +11,16 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
-// contested is what VirtualServices compete for: a host on a gateway, among those that are exported in the same way.
+// contested is a host on a gateway that VirtualServices with the same exportTo compete for.
 type contested struct {
 	gateway, host string
-	exported      string // "*": to all; ".ns": to its own namespace only; "ns": to another by name
+	exported      string // "*" for all namespaces, ".ns" for its own namespace only, "ns" for another namespace
 	tcp           bool
 }
 
-// conflicts reports VirtualServices that have no effect because of another with the same host. For sidecars only the
-// first by precedence counts. A gateway takes the routes of all, one after the other, but reaches none after a route
-// without conditions.
+// conflicts reports VirtualServices that have no effect because another one has the same host. For sidecars only the
+// first by precedence is in force. A gateway takes the routes of all in order, but never gets past a route without
+// conditions.
 func (a *analysis) conflicts() {
 	first := map[contested]*kinds.Object{}
 	compared := comparisons{most: maxComparisons}
@@ -60,22 +60,23 @@ func (a *analysis) conflictsOf(o *kinds.Object, first map[contested]*kinds.Objec
 	}
 }
 
-// Bounds on what is compared by one analyzer: what an object competes for may be the product of its lists.
+// Bounds of the comparisons of one analyzer. The number of names that an object competes for may be the product of its
+// lists.
 const (
 	maxComparisons    = 1 << 20
-	maxOwnComparisons = 1 << 14 // of one object
+	maxOwnComparisons = 1 << 14 // for one object
 )
 
-// comparisons counts what may still be compared.
+// comparisons holds the remaining number of comparisons.
 type comparisons struct {
 	most, own int
-	refused   bool // of this object not everything was
+	refused   bool // the current object was not compared completely
 }
 
-// begin begins another object.
+// begin starts the comparisons of another object.
 func (c *comparisons) begin() { c.own, c.refused = maxOwnComparisons, false }
 
-// more reports whether one more may be compared.
+// more reports whether another comparison is allowed.
 func (c *comparisons) more() bool {
 	if c.most == 0 || c.own == 0 {
 		c.refused = true
@@ -86,7 +87,7 @@ func (c *comparisons) more() bool {
 	return true
 }
 
-// uncompared reports an object if it was compared in part only.
+// uncompared reports an object that was not compared completely.
 func (a *analysis) uncompared(o *kinds.Object, c comparisons) {
 	if c.refused {
 		a.report(o, diag.Info, codeLimit, "spec.hosts", "split the VirtualService, or export it to fewer namespaces",
@@ -107,7 +108,7 @@ func (a *analysis) conflict(o, wins *kinds.Object, field string, c contested) {
 		"%s has the host %s on Gateway %s too and comes first (%s): its last route takes all requests, so the last route here is never reached", wins, c.host, c.gateway, why)
 }
 
-// exportsOf returns in which ways a VirtualService is exported, as contested has them.
+// exportsOf returns the values of contested.exported of a VirtualService.
 func (a *analysis) exportsOf(exportTo []string, own string) []string {
 	exportTo = exports(exportTo, a.mesh.GetDefaultVirtualServiceExportTo())
 	if slices.Contains(exportTo, "*") {

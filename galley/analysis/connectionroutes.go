@@ -13,29 +13,29 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
-// connected is what routes of connections compete for on a gateway: a server name of TLS, or a host of TCP, on a port;
-// 0 is any.
+// connected is what routes of connections compete for on a gateway: a TLS server name or a TCP host, on a port. Port 0
+// is any port.
 type connected struct {
 	gateway, name, exported string
 	port                    uint32
 	tls                     bool
 }
 
-// connectionRoutes reports routes of TLS and TCP that a gateway never reaches, because those of older VirtualServices
-// take the same connections: each route with each of them.
+// connectionRoutes reports TLS and TCP routes that a gateway never reaches, because routes of older VirtualServices
+// take the same connections. Each route is compared with each of these.
 func (a *analysis) connectionRoutes() {
 	first := map[connected]*kinds.Object{}
 	compared := comparisons{most: maxComparisons}
 	for _, o := range a.routes { // by precedence
 		compared.begin()
-		for _, c := range a.connectionRoutesOf(o, first, &compared) { // routes of one object are in the order that it says
+		for _, c := range a.connectionRoutesOf(o, first, &compared) { // routes of one object are in written order
 			first[c] = cmp.Or(first[c], o)
 		}
 		a.uncompared(o, compared)
 	}
 }
 
-// connectionRoutesOf returns what an object has routes for and none before it has.
+// connectionRoutesOf returns the names that an object has routes for and no object before it has.
 func (a *analysis) connectionRoutesOf(o *kinds.Object, first map[connected]*kinds.Object, compared *comparisons) (own []connected) {
 	spec := o.Spec.(*networkingv1.VirtualService)
 	if len(spec.Tls)+len(spec.Tcp) == 0 {

@@ -13,7 +13,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
-// deprecated reports fields of Istio's objects that their definition calls deprecated.
+// deprecated reports fields that are deprecated in the definition of Istio's objects.
 func (a *analysis) deprecated() {
 	for _, o := range a.objects {
 		if m, ok := o.Spec.(proto.Message); ok && o.Kind.Istio {

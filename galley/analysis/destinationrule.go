@@ -57,11 +57,11 @@ func (a *analysis) destinationRule(o *kinds.Object) {
 	}
 }
 
-// subset is the name of one that rules of a namespace define for those who see them.
+// subset is the name of a subset that rules of a namespace with an exportTo define for a host.
 type subset struct{ namespace, host, exportTo, name string }
 
-// counted reports the subsets of a rule that another of its namespace and host defines too, and those that are left out
-// because there are too many. Such rules are merged.
+// counted reports the subsets of a rule that another rule of the same namespace and host defines too, and subsets that
+// are left out because there are too many. Such rules are merged.
 func (a *analysis) counted(o *kinds.Object, host string) {
 	spec := o.Spec.(*networkingv1.DestinationRule)
 	if spec.WorkloadSelector != nil {
@@ -83,8 +83,8 @@ func (a *analysis) counted(o *kinds.Object, host string) {
 	}
 }
 
-// fitting adds a finding if the subsets of a rule, after those that other rules define for the host before it, do not
-// all fit.
+// fitting adds a finding if not all subsets of a rule fit within the limits, after the subsets that other rules define
+// for the host before it.
 func (a *analysis) fitting(o *kinds.Object, name string, before, subsets int) {
 	most := a.options.HostClusters
 	if subsets == before || subsets <= limits.Subsets(most, a.mostPorts) {
@@ -101,8 +101,8 @@ func (a *analysis) fitting(o *kinds.Object, name string, before, subsets int) {
 	}
 }
 
-// widestOf returns the host with the most ports among those that rules of a namespace and host count for, nil if there
-// is none.
+// widestOf returns the host with the most ports among the hosts that rules of a namespace and host apply to, or nil if
+// there is none.
 func (a *analysis) widestOf(namespace, name string) *host {
 	key := subset{namespace: namespace, host: name}
 	widest, known := a.widest[key]
@@ -118,7 +118,7 @@ func (a *analysis) widestOf(namespace, name string) *host {
 	return widest
 }
 
-// closest returns the most specific host of the rules of a namespace that cover a host.
+// closest returns the most specific host of the namespace's rules that covers a host.
 func (a *analysis) closest(namespace, host string) string {
 	for pattern := range a.patterns(host) {
 		if slices.ContainsFunc(a.ruled[pattern], func(o *kinds.Object) bool { return o.Namespace == namespace }) {
@@ -128,7 +128,7 @@ func (a *analysis) closest(namespace, host string) string {
 	return ""
 }
 
-// covered yields the hosts that a rule of a host may count for.
+// covered yields the hosts that a rule for a host may apply to.
 func (a *analysis) covered(name string) iter.Seq[*host] {
 	return func(yield func(*host) bool) {
 		if !strings.HasPrefix(name, "*") {
@@ -148,17 +148,17 @@ func (a *analysis) covered(name string) iter.Seq[*host] {
 	}
 }
 
-// placeKey is a host and the name of a label of places.
+// placeKey is a host and the name of a locality label.
 type placeKey struct{ host, label string }
 
-// placeValues are the values of a label of places at the endpoints of a host, in order. some reports whether the host
-// has an endpoint.
+// placeValues are the sorted values of a locality label on the endpoints of a host. some reports whether the host has
+// an endpoint.
 type placeValues struct {
 	values []string
 	some   bool
 }
 
-// placesOf returns the values of a label of places at the endpoints of a host. It reads the endpoints once for all
+// placesOf returns the values of a locality label on the endpoints of a host. It reads the endpoints once for all
 // subsets.
 func (a *analysis) placesOf(k placeKey) placeValues {
 	p, known := a.places[k]
@@ -177,8 +177,8 @@ func (a *analysis) placesOf(k placeKey) placeValues {
 	return p
 }
 
-// elsewhere returns a fix for labels of a place where no endpoint of a host runs. It returns "" if an endpoint runs
-// there, if no label of a place is among them, and if the places are not known.
+// elsewhere returns the fix for locality labels that no endpoint of a host has. It returns "" if an endpoint has them,
+// if none of the labels is a locality label, and if localities are unknown.
 func (a *analysis) elsewhere(host string, labels map[string]string) string {
 	if a.options.World == nil {
 		return ""
@@ -199,7 +199,7 @@ func (a *analysis) elsewhere(host string, labels map[string]string) string {
 	return ""
 }
 
-// lacks reports whether the workloads of a host are known, and none of them has those labels.
+// lacks reports whether the workloads of a host are known and none of them has the labels.
 func (a *analysis) lacks(all []*host, labels map[string]string) bool {
 	known := false
 	for _, h := range all {
@@ -220,7 +220,7 @@ func (a *analysis) lacks(all []*host, labels map[string]string) bool {
 			selector = spec.GetWorkloadSelector().GetLabels()
 		}
 		if len(selector) == 0 || !a.selects(h.object.Namespace, selector) {
-			return false // the workloads are not known, or the selector is a finding already
+			return false // the workloads are unknown, or the selector has a finding already
 		}
 		known = true
 		if all := joined(selector, labels); kinds.Selects(selector, all) && a.selects(h.object.Namespace, all) {

@@ -1,31 +1,32 @@
-// Package analysis finds what is wrong between objects that are each right by themselves: references that lead nowhere,
-// selectors that match no workload, ports that do not exist, VirtualServices that compete for a host, and subsets that
-// are defined twice. Codes are those of istioctl analyze where it has the same finding.
+// Package analysis finds faults between objects that are valid by themselves: references to missing objects, selectors
+// that match no workload, ports that do not exist, VirtualServices that compete for a host, and subsets that are
+// defined twice. A finding that istioctl analyze has too has the same code.
 //
-// Each sort of mistake has an Analyzer, in a file of its own; analyzers.go lists them. Some give advice: what they
-// report is allowed and seldom meant. They run where Options.Advice is set. testdata/analyzers has the cases of each of
-// these: to add an Analyzer, write its file, its line in analyzers.go and its cases. The annotation
-// galley.istio.io/analyze-suppress of an object names codes that are not reported of it, as they are here or as Istio
-// has them: Describe says both.
+// Each kind of mistake has an Analyzer in a file of its own; analyzers.go lists them. Some give advice: they report
+// what is allowed and seldom intended, and run only if Options.Advice is set. testdata/analyzers has the cases of each:
+// to add an Analyzer, write its file, its line in analyzers.go and its cases. The annotation
+// galley.istio.io/analyze-suppress of an object lists codes that are not reported for it, by their names here or in
+// Istio. Describe has both names.
 //
-//   - index.go: what objects are looked up by.
-//   - selection.go: what a selector matches, once for all objects that have it.
-//   - virtualservice.go, destinationrule.go, selectors.go, ports.go, endpoints.go: what each of these refers to.
-//   - pods.go, noeffect.go: addresses of Pods, and objects that stand where nobody reads them.
+//   - index.go: the objects by name, host, label and port.
+//   - selection.go: the workloads that a selector matches, shared by all objects with that selector.
+//   - virtualservice.go, destinationrule.go, selectors.go, ports.go, endpoints.go: references of these objects.
+//   - pods.go, noeffect.go: addresses of Pods, and objects in places where they have no effect.
 //   - nodeaddresses.go, resolution.go: endpoints at addresses of Nodes, and names that proxies do not resolve.
-//   - targets.go: what policies apply to.
+//   - targets.go: targets of policies.
 //   - conflicts.go, connectionroutes.go, rivalentries.go, precedence.go: VirtualServices that share a host, a server
-//     name or a port; ServiceEntries that share a host or an address; by which rule one of two objects comes first.
+//     name or a port; ServiceEntries that share a host or an address; the rule by which one of two objects comes first.
 //   - patches.go, proxyimages.go: patches of EnvoyFilters; images of proxies.
 //
-// A finding is an Error where requests fail for certain, and a Warning where traffic may still be right. Objects
-// without any Service are a part of a mesh only: all findings about them are Warnings. Without any workload no selector
-// is judged. Why the Pods of a Service are no endpoints is judged where no cluster changes them, and what else a
-// Service without endpoints lacks where the objects are the whole mesh.
+// A finding is an Error if requests fail for certain, and a Warning if traffic may still be right. Objects without any
+// Service are only a part of a mesh, so all findings about them are Warnings. Without any workload no selector is
+// checked. Findings about Pods that are no endpoints of their Service are made only for objects that do not change by
+// themselves (Options.Still), and other findings about Services without endpoints only for a whole mesh
+// (Options.Whole).
 //
-// Run is a pure function in time proportional to the objects: it reads no file and no clock, keeps no state and runs no
-// goroutine. Its findings name the object's own position; whoever can read the file finds the field's with
-// validation.Positions.
+// Run is a pure function that takes time proportional to the objects: it reads no file and no clock, keeps no state and
+// runs no goroutine. Its findings have the position of the object; with the file, validation.Positions finds the
+// position of the field.
 //
 // # Guarantees
 //

@@ -10,7 +10,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
-// egressProxies reports Sidecars that lead connections to no service where proxies cannot reach.
+// egressProxies reports Sidecars whose outboundTrafficPolicy names an egress proxy that is not reachable.
 func (a *analysis) egressProxies() {
 	const effect = "connections to no service fail"
 	for _, o := range a.of(kinds.Sidecar) {

@@ -7,8 +7,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
-// endpoints reports why a Service has no endpoints although its selector matches, or it has none. In a running cluster
-// it reports nothing: Pods get their addresses there, and Services their EndpointSlices.
+// endpoints reports a Service without a selector and without endpoints, and why a Service with a matching selector has
+// no endpoints. It does nothing for a running cluster, where Pods get addresses and Services get EndpointSlices later.
 func (a *analysis) endpoints(o *kinds.Object) {
 	spec := &o.Spec.(*corev1.Service).Spec
 	if !a.options.Whole && !a.options.Still || spec.Type == corev1.ServiceTypeExternalName || len(a.slices[o.Namespace+"/"+o.Name]) > 0 {

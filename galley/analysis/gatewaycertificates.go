@@ -9,8 +9,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
-// gatewayCertificates reports Gateways that show one certificate for different hosts on one port: browsers use their
-// connection of HTTP/2 for all hosts of a certificate, and the other Gateway's get 404.
+// gatewayCertificates reports Gateways that show one certificate for different hosts on one port: browsers reuse an
+// HTTP/2 connection for all hosts of a certificate, and the hosts of the other Gateway answer 404.
 func (a *analysis) gatewayCertificates() {
 	type use struct {
 		selector, credential string

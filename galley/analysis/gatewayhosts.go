@@ -10,14 +10,14 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
-// openedTo is a Gateway and the namespace of VirtualServices for which it has hosts; "*" is any.
+// openedTo is a Gateway and a namespace of VirtualServices that the Gateway has hosts for; "*" is any namespace.
 type openedTo struct {
 	gateway   *kinds.Object
 	namespace string
 }
 
-// gatewayHosts reports hosts of VirtualServices that no server of their Gateway has: the gateway never gets a request
-// for them.
+// gatewayHosts reports hosts of VirtualServices that no server of their Gateway has, so that the gateway never gets a
+// request for them.
 func (a *analysis) gatewayHosts() {
 	hosts := map[openedTo]*names.HostIndex[struct{}]{}
 	for _, o := range a.of(kinds.Gateway) {

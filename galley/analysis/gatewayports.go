@@ -20,22 +20,22 @@ type listener struct {
 	bind     string
 }
 
-// claim is a host that a server of a Gateway has for VirtualServices of a namespace; "*" is all namespaces, "" is any
-// of them.
+// claim is a host that a server of a Gateway has for VirtualServices of a namespace. Namespace "*" stands for all
+// namespaces, "" for any of them.
 type claim struct {
 	listener
 	namespace, host string
 }
 
-// gatewayPorts reports servers of Gateways for the same workloads whose port has different protocols, or that have the
-// same host, and ports that no Service of the gateway's Pods has.
+// gatewayPorts reports three faults: servers of Gateways for the same workloads whose port has different protocols,
+// servers with the same host, and ports that no Service of the gateway's Pods has.
 func (a *analysis) gatewayPorts() {
 	type server struct {
 		gateway *kinds.Object
 		family  string
 	}
 	first := map[listener]server{}
-	claims := map[claim]*kinds.Object{} // the first Gateway with each
+	claims := map[claim]*kinds.Object{} // first Gateway with each claim
 	for _, o := range a.of(kinds.Gateway) {
 		spec := o.Spec.(*networkingv1.Gateway)
 		selector, exposed := written(spec.Selector), a.exposed(spec.Selector)
@@ -72,8 +72,8 @@ func (a *analysis) gatewayPorts() {
 	}
 }
 
-// contender returns the first other Gateway that has one of the hosts for a namespace that o has it for, and the host;
-// nil if there is none. Claims of o are made after those of all Gateways before it.
+// contender returns the first other Gateway that claims one of the hosts for the same namespace, and the host. It
+// returns nil if there is none. The caller records the claims of o after those of all earlier Gateways.
 func contender(claims map[claim]*kinds.Object, l listener, o *kinds.Object, hosts []string) (*kinds.Object, string) {
 	for _, text := range hosts {
 		ns, host := serverHost(o, text)
@@ -90,8 +90,8 @@ func contender(claims map[claim]*kinds.Object, l listener, o *kinds.Object, host
 	return nil, ""
 }
 
-// serverHost returns the namespace and the host of an entry of a server's hosts, in lower case. The namespace is "*"
-// where the entry has none.
+// serverHost returns the namespace and the host of an entry of a server's hosts, in lower case. The namespace is "*" if
+// the entry has none.
 func serverHost(gateway *kinds.Object, text string) (namespace, host string) {
 	text = strings.ToLower(text)
 	namespace, host, found := strings.Cut(text, "/")
@@ -104,7 +104,7 @@ func serverHost(gateway *kinds.Object, text string) (namespace, host string) {
 	return namespace, host
 }
 
-// family returns what has to be the same for all servers of a port.
+// family returns the kind of protocol that all servers of a port must share.
 func family(s *networkingv1alpha3.Server) string {
 	switch protocol := strings.ToUpper(s.GetPort().GetProtocol()); protocol {
 	case "HTTP", "HTTP2", "GRPC", "GRPC-WEB":
@@ -121,12 +121,12 @@ func family(s *networkingv1alpha3.Server) string {
 
 // exposedPorts are the ports of the Services that select a gateway's Pods.
 type exposedPorts struct {
-	any map[uint32]bool   // their own and those of the containers
-	tcp map[uint32]uint32 // their own, for TCP, and those of the containers; 0 where that is not known
-	udp map[uint32]uint32 // their own, for UDP, and those of the containers; 0 where that is not known
+	any map[uint32]bool   // Service ports and container ports
+	tcp map[uint32]uint32 // container port by Service port, for TCP; 0 if unknown
+	udp map[uint32]uint32 // container port by Service port, for UDP; 0 if unknown
 }
 
-// exposed returns the ports of the Services that select a gateway's Pods; nil where there is no such Service.
+// exposed returns the ports of the Services that select a gateway's Pods, or nil if there is no such Service.
 func (a *analysis) exposed(selector map[string]string) *exposedPorts {
 	key := written(selector)
 	ports, known := a.opened[key]

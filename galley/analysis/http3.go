@@ -13,8 +13,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
-// connectionFilters returns the first object that adds filters of connections to a port of the workloads of a Gateway,
-// and the field by which it does.
+// connectionFilters returns the first object that adds connection filters to a port of a Gateway's workloads, and the
+// field that adds them.
 func (a *analysis) connectionFilters(selector map[string]string, port uint32) (*kinds.Object, string) {
 	at := filtered{written(selector), port}
 	known, ok := a.filters[at]
@@ -31,7 +31,7 @@ type filtered struct {
 	port     uint32
 }
 
-// filter is an object that adds filters of connections, and the field by which it does; no object where none does.
+// filter is an object that adds connection filters, and the field that adds them. The object is nil if there is none.
 type filter struct {
 	object *kinds.Object
 	field  string
@@ -48,7 +48,7 @@ func (a *analysis) findFilters(selector map[string]string, port uint32) (*kinds.
 	return nil, ""
 }
 
-// appliesTo reports whether an extension or an EnvoyFilter applies to a workload of a Gateway, which has its selector.
+// appliesTo reports whether an extension or an EnvoyFilter applies to a workload of a Gateway with a selector.
 func (a *analysis) appliesTo(o *kinds.Object, selector map[string]string) bool {
 	var refs []*typev1beta1.PolicyTargetReference
 	if p, ok := o.Spec.(interface {
@@ -83,10 +83,9 @@ func (a *analysis) appliesTo(o *kinds.Object, selector map[string]string) bool {
 	return false
 }
 
-// http3 reports servers of Gateways for HTTPS that have no HTTP/3 although the control plane is asked for it: those
-// whose port no Service of the gateway has for UDP, those where another object adds filters of connections, and those
-// whose settings could not be kept, or those of another server of the Gateway. It also says where PROXY headers are not
-// read over QUIC.
+// http3 reports HTTPS servers of Gateways that have no HTTP/3 although the control plane enables it: no Service of the
+// gateway has the port for UDP, another object adds connection filters, or the settings of the server or of another one
+// cannot be kept. It also reports ports on which PROXY headers are not read over QUIC.
 func (a *analysis) http3() {
 	if !a.options.HTTP3 {
 		return

@@ -18,45 +18,46 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
-// index holds the objects by what they are looked up by.
+// index holds the objects by the names, labels and hosts that references use.
 type index struct {
 	domain, root string
 	mesh         *mesh.Config
 	options      Options
 
-	objects   []*kinds.Object // by kind, then by precedence; so are the lists of one kind
+	objects   []*kinds.Object // by kind, then by precedence, like the lists of one kind below
 	routes    []*kinds.Object // VirtualServices
 	rules     []*kinds.Object // DestinationRules
-	selecting []*kinds.Object // those that may have a selector
+	selecting []*kinds.Object // objects of kinds with selectors
 	services  []*kinds.Object // Services
 	pods      []*workload
 
-	injections map[string]injectionState // of namespaces; nil: nobody has asked
+	injections map[string]injectionState // by namespace; nil until the first request
 
-	hosts     map[string][]*host  // by whole name
-	mostPorts int                 // of one of them
-	byName    map[string][]string // the namespaces that have a Service of that name
-	inside    map[string][]string // the names of Services by namespace
+	hosts     map[string][]*host  // by full name
+	mostPorts int                 // largest number of ports of a host
+	byName    map[string][]string // namespaces of the Services with a name
+	inside    map[string][]string // names of Services by namespace
 	outside   []string            // hosts of ServiceEntries
-	// of ServiceEntries, the first by precedence of each, by what follows the star
+	// wildcards has the hosts of ServiceEntries with a wildcard, the first by precedence, keyed by the part behind the
+	// star.
 	wildcards map[string]*host
-	ruled     map[string][]*kinds.Object  // DestinationRules by whole host; the patterns too
-	ends      map[string]bool             // of ruled: what follows the star of each pattern
+	ruled     map[string][]*kinds.Object  // DestinationRules by full host or pattern
+	ends      map[string]bool             // part behind the star of each pattern in ruled
 	byKey     map[kinds.Key]*kinds.Object // Gateways and VirtualServices
-	gateways  []string                    // "ns/name" of each
-	homes     map[string]string           // the first of gateways, by name
-	siblings  map[string][]string         // the names of VirtualServices by namespace
+	gateways  []string                    // "ns/name" of each Gateway
+	homes     map[string]string           // first of gateways with a name
+	siblings  map[string][]string         // names of VirtualServices by namespace
 
 	workloads  map[string][]*workload // by namespace
-	namespaces []string               // that have workloads
-	wanted     map[pair]bool          // the labels of all selectors
-	labelled   map[label][]*workload  // by each label that is wanted
-	slices     map[string][]Slice     // with endpoints, by "ns/name" of their Service
-	backwards  []string               // the hosts, each backwards, in order; made when somebody asks
+	namespaces []string               // namespaces with workloads
+	wanted     map[pair]bool          // labels of all selectors
+	labelled   map[label][]*workload  // workloads by each label in wanted
+	slices     map[string][]Slice     // EndpointSlices with endpoints, by "ns/name" of their Service
+	backwards  []string               // the hosts reversed and sorted; filled on demand
 
 	selections map[selectionKey]*selection
 	portsOf    map[string]*hostPorts
-	defined    map[subsetKey]*kinds.Object // the first DestinationRule that defines a subset, by pattern
+	defined    map[subsetKey]*kinds.Object // first DestinationRule that defines a subset, by pattern
 	inForce    map[caller]map[string]bool
 }
 
@@ -71,18 +72,18 @@ type host struct {
 // pair is one label.
 type pair struct{ key, value string }
 
-// label is one label of workloads of a namespace.
+// label is a label of workloads of a namespace.
 type label struct {
 	namespace string
 	pair
 }
 
-// workload is something that selectors select.
+// workload is an object that selectors select.
 type workload struct {
 	name   string
 	object *kinds.Object
 	labels map[string]string
-	pod    *Pod // nil: a WorkloadEntry or WorkloadGroup
+	pod    *Pod // nil for a WorkloadEntry or WorkloadGroup
 }
 
 func newIndex(objects []*kinds.Object, o Options) *index {
@@ -90,7 +91,7 @@ func newIndex(objects []*kinds.Object, o Options) *index {
 	if m == nil {
 		m = mesh.Default()
 	}
-	// The same objects give the same findings and hints, in whichever order they came.
+	// Sort, so that the same objects give the same findings and hints in any input order.
 	objects = slices.SortedFunc(slices.Values(objects), func(a, b *kinds.Object) int {
 		return cmp.Or(cmp.Compare(a.Kind.Name, b.Kind.Name), byPrecedence(a, b), cmp.Compare(a.Cluster, b.Cluster))
 	})
@@ -203,7 +204,7 @@ func (x *index) addWorkload(o *kinds.Object) {
 		x.pods = append(x.pods, w)
 	case kinds.WorkloadEntry:
 		w.labels = joined(o.Labels, o.Spec.(*networkingv1.WorkloadEntry).Labels)
-	case kinds.WorkloadGroup: // those of it may come at any time
+	case kinds.WorkloadGroup: // entries of a group may appear at any time
 		spec := o.Spec.(*networkingv1.WorkloadGroup)
 		w.labels = joined(spec.GetMetadata().GetLabels(), spec.GetTemplate().GetLabels())
 	default:
@@ -218,7 +219,7 @@ func (x *index) addWorkload(o *kinds.Object) {
 	}
 }
 
-// pod reads a Pod, in whichever form its source hands it on.
+// pod reads a Pod in the form that its source provides.
 func (x *index) pod(o *kinds.Object) Pod {
 	if p, whole := o.Spec.(*corev1.Pod); whole {
 		return podOf(p)
@@ -226,7 +227,7 @@ func (x *index) pod(o *kinds.Object) Pod {
 	return x.options.World.Pod(o)
 }
 
-// slice reads an EndpointSlice, in whichever form its source hands it on.
+// slice reads an EndpointSlice in the form that its source provides.
 func (x *index) slice(o *kinds.Object) Slice {
 	if s, whole := o.Spec.(*discoveryv1.EndpointSlice); whole {
 		return sliceOf(o, s)
@@ -234,7 +235,7 @@ func (x *index) slice(o *kinds.Object) Slice {
 	return x.options.World.Slice(o)
 }
 
-// joined returns the labels of both; those of b win.
+// joined returns the union of two sets of labels. Labels of b take precedence.
 func joined(a, b map[string]string) map[string]string {
 	if len(a) == 0 {
 		return b
@@ -255,12 +256,12 @@ func (x *index) under(pattern string) bool {
 	end := backwards(strings.TrimPrefix(pattern, "*"))
 	i, found := slices.BinarySearch(x.backwards, end)
 	if found {
-		i++ // the host without what the star stands for
+		i++ // the name of a host behind the part that the star stands for
 	}
 	return i < len(x.backwards) && strings.HasPrefix(x.backwards[i], end)
 }
 
-// backwards returns the bytes of a host from the last to the first, so that hosts with one end are neighbours in order.
+// backwards returns the bytes of a host in reverse order, so that sorting puts hosts with a common suffix together.
 func backwards(name string) string {
 	b := []byte(name)
 	slices.Reverse(b)
@@ -280,12 +281,13 @@ func (x *index) wildcard(name string) *host {
 // subsetKey is a subset of a host or pattern.
 type subsetKey struct{ pattern, name string }
 
-// caller is whom DestinationRules are in force for: proxies of a namespace that call a host of namespace own.
+// caller describes the clients that DestinationRules are looked up for: proxies of a namespace that call a host of
+// namespace own.
 type caller struct{ namespace, own, host string }
 
-// subsetsFor returns the subsets that are defined where proxies of a namespace call a host: by the rules of the
-// caller's namespace, else of the host's, else of the root namespace; in each those of the most specific host. Rules
-// with a workload selector, which count for some callers only, are among them.
+// subsetsFor returns the subsets that are in force when proxies of a namespace call a host. They come from the rules of
+// the caller's namespace, else of the host's, else of the root namespace; within each from the rules for the most
+// specific host. Rules with a workload selector, which apply to some callers only, are included.
 func (x *index) subsetsFor(c caller) map[string]bool {
 	list, known := x.inForce[c]
 	if !known {
@@ -324,7 +326,7 @@ func (x *index) rulesFor(c caller) []*kinds.Object {
 // hostPorts are the ports of all Services and ServiceEntries of a host.
 type hostPorts struct {
 	numbers map[uint32]bool
-	text    string // as findings list them
+	text    string // the ports as findings list them
 }
 
 func (x *index) ports(name string) *hostPorts {
@@ -344,7 +346,7 @@ func (x *index) ports(name string) *hostPorts {
 	return p
 }
 
-// patterns returns a host and the patterns of DestinationRules that cover it, the most specific first.
+// patterns yields a host and the patterns of DestinationRules that cover it, the most specific first.
 func (x *index) patterns(name string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		if !yield(name) {

@@ -8,7 +8,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
-// injection reports namespaces that get no proxies without saying so, and Pods without a proxy where others get one.
+// injection reports namespaces with two labels of injection or with none, and Pods without a proxy although labels ask
+// for one.
 func (a *analysis) injection() {
 	for _, o := range a.of(kinds.Namespace) {
 		if isSystem(o.Name, a.root) {
@@ -33,17 +34,17 @@ func (a *analysis) injection() {
 	}
 }
 
-// injectionState is what a namespace says of injection.
+// injectionState is the injection setting of a namespace.
 type injectionState int
 
 const (
-	unlabelled injectionState = iota // its Pods decide
+	unlabelled injectionState = iota // labels of its Pods decide
 	injected
 	disabled // no Pod gets a proxy
 )
 
-// injectionOf returns what a namespace says of injection. The webhooks select namespaces with the word enabled, and
-// those without the label.
+// injectionOf returns the injection setting of a namespace. The webhooks select namespaces whose label says enabled,
+// and for labelled Pods namespaces without the label.
 func (x *index) injectionOf(namespace string) injectionState {
 	if x.injections == nil {
 		x.injections = map[string]injectionState{}
@@ -54,7 +55,7 @@ func (x *index) injectionOf(namespace string) injectionState {
 			switch word := o.Labels[names.LabelInjection]; {
 			case word != "" && word != "enabled":
 				x.injections[o.Name] = disabled
-			case isSystem(o.Name, x.root): // its Pods decide, whatever its labels
+			case isSystem(o.Name, x.root): // labels of its Pods decide, whatever its own labels
 			case word == "enabled" || o.Labels[names.LabelRevision] != "":
 				x.injections[o.Name] = injected
 			}
@@ -74,10 +75,10 @@ func (x *index) injects(pod *kinds.Object) bool {
 		return false
 	}
 	wanted := by == injected || pod.Labels[names.LabelRevision] != ""
-	if note := pod.Annotations[names.LabelInject]; note != "" && note != "true" { // no webhook is called for an annotation
+	if note := pod.Annotations[names.LabelInject]; note != "" && note != "true" { // no webhook is called
 		wanted = false
 	}
-	if said := pod.Labels[names.LabelInject]; said != "" { // it takes precedence
+	if said := pod.Labels[names.LabelInject]; said != "" { // the label takes precedence
 		wanted = said == "true"
 	}
 	return wanted

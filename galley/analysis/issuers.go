@@ -12,10 +12,10 @@ import (
 )
 
 // issuers reports RequestAuthentications that apply to one workload and have an issuer with different keys or
-// audiences. Proxies combine the rules of all: what one of them would refuse another one lets in.
+// audiences. Proxies accept a token that any of the rules accepts.
 func (a *analysis) issuers() {
 	type wide struct{ namespace, issuer string }
-	first := map[wide]*kinds.Object{} // of those for all workloads of a namespace
+	first := map[wide]*kinds.Object{} // policies for all workloads of a namespace
 	owners := a.newOwners()
 	each := func(selecting bool, visit func(o *kinds.Object, labels map[string]string, r *securityv1.JWTRule, field string, rivals *rivals)) {
 		for _, o := range a.of(kinds.RequestAuthentication) {
@@ -67,7 +67,7 @@ func (a *analysis) issuers() {
 	})
 }
 
-// judgement returns what decides which tokens of its issuer a rule accepts.
+// judgement returns the fields that decide which tokens of its issuer a rule accepts, as text.
 func judgement(r *securityv1.JWTRule) string {
 	return fmt.Sprintf("%q %q %q", r.JwksUri, r.Jwks, slices.Sorted(slices.Values(r.Audiences)))
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
-// mtls reports DestinationRules whose TLS is not what the PeerAuthentication of the host's namespace wants.
-// PeerAuthentications with a selector are not looked at.
+// mtls reports DestinationRules whose TLS settings contradict the PeerAuthentication of the host's namespace.
+// PeerAuthentications with a selector are ignored.
 func (a *analysis) mtls() {
 	modes := map[string]*kinds.Object{}
 	for _, o := range a.of(kinds.PeerAuthentication) {
@@ -44,7 +44,7 @@ func (a *analysis) mtls() {
 			}
 			wanted, by := mode(h.object.Namespace)
 			if wanted == securityv1.PeerAuthentication_MutualTLS_STRICT && !a.proxied(h.object.Namespace, service.Spec.Selector) {
-				continue // nobody there asks for TLS
+				continue // the namespace does not require TLS
 			}
 			mutual := tls.Mode == networkingv1alpha3.ClientTLSSettings_ISTIO_MUTUAL
 			if wanted == securityv1.PeerAuthentication_MutualTLS_STRICT && !mutual || wanted == securityv1.PeerAuthentication_MutualTLS_DISABLE && mutual {
@@ -56,8 +56,8 @@ func (a *analysis) mtls() {
 	}
 }
 
-// proxied reports whether a workload of a Service has a proxy. In files that have none of its Pods, as where
-// Deployments make them, those count that its namespace has injected.
+// proxied reports whether a workload of a Service has a proxy. In files without its Pods, for example with Deployments,
+// the injection setting of the namespace decides.
 func (a *analysis) proxied(namespace string, selector map[string]string) bool {
 	s := a.selection(namespace, selector)
 	return s.proxied || a.options.Whole && s.workloads == 0 && len(selector) > 0 && a.injectionOf(namespace) == injected

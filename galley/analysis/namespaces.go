@@ -9,8 +9,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
-// namespaceNames reports namespaces that objects name and that do not exist. Where no Namespace is known nothing is
-// reported.
+// namespaceNames reports names of namespaces that do not exist. It does nothing if no Namespace is known.
 func (a *analysis) namespaceNames() {
 	there := map[string]bool{a.root: true}
 	var list []string

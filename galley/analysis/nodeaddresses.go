@@ -13,14 +13,14 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
-// apiService is the Service of the API server, which itself writes the addresses of its nodes into the EndpointSlice.
+// apiService is the Service of the API server, which itself writes its nodes' addresses into the EndpointSlice.
 const apiService = "kubernetes"
 
-// nodes are the Nodes of the cluster, by their addresses.
+// nodes are the Nodes of the cluster by address.
 type nodes map[netip.Addr]*kinds.Object
 
-// nodeAddresses reports objects that lead requests to an address of a Node: to the kubelet there, and to whatever else
-// listens on the host. Objects of remote clusters are not looked at.
+// nodeAddresses reports objects that send requests to an address of a Node, where the kubelet and other processes of
+// the host listen. It ignores objects of remote clusters.
 func (a *analysis) nodeAddresses() {
 	all := nodes{}
 	for _, o := range a.of(kinds.Node) {
@@ -55,10 +55,10 @@ func (a *analysis) nodeAddresses() {
 	a.sliceAddresses(all)
 }
 
-// sliceAddresses looks at EndpointSlices. It leaves out those that the cluster's own controllers write: of the API
-// server, and in the namespaces kube-*. Pods on the network of their node are endpoints at its address by right.
+// sliceAddresses checks EndpointSlices. It skips the slices that the cluster's own controllers write, which are those
+// of the API server and of namespaces kube-*. Endpoints that are Pods on the host network may have a Node's address.
 func (a *analysis) sliceAddresses(all nodes) {
-	var pods map[kinds.Key]*workload // made when an endpoint names one
+	var pods map[kinds.Key]*workload // filled when an endpoint names a Pod
 	for _, o := range a.of(kinds.EndpointSlice) {
 		if o.Cluster != "" || strings.HasPrefix(o.Namespace, "kube-") {
 			continue
@@ -103,7 +103,8 @@ func (a *analysis) nodeAddress(o, node *kinds.Object, field, text string) {
 		"%s is an address of %s: requests reach what listens on the host, such as its kubelet", text, node)
 }
 
-// at returns the Node that has an address, or nil. A range of one address is that address; others are none.
+// at returns the Node with an address, or nil. A range of one address stands for that address; other ranges match no
+// Node.
 func (n nodes) at(text string) *kinds.Object {
 	ip, err := netip.ParseAddr(text)
 	if err != nil {

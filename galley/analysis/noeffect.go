@@ -12,11 +12,11 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
-// noEffect reports objects that stand where they have no effect: those of a namespace that is nearly the root
-// namespace, PeerAuthentications that select workloads in that, and mesh configuration that nobody reads.
+// noEffect reports objects in places where they have no effect: objects of a namespace with almost the name of the root
+// namespace, PeerAuthentications of the root namespace with a selector, and mesh configuration in other ConfigMaps.
 func (a *analysis) noEffect() {
 	var policies, maps []*kinds.Object
-	lives := map[string]bool{} // namespaces in which something is served
+	lives := map[string]bool{} // namespaces with services or workloads
 	for _, o := range a.objects {
 		switch o.Kind {
 		case kinds.Service, kinds.ServiceEntry, kinds.Pod, kinds.WorkloadEntry, kinds.WorkloadGroup, kinds.EndpointSlice:
@@ -47,7 +47,7 @@ func (a *analysis) noEffect() {
 	}
 }
 
-// configMap judges a ConfigMap that holds the mesh configuration, or looks like it.
+// configMap checks a ConfigMap that holds the mesh configuration or resembles it.
 func (a *analysis) configMap(o *kinds.Object) {
 	const meshKey, networksKey = "mesh", "meshNetworks"
 	cm, whole := o.Spec.(*corev1.ConfigMap)
@@ -66,9 +66,9 @@ func (a *analysis) configMap(o *kinds.Object) {
 		return
 	}
 	read := a.options.MeshConfig[len(a.options.MeshConfig)-1]
-	// of another control plane
+	// A ConfigMap of another revision belongs to another control plane.
 	revision := o.Namespace == read.Namespace && len(o.Name) > len("istio-") && o.Name[:len("istio-")] == "istio-"
-	byFlag := strings.HasPrefix(o.Name, "--") // its name is the flag's, such as --meshConfig
+	byFlag := strings.HasPrefix(o.Name, "--") // the name is a flag, such as --meshConfig
 	if _, holds := cm.Data[meshKey]; holds && !revision && !byFlag {
 		a.report(o, diag.Warning, codeMesh, "metadata", "name it "+read.Name+" in namespace "+read.Namespace, "it looks like the mesh configuration, and nobody reads it: that is %s", read)
 	}

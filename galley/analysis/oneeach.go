@@ -7,7 +7,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
-// oneEach reports Sidecars and Telemetries that have no effect: for each workload only one counts.
+// oneEach reports Sidecars and Telemetries that have no effect, because only one of the kind is in force for each
+// workload.
 func (a *analysis) oneEach() {
 	a.onlyOne(kinds.Sidecar, diag.Error, codeDefaultSidecars, codeSidecars)
 	a.onlyOne(kinds.Telemetry, diag.Error, codeDefaultTelemetries, codeTelemetries)
@@ -23,21 +24,21 @@ func (a *analysis) peerAuthentications() {
 	a.onlyOne(kinds.PeerAuthentication, diag.Warning, codePeers, codePeers)
 }
 
-// onlyOne reports objects of a kind that have no effect because older ones of the namespace are for the same workloads,
-// each with a workload: byDefault where neither has a selector, selected where both have.
+// onlyOne reports objects of a kind that have no effect because older objects of the namespace apply to the same
+// workloads, and names one such workload. byDefault is the code if neither has a selector, selected if both have one.
 func (a *analysis) onlyOne(kind *kinds.Kind, severity diag.Severity, byDefault, selected string) {
 	defaults := map[string]*kinds.Object{}
 	owners := a.newOwners()
 	for _, o := range a.of(kind) {
 		if o.IsLastGood() {
-			continue // it is for some workloads of the next version, and has the same modes
+			continue // applies to some workloads of the next version, with the same modes
 		}
 		field, labels := selectorOf(o)
 		if p, ok := o.Spec.(targeting); ok && (p.GetTargetRef() != nil || len(p.GetTargetRefs()) > 0) {
-			continue // it is for what it names
+			continue // applies to its targets
 		}
 		if kind == kinds.PeerAuthentication && o.Namespace == a.root && len(labels) > 0 {
-			continue // it has no effect, which another analyzer reports
+			continue // has no effect, which another analyzer reports
 		}
 		sidecar, _ := o.Spec.(*networkingv1.Sidecar)
 		if len(labels) == 0 && sidecar.GetWorkloadSelector() == nil { // a Sidecar's selector without labels selects every workload

@@ -10,8 +10,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/patches"
 )
 
-// patches reports patches of EnvoyFilters that are ignored, and those whose effect depends on the order of the
-// EnvoyFilters, which nothing fixes.
+// patches reports patches of EnvoyFilters that are ignored, and patches whose effect depends on the undefined order of
+// the EnvoyFilters.
 func (a *analysis) patches() {
 	for _, o := range a.of(kinds.EnvoyFilter) {
 		spec := o.Spec.(*networkingv1alpha3.EnvoyFilter)
@@ -34,7 +34,8 @@ func (a *analysis) patches() {
 	}
 }
 
-// ignored returns the code of the finding for an operation that is ignored, and what to use; nothing for others.
+// ignored returns the code of the finding for an operation that is ignored, and the operation to use. Both are empty
+// for other operations.
 func ignored(apply networkingv1alpha3.EnvoyFilter_ApplyTo, operation networkingv1alpha3.EnvoyFilter_Patch_Operation) (code, instead string) {
 	effective := patches.Operations(apply)
 	if len(effective) == 0 || slices.Contains(effective, operation) {
@@ -53,7 +54,7 @@ func ignored(apply networkingv1alpha3.EnvoyFilter_ApplyTo, operation networkingv
 	return code, effective[0].String()
 }
 
-// relative reports whether an operation is about something that has to be there.
+// relative reports whether an operation refers to an object that must exist.
 func relative(operation networkingv1alpha3.EnvoyFilter_Patch_Operation) bool {
 	switch operation {
 	case networkingv1alpha3.EnvoyFilter_Patch_INSERT_BEFORE, networkingv1alpha3.EnvoyFilter_Patch_INSERT_AFTER,

@@ -5,11 +5,11 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
-// address is an IP address of a Pod's network: networks of different clusters may hold the same.
+// address is an IP address of a Pod's network. Networks of different clusters may have the same addresses.
 type address struct{ cluster, ip string }
 
-// podAddresses reports Pods with an address that another has. Pods that share their node's have the same by right, and
-// in a running cluster addresses go from one Pod to the next.
+// podAddresses reports Pods with the address of another Pod. It skips Pods on the host network, which share their
+// node's address, and running clusters, where addresses are reused.
 func (a *analysis) podAddresses() {
 	if !a.options.Whole && !a.options.Still {
 		return

@@ -9,7 +9,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 )
 
-// portNames reports ports of Services whose name does not say which protocol they have.
+// portNames reports ports of Services whose name does not state their protocol.
 func (a *analysis) portNames() {
 	for _, o := range a.services {
 		if strings.HasPrefix(o.Namespace, "kube-") {
@@ -38,7 +38,7 @@ func (a *analysis) portNames() {
 	}
 }
 
-// protocolOf returns the protocol that a port of a Service says it has, in small letters; "" if it says none.
+// protocolOf returns the protocol that a port of a Service states, in lower case, or "" if it states none.
 func protocolOf(p *corev1.ServicePort) string {
 	if p.Protocol == corev1.ProtocolUDP {
 		return "udp"
@@ -58,7 +58,7 @@ func protocolOf(p *corev1.ServicePort) string {
 	return ""
 }
 
-// isHTTP reports whether requests of a protocol can be told apart.
+// isHTTP reports whether proxies can route single requests of a protocol.
 func isHTTP(protocol string) bool {
 	return protocol == "http" || protocol == "http2" || protocol == "grpc" || protocol == "grpc-web"
 }

@@ -15,21 +15,21 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
-// Pod holds what references need to know of a Pod.
+// Pod holds the fields of a Pod that the analysis uses.
 type Pod struct {
 	Ended       bool
 	Addresses   []string
 	HostNetwork bool
-	Ready       bool              // or does not say
-	Ports       map[string]uint32 // the TCP ports that have names
-	Numbers     []uint32          // all ports
-	Named       bool              // only ports with names are known
-	Proxy       bool              // it has a proxy
-	ProxyImage  string            // of the proxy; empty: not known, or there is none
-	ProbeHosts  []ProbeHost       // hosts that probes and hooks of containers name, with their fields
+	Ready       bool              // the Pod is ready, or does not say
+	Ports       map[string]uint32 // named TCP ports
+	Numbers     []uint32          // numbers of all ports
+	Named       bool              // only named ports are known
+	Proxy       bool              // the Pod has a proxy
+	ProxyImage  string            // image of the proxy; empty if it is unknown or there is no proxy
+	ProbeHosts  []ProbeHost       // hosts in probes and hooks of containers, with their fields
 }
 
-// podOf reads a whole Pod.
+// podOf extracts a Pod from the Kubernetes type.
 func podOf(p *corev1.Pod) Pod {
 	unready := func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status != corev1.ConditionTrue }
 	out := Pod{
@@ -64,24 +64,24 @@ func podOf(p *corev1.Pod) Pod {
 	return out
 }
 
-// HasProxy reports whether a Pod's labels are those that injection writes with a proxy.
+// HasProxy reports whether a Pod has the labels that injection adds with a proxy.
 func HasProxy(labels map[string]string) bool {
 	return labels[names.LabelTLSMode] != "" || labels[names.LabelCanonicalName] != "" && labels[names.LabelCanonicalRevision] != ""
 }
 
-// Slice holds what references need to know of an EndpointSlice.
+// Slice holds the fields of an EndpointSlice that the analysis uses.
 type Slice struct {
-	Service   string            // the name of its Service
-	Ports     map[string]uint32 // by the name of the Service's port
+	Service   string            // name of its Service
+	Ports     map[string]uint32 // port numbers by the name of the Service's port
 	Endpoints int
 
-	Endpoint func(i int) Endpoint // the i-th
+	Endpoint func(i int) Endpoint // returns the i-th endpoint
 }
 
 // Endpoint is an endpoint of an EndpointSlice.
 type Endpoint struct {
 	Addresses []string
-	Pod       kinds.Key // the Pod that it names; zero if it names none
+	Pod       kinds.Key // Pod that the endpoint names; zero if it names none
 }
 
 func sliceOf(o *kinds.Object, s *discoveryv1.EndpointSlice) Slice {
@@ -105,8 +105,8 @@ func sliceOf(o *kinds.Object, s *discoveryv1.EndpointSlice) Slice {
 	return out
 }
 
-// targetPorts judges whether the containers behind a Service have the ports that it sends traffic to. Containers need
-// not declare their ports, so a number is judged only where every pod declares some.
+// targetPorts checks that the containers behind a Service have the ports that it sends traffic to. Containers need not
+// declare their ports, so a port number is checked only if every Pod declares some.
 func (a *analysis) targetPorts(o *kinds.Object) {
 	spec := &o.Spec.(*corev1.Service).Spec
 	if len(spec.Selector) == 0 || spec.Type == corev1.ServiceTypeExternalName {
@@ -149,7 +149,7 @@ func (a *analysis) otherPort(name string, declared []string) string {
 	return "give a containerPort this name, or write a number"
 }
 
-// sliced reports whether an EndpointSlice says where a port of a Service leads.
+// sliced reports whether an EndpointSlice has the target of a Service's port.
 func (a *analysis) sliced(o *kinds.Object, port string) bool {
 	return slices.ContainsFunc(a.slices[o.Namespace+"/"+o.Name], func(s Slice) bool { return s.Ports[port] != 0 })
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
-// portSelectors reports destinations that name no port although their host has several: then it is the port that the
-// request came to. A gateway's is hardly ever one of them.
+// portSelectors reports destinations without a port although their host has several. The proxy then uses the port of
+// the request, and a gateway's ports are rarely ports of the host.
 func (a *analysis) portSelectors() {
 	for _, o := range a.routes {
 		spec := o.Spec.(*networkingv1.VirtualService)

@@ -6,8 +6,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
-// precedence returns the rule by which the first of two objects that compete comes before the second. The rules are
-// those of byPrecedence.
+// precedence describes the rule of byPrecedence by which the first of two competing objects comes before the second.
 func precedence(first, second *kinds.Object) string {
 	if first.Name != second.Name {
 		return olderOr(first, second, "both are of the same age, and it sorts first by name")
@@ -15,7 +14,7 @@ func precedence(first, second *kinds.Object) string {
 	return olderOr(first, second, "both are of the same age and name, and it sorts first by namespace")
 }
 
-// olderOr returns that the first of two objects is older, or else the rule by which it comes first.
+// olderOr returns a text that says that the first of two objects is older, or else the rule by which it comes first.
 func olderOr(first, second *kinds.Object, rule string) string {
 	if !first.Created.Equal(second.Created) {
 		return "it is older"
@@ -23,7 +22,7 @@ func olderOr(first, second *kinds.Object, rule string) string {
 	return rule
 }
 
-// together reports whether the proxies of some namespace may see both of two objects with those lists of exportTo.
+// together reports whether the proxies of some namespace may see both of two objects, given their lists of exportTo.
 func together(a *kinds.Object, exportA []string, b *kinds.Object, exportB, byDefault []string) bool {
 	if exported(exportA, byDefault, a.Namespace, b.Namespace) && exported(exportB, byDefault, b.Namespace, b.Namespace) ||
 		exported(exportB, byDefault, b.Namespace, a.Namespace) && exported(exportA, byDefault, a.Namespace, a.Namespace) {

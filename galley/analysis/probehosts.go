@@ -7,13 +7,13 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
-// ProbeHost is a host that a request of a kubelet names.
+// ProbeHost is a host that a probe or hook names.
 type ProbeHost struct {
 	Field, Host string
-	TCP         bool // whether the request is a TCP connection alone
+	TCP         bool // TCP connection instead of an HTTP or gRPC request
 }
 
-// probeHosts returns the hosts that the probes and hooks of a container name. Its field is at.
+// probeHosts returns the hosts in the probes and hooks of a container, which is at field at.
 func probeHosts(at string, c *corev1.Container) (list []ProbeHost) {
 	add := func(field string, http *corev1.HTTPGetAction, tcp *corev1.TCPSocketAction) {
 		field = at + "." + field
@@ -41,10 +41,10 @@ func probeHosts(at string, c *corev1.Container) (list []ProbeHost) {
 	return list
 }
 
-// rewriteAnnotation says whether the probes of a Pod go through its agent.
+// rewriteAnnotation decides whether injection redirects the probes of a Pod to its agent.
 const rewriteAnnotation = names.AnnotationRewriteAppHTTPProbers
 
-// probeHosts reports probes and hooks that name a host, of Pods with a proxy: injection makes them ask the agent.
+// probeHosts reports probes and hooks with a host in Pods with a proxy, because injection redirects them to the agent.
 func (a *analysis) probeHosts() {
 	for _, w := range a.pods {
 		if w.pod.HostNetwork || !w.pod.Proxy && !a.injects(w.object) || w.object.Annotations[rewriteAnnotation] == "false" {

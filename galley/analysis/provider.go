@@ -11,10 +11,10 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
-// authorizers reports the policies of action CUSTOM whose authorizer cannot be asked: they refuse what their rules
-// match.
+// authorizers reports policies of action CUSTOM whose authorizer is not available, so that they refuse all requests
+// that their rules match.
 func (a *analysis) authorizers() {
-	var all []string // the names of authorizers
+	var all []string // names of authorizers
 	for _, p := range a.mesh.GetExtensionProviders() {
 		if p.GetEnvoyExtAuthzGrpc() != nil || p.GetEnvoyExtAuthzHttp() != nil {
 			all = append(all, p.GetName())
@@ -42,13 +42,13 @@ func (a *analysis) authorizers() {
 	}
 }
 
-// refused is what becomes of requests where no authorizer can be asked.
+// refused is the effect of an authorizer that is not available.
 const refused = "what the rules match is refused"
 
-// authorizer reports a service of an authorizer that does not exist, or that the workloads of a policy do not see. A
-// service is a host, or namespace/host.
+// authorizer reports an authorizer whose service does not exist or is not visible to the workloads of a policy. service
+// is a host or namespace/host.
 func (a *analysis) authorizer(o *kinds.Object, provider, service string, port uint32) {
-	if len(a.services) == 0 { // somebody else has them
+	if len(a.services) == 0 { // the objects include no Services
 		return
 	}
 	ns, name, ok := strings.Cut(service, "/")

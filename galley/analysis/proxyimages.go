@@ -14,13 +14,14 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
-// InjectorMap is the ConfigMap by which proxies are injected; that of another revision has its name behind it.
+// InjectorMap is the ConfigMap of injection. The name of a revision's ConfigMap is this with a dash and the revision.
 const InjectorMap = "istio-sidecar-injector"
 
-// proxyImages reports namespaces with Pods whose proxy is another image than a new Pod would get. It needs
-// the ConfigMap of injection: files have it, and analyze reads it of a cluster; a server's own analysis does not.
+// proxyImages reports namespaces with Pods whose proxy image differs from the image that a new Pod would get. It needs
+// the ConfigMap of injection, which files may contain and analyze reads from a cluster. A server's own analysis does
+// not have it.
 func (a *analysis) proxyImages() {
-	images := map[string]string{} // by revision
+	images := map[string]string{} // image by revision
 	for _, o := range a.of(kinds.ConfigMap) {
 		if m, ok := o.Spec.(*corev1.ConfigMap); ok && o.Namespace == a.root {
 			if rest, ours := strings.CutPrefix(o.Name, InjectorMap); ours && (rest == "" || rest[0] == '-') {
@@ -31,7 +32,7 @@ func (a *analysis) proxyImages() {
 	if len(images) == 0 {
 		return
 	}
-	wanted := map[string]string{} // by namespace
+	wanted := map[string]string{} // wanted image by namespace
 	for _, o := range a.of(kinds.Namespace) {
 		switch word := o.Labels[names.LabelInjection]; {
 		case word == "enabled":
@@ -40,7 +41,7 @@ func (a *analysis) proxyImages() {
 			wanted[o.Name] = images[o.Labels[names.LabelRevision]]
 		}
 	}
-	for _, o := range a.of(kinds.ProxyConfig) { // which image it asks for is not looked at
+	for _, o := range a.of(kinds.ProxyConfig) { // the image type that it sets is ignored here
 		if o.Spec.(*networkingv1beta1.ProxyConfig).GetImage() != nil {
 			delete(wanted, o.Namespace)
 			if o.Namespace == a.root {
@@ -67,8 +68,8 @@ func (a *analysis) proxyImages() {
 	}
 }
 
-// injectedImage returns the image of proxies that the values of an injection ConfigMap say, of the type that the mesh
-// has; "" if they say none.
+// injectedImage returns the proxy image in the values of an injection ConfigMap, with the image type of the mesh. It
+// returns "" if the values have none.
 func injectedImage(values, imageType string) string {
 	var v struct {
 		Global struct {

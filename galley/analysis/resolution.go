@@ -12,12 +12,12 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
-// resolutions reports WorkloadEntries with a name where proxies resolve none, and ServiceEntries with several names
-// where proxies resolve one.
+// resolutions reports WorkloadEntries with a host name whose service does not resolve names, and ServiceEntries with
+// several names whose proxies resolve only one.
 func (a *analysis) resolutions() {
 	told := map[selectionKey]bool{}
 	counts := map[selectionKey]int{}
-	first := map[string]*kinds.Object{} // by namespace and host: the oldest entry with an endpoint
+	first := map[string]*kinds.Object{} // oldest entry with an endpoint, by namespace and host
 	for _, o := range a.of(kinds.ServiceEntry) {
 		spec := o.Spec.(*networkingv1.ServiceEntry)
 		switch spec.Resolution {
@@ -34,8 +34,8 @@ func (a *analysis) resolutions() {
 	}
 }
 
-// unresolved reports the WorkloadEntries with a name that a service selects which has its endpoints by address.
-// Those of one selector are looked at once.
+// unresolved reports the selected WorkloadEntries with a host name, for a service that uses endpoints by address. It
+// checks the workloads of each selector once.
 func (a *analysis) unresolved(o *kinds.Object, selector map[string]string, fix string, told map[selectionKey]bool) {
 	key := selectionKey{o.Namespace, written(selector)}
 	if len(selector) == 0 || told[key] {
@@ -55,7 +55,7 @@ func (a *analysis) unresolved(o *kinds.Object, selector map[string]string, fix s
 	}
 }
 
-// severalNames reports a ServiceEntry of whose endpoints proxies are not sent all.
+// severalNames reports a ServiceEntry whose endpoints are not all sent to proxies.
 func (a *analysis) severalNames(o *kinds.Object, spec *networkingv1.ServiceEntry, counts map[selectionKey]int, first map[string]*kinds.Object) {
 	endpoints := len(spec.Endpoints)
 	if labels := spec.WorkloadSelector.GetLabels(); spec.WorkloadSelector != nil {
@@ -71,7 +71,7 @@ func (a *analysis) severalNames(o *kinds.Object, spec *networkingv1.ServiceEntry
 		}
 		endpoints = n
 	} else if endpoints == 0 {
-		endpoints = 1 // the host
+		endpoints = 1 // the host itself
 	}
 	const fix = "set resolution to DNS"
 	if endpoints > 1 {

@@ -16,19 +16,20 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
-// rivalEntries reports ServiceEntries with a part that does not count, because an older entry or a Service has the same
+// rivalEntries reports ServiceEntries with a part that has no effect, because an older entry or a Service has the same
 // host, or the same address and port.
 func (a *analysis) rivalEntries() {
 	a.rivalHosts()
 	a.rivalAddresses()
 }
 
-// rivalHosts compares the objects of each host. Of one namespace, a Service or else the oldest entry defines it, and
-// others may add to that. Of several namespaces, proxies call that of their own, or else the first that they see.
+// rivalHosts compares the objects of each host. Within a namespace, a Service or else the oldest entry defines the
+// host, and other entries may add to it. If several namespaces have the host, proxies use the one of their own
+// namespace, else the first that is visible to them.
 func (a *analysis) rivalHosts() {
 	type of struct{ namespace, host string }
 	defines, elsewhere := map[of]*kinds.Object{}, map[string]*kinds.Object{}
-	for name, list := range a.hosts { // those of one host are by precedence; the order of hosts does not matter here
+	for name, list := range a.hosts { // the objects of one host are by precedence; the order of hosts does not matter here
 		list = slices.Clone(list)
 		slices.SortStableFunc(list, byHostPrecedence)
 		for _, h := range list {
@@ -40,7 +41,7 @@ func (a *analysis) rivalHosts() {
 			}
 		}
 	}
-	protocols := map[*kinds.Object]map[uint32]string{} // of the ports of those that define hosts
+	protocols := map[*kinds.Object]map[uint32]string{} // protocols by port, of the objects that define hosts
 	for _, o := range a.of(kinds.ServiceEntry) {
 		spec := o.Spec.(*networkingv1.ServiceEntry)
 		for i, written := range spec.Hosts {
@@ -57,7 +58,7 @@ func (a *analysis) rivalHosts() {
 	}
 }
 
-// byHostPrecedence orders the services of one host as proxies find them.
+// byHostPrecedence orders the services of one host by the order in which proxies find them.
 func byHostPrecedence(x, y *host) int {
 	name := func(h *host) string {
 		if h.object.Kind == kinds.Service {
@@ -68,8 +69,8 @@ func byHostPrecedence(x, y *host) int {
 	return cmp.Or(x.object.Created.Compare(y.object.Created), cmp.Compare(name(x), name(y)), cmp.Compare(x.object.Namespace, y.object.Namespace), byPrecedence(x.object, y.object), cmp.Compare(x.object.Kind.Name, y.object.Kind.Name), cmp.Compare(x.name, y.name))
 }
 
-// joins reports what of an entry does not count for a host that another object of its namespace defines. protocols are
-// those of the ports of such objects, which it adds to.
+// joins reports the parts of an entry that have no effect for a host that another object of its namespace defines.
+// protocols has the ports of that object. joins adds the entry's ports to it.
 func (a *analysis) joins(o, first *kinds.Object, field, host string, protocols map[*kinds.Object]map[uint32]string) {
 	older, ok := first.Spec.(*networkingv1.ServiceEntry)
 	if !ok {
@@ -112,7 +113,7 @@ func (a *analysis) joins(o, first *kinds.Object, field, host string, protocols m
 }
 
 // rivalAddresses reports addresses of entries whose connections lead to another host. A listener matches connections
-// that are not HTTP by their address and port alone.
+// that are not HTTP only by address and port.
 func (a *analysis) rivalAddresses() {
 	type at struct {
 		address string
@@ -168,8 +169,8 @@ func (a *analysis) rivalAddresses() {
 	}
 }
 
-// boundAddress returns the address or the range by which listeners match connections of a protocol; empty: they match
-// them by something else.
+// boundAddress returns the address or range by which listeners match connections of a protocol. It returns "" if they
+// match by other properties.
 func boundAddress(address, protocol string) string {
 	switch protocol {
 	case "HTTP", "HTTP2", "GRPC", "GRPC-WEB", "UDP":
@@ -182,7 +183,7 @@ func boundAddress(address, protocol string) string {
 	switch {
 	case err == nil && prefix.IsSingleIP():
 		return prefix.Addr().String()
-	case err != nil, protocol == "TLS", protocol == "HTTPS": // in a range, by their server names
+	case err != nil, protocol == "TLS", protocol == "HTTPS": // in a range, matched by their server names
 		return ""
 	}
 	return prefix.Masked().String()

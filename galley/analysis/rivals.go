@@ -8,10 +8,10 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
-// maxRivals bounds the objects that are named as coming before one.
+// maxRivals bounds the rivals of one object that findings name.
 const maxRivals = 16
 
-// rivals are the objects that come before one, in the order in which they were found.
+// rivals are the objects that take precedence over one object, in the order in which they were found.
 type rivals struct {
 	*analysis
 	object *kinds.Object
@@ -19,10 +19,10 @@ type rivals struct {
 	more   bool
 }
 
-// rivalsOf returns the rivals of an object, none so far.
+// rivalsOf returns an empty list of rivals of an object.
 func (a *analysis) rivalsOf(o *kinds.Object) *rivals { return &rivals{analysis: a, object: o} }
 
-// name reports whether a rival is to be named at a field: once, and no more of them than maxRivals.
+// name reports whether to name a rival at a field: each rival once, and at most maxRivals.
 func (r *rivals) name(field string, winner *kinds.Object) bool {
 	key := fmt.Sprint(field, " ", winner)
 	switch {
@@ -38,14 +38,14 @@ func (r *rivals) name(field string, winner *kinds.Object) bool {
 	return true
 }
 
-// end says whether there were more.
+// end adds a finding if more than maxRivals were found.
 func (r *rivals) end(field string) {
 	if r.more {
 		r.report(r.object, diag.Info, codeLimit, field, "mend those first", "more than %d others come first in the same way: only these are named", maxRivals)
 	}
 }
 
-// owned is what one object has for its own: a workload, for one purpose.
+// owned is a workload that one object may own, for one purpose.
 type owned struct {
 	*workload
 	purpose string
@@ -57,17 +57,17 @@ type ownedSelection struct {
 	purpose string
 }
 
-// loss is a workload that an object selects and another one has.
+// loss is a workload that an object selects and another object owns.
 type loss struct {
 	winner *kinds.Object
 	at     *workload
 }
 
-// owners says which object has each workload, of those that come by precedence.
+// owners records which object owns each workload. Objects claim workloads in order of precedence.
 type owners struct {
 	*analysis
 	owner    map[owned]*kinds.Object
-	losses   map[ownedSelection][]loss // for the next object with the selector
+	losses   map[ownedSelection][]loss // losses to repeat for the next object with the same selector
 	compared comparisons
 }
 
@@ -76,8 +76,8 @@ func (a *analysis) newOwners() *owners {
 }
 
 // claim records that an object owns, for a purpose, the workloads of its labels and namespaces that have no owner yet.
-// It returns one loss for each object that owns some of the others, up to maxRivals and one more. Objects of one
-// namespace with one selector lose alike: only for the first of them are the workloads looked at.
+// It returns one loss for each object that owns some of the others, at most maxRivals+1. Objects of one namespace with
+// the same selector have the same losses, so the workloads are compared only for the first of them.
 func (x *owners) claim(o *kinds.Object, labels map[string]string, purpose string, namespaces ...string) []loss {
 	key := ownedSelection{selectionKey{o.Namespace, written(labels)}, purpose}
 	if known, ok := x.losses[key]; ok {

@@ -10,28 +10,29 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
-// selection is what a selector matches in a namespace, or in all. Objects with the same selector share it.
+// selection holds facts about the workloads that a selector matches, in one namespace or in all. Objects with the same
+// selector share it.
 type selection struct {
 	workloads  int
-	machine    bool     // a WorkloadEntry or WorkloadGroup is among them
-	proxied    bool     // one of them has a proxy, or gets one where files say what is created; machines count as if they had one
-	namespaces []string // that have a match, where the selection is of all
+	machine    bool     // includes a WorkloadEntry or WorkloadGroup
+	proxied    bool     // includes a workload with a proxy, a Pod that would get one, or a machine
+	namespaces []string // namespaces with a match, if the selection is of all namespaces
 
-	names        map[string]bool // of the ports of the Pods
+	names        map[string]bool // names of the Pods' ports
 	numbers      map[uint32]bool
 	nameList     []string
-	numberText   string // the numbers, as findings list them
+	numberText   string // port numbers, as findings list them
 	allDeclare   bool   // all ports of all Pods are known
-	addresses    int    // Pods with an address
-	ready        int    // those of them that are ready
-	addressless  string // the Pods without an address, as findings list them
-	unusableText string // those, and those that are not ready
+	addresses    int    // number of Pods with an address
+	ready        int    // number of ready Pods with an address
+	addressless  string // Pods without an address, as findings list them
+	unusableText string // Pods without an address or not ready, as findings list them
 }
 
-// selectionKey names a selection. The namespace "" is all.
+// selectionKey identifies a selection. The namespace "" stands for all namespaces.
 type selectionKey struct{ namespace, labels string }
 
-// selection returns what a selector matches in a namespace; "" is all.
+// selection returns the facts about the workloads that a selector matches in a namespace; "" stands for all namespaces.
 func (x *index) selection(namespace string, selector map[string]string) *selection {
 	selector = unplaced(selector)
 	key := selectionKey{namespace, written(selector)}
@@ -88,7 +89,7 @@ func (x *index) selection(namespace string, selector map[string]string) *selecti
 	return s
 }
 
-// unplaced returns a selector without the labels of places, which the objects of workloads do not have.
+// unplaced returns a selector without the locality labels, which workloads do not have.
 func unplaced(selector map[string]string) map[string]string {
 	for name := range selector {
 		if names.IsPlaceLabel(name) {
@@ -100,7 +101,7 @@ func unplaced(selector map[string]string) map[string]string {
 	return selector
 }
 
-// selected returns the workloads of a namespace that a selector matches. It looks only at those that have the
+// selected returns the workloads of a namespace that a selector matches. It only tests the workloads that have the
 // selector's rarest label.
 func (x *index) selected(namespace string, selector map[string]string) iter.Seq[*workload] {
 	return func(yield func(*workload) bool) {

@@ -17,7 +17,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/lists"
 )
 
-// selectorOf returns the selector of an object and the path of its labels; nothing where it has none.
+// selectorOf returns the selector of an object and the path of its labels, or "" and nil if it has none.
 func selectorOf(o *kinds.Object) (field string, labels map[string]string) {
 	switch spec := o.Spec.(type) {
 	case *corev1.Service:
@@ -42,7 +42,7 @@ func selectorOf(o *kinds.Object) (field string, labels map[string]string) {
 	return "", nil
 }
 
-// everywhere reports whether an object selects in all namespaces: Gateways do, and policies of the root namespace.
+// everywhere reports whether an object selects in all namespaces, as Gateways and policies of the root namespace do.
 func (a *analysis) everywhere(o *kinds.Object) bool {
 	switch o.Kind {
 	case kinds.Gateway:
@@ -53,10 +53,10 @@ func (a *analysis) everywhere(o *kinds.Object) bool {
 	return o.Namespace == a.root
 }
 
-// selector judges whether an object selects anything.
+// selector reports an object that selects no workload.
 func (a *analysis) selector(o *kinds.Object) {
 	switch {
-	// a proxy of any labels may come without a Pod, an endpoint may not
+	// A proxy with any labels may connect without a Pod; an endpoint may not.
 	case len(a.namespaces) == 0 && (!a.options.Whole || o.Kind != kinds.Service):
 		return
 	case o.Kind == kinds.Service && len(a.slices[o.Namespace+"/"+o.Name]) > 0:
@@ -80,8 +80,8 @@ func (a *analysis) selector(o *kinds.Object) {
 	a.report(o, diag.Warning, codeWorkloads, field, a.otherLabels(ns, labels), "no Pod or WorkloadEntry %s has the labels %s: %s", where, written(labels), effect)
 }
 
-// otherLabels words a fix for labels that no workload of the namespace has; "" is any. Nobody can have meant those of
-// others.
+// otherLabels returns the fix for labels that no workload of the namespace has; "" stands for any namespace. It
+// suggests only labels of that namespace.
 func (a *analysis) otherLabels(namespace string, labels map[string]string, others ...map[string]string) string {
 	const otherwise = "use labels that the workloads have"
 	if a.hints++; a.hints > maxHints {

@@ -12,10 +12,10 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
-// serviceGroup are the Services of one namespace that have the same selector, by precedence.
+// serviceGroup is a group of Services of one namespace with the same selector, by precedence.
 type serviceGroup struct {
 	services []*kinds.Object
-	targets  []string // the names of ports that they send traffic to
+	targets  []string // names of their target ports
 }
 
 // servicesOf returns the groups of Services that select each workload, in the order of their first Services.
@@ -50,7 +50,7 @@ func (a *analysis) servicesOf() map[*workload][]*serviceGroup {
 	return a.groups
 }
 
-// targetPort returns the port of a workload that a port of a Service leads to; 0 if it is not known.
+// targetPort returns the port of a workload that a port of a Service leads to, or 0 if it is unknown.
 func targetPort(p *corev1.ServicePort, w *workload) uint32 {
 	if p.TargetPort.Type != intstr.String {
 		return uint32(cmp.Or(p.TargetPort.IntVal, p.Port)) //nolint:gosec // validated
@@ -62,7 +62,7 @@ func targetPort(p *corev1.ServicePort, w *workload) uint32 {
 }
 
 // sharedPods reports Services that select the same Pods and disagree on the protocol of a port of theirs: proxies of
-// these Pods take one of the two. Of workloads with the same Services and ports it looks at one.
+// these Pods use one of the protocols. Workloads with the same Services and ports are checked once.
 func (a *analysis) sharedPods() {
 	type saying struct {
 		service  *kinds.Object
@@ -110,8 +110,8 @@ func (a *analysis) sharedPods() {
 	}
 }
 
-// likeness returns a text that is the same for workloads with the same groups of Services and the same numbers of the
-// ports that these name.
+// likeness returns a key that is the same for workloads with the same groups of Services and the same numbers for the
+// named target ports.
 func likeness(w *workload, groups []*serviceGroup) string {
 	var b strings.Builder
 	for _, g := range groups {

@@ -14,10 +14,10 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
-// maxOfSidecar bounds the findings of one Sidecar's routes.
+// maxOfSidecar bounds the findings about one Sidecar's routes.
 const maxOfSidecar = 16
 
-// hostPort is a port of a host; 0 is all of them.
+// hostPort is a port of a host; 0 stands for all ports.
 type hostPort struct {
 	host string
 	port uint32
@@ -29,8 +29,8 @@ type routed struct {
 	field string
 }
 
-// sidecarRoutes reports routes on the ports of egress listeners whose destinations the Sidecar leaves out: a listener
-// with a port imports that port of what its routes lead to, and no other.
+// sidecarRoutes reports routes on the ports of egress listeners whose destinations the Sidecar does not import: a
+// listener with a port imports only that port of the destinations of its routes.
 func (a *analysis) sidecarRoutes() {
 	compared := comparisons{most: maxComparisons}
 	var byNamespace map[string][]*kinds.Object
@@ -58,7 +58,7 @@ func (a *analysis) sidecarRoutes() {
 
 func (a *analysis) sidecarRoutesOf(o *kinds.Object, egress []egressListener, byNamespace map[string][]*kinds.Object, compared *comparisons) {
 	importedBy := make([][]*kinds.Object, len(egress))
-	led := map[hostPort]bool{} // what routes import
+	led := map[hostPort]bool{} // destinations that routes import
 	for i, l := range egress {
 		importedBy[i] = a.importedRoutes(o, l, byNamespace, compared)
 		for _, v := range importedBy[i] {
@@ -81,7 +81,7 @@ func (a *analysis) sidecarRoutesOf(o *kinds.Object, egress []egressListener, byN
 		for _, v := range importedBy[i] {
 			for to := range a.destinationsOf(v, port) {
 				known := a.hosts[to.host]
-				if to.port == 0 || len(known) == 0 || !slices.Contains(known[0].ports, to.port) || seen[v] || // else it is wrong for all clients
+				if to.port == 0 || len(known) == 0 || !slices.Contains(known[0].ports, to.port) || seen[v] || // fails for all
 					led[to.hostPort] || led[hostPort{to.host, 0}] || imported(egress, known[0], to.port) {
 					continue
 				}
@@ -130,8 +130,8 @@ func imported(egress []egressListener, h *host, port uint32) bool {
 	})
 }
 
-// destinationsOf yields where the routes of a VirtualService lead to that may take calls to a port; 0 is any. A
-// destination without a port is the port that is called.
+// destinationsOf yields the destinations of a VirtualService's routes that may match calls to a port; 0 stands for any
+// port. A destination without a port has the called port.
 func (a *analysis) destinationsOf(v *kinds.Object, called uint32) iter.Seq[routed] {
 	spec := v.Spec.(*networkingv1.VirtualService)
 	return func(yield func(routed) bool) {
@@ -173,7 +173,7 @@ func (a *analysis) destinationsOf(v *kinds.Object, called uint32) iter.Seq[route
 	}
 }
 
-// mayMatch reports whether a route with some matches may take calls to a port; 0 is any.
+// mayMatch reports whether a route with some matches may match calls to a port; 0 stands for any port.
 func mayMatch[M interface{ GetPort() uint32 }](matches []M, called uint32) bool {
 	return len(matches) == 0 || called == 0 || slices.ContainsFunc(matches, func(m M) bool { return m.GetPort() == 0 || m.GetPort() == called })
 }

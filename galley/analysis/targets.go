@@ -15,7 +15,7 @@ type targeting interface {
 	GetTargetRefs() []*typev1beta1.PolicyTargetReference
 }
 
-// targets reports the targets of policies that do not exist.
+// targets reports policies whose targets do not exist.
 func (a *analysis) targets() {
 	exists := map[kinds.Key]bool{}
 	var names map[kinds.Key][]string // by kind and namespace
@@ -54,7 +54,7 @@ func (a *analysis) targets() {
 	}
 }
 
-// targetKind returns the kind of a target, or nil where none is looked for: classes are the whole cluster's.
+// targetKind returns the kind of a target. It returns nil for kinds that are not checked, such as cluster-wide classes.
 func targetKind(r *typev1beta1.PolicyTargetReference) *kinds.Kind {
 	switch r.GetKind() {
 	case "Service":

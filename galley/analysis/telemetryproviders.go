@@ -7,9 +7,9 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
-// telemetryProviders reports providers that Telemetries name and that the mesh configuration does not have.
+// telemetryProviders reports providers of Telemetries that the mesh configuration does not define.
 func (a *analysis) telemetryProviders() {
-	there := map[string]bool{"prometheus": true, "stackdriver": true, "envoy": true} // those that are there by default
+	there := map[string]bool{"prometheus": true, "stackdriver": true, "envoy": true} // predefined providers
 	var list []string
 	for _, p := range a.mesh.GetExtensionProviders() {
 		there[p.GetName()] = true

@@ -12,8 +12,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
-// tokens reports issuers that a RequestAuthentication has twice, and ports of the workloads that it selects on which
-// tokens cannot be read, for they are not HTTP.
+// tokens reports issuers that a RequestAuthentication has twice, and ports of the selected workloads that are not HTTP,
+// on which proxies read no tokens.
 func (a *analysis) tokens() {
 	type portOf struct {
 		service *kinds.Object
@@ -55,8 +55,8 @@ func (a *analysis) tokens() {
 	}
 }
 
-// servicesUnder returns the Services with a selector whose workloads a policy of a namespace applies to: all of them
-// where it has no labels, else those that share a workload with it.
+// servicesUnder returns the Services with a selector that a policy of a namespace affects: all of them if the policy
+// has no labels, else the Services that share a workload with it.
 func (a *analysis) servicesUnder(namespace string, labels map[string]string) iter.Seq[*kinds.Object] {
 	return func(yield func(*kinds.Object) bool) {
 		if len(labels) == 0 {

@@ -11,8 +11,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
-// trafficPolicies reports DestinationRules of one namespace and host whose trafficPolicy has no effect: rules are
-// merged, and the first that has one counts.
+// trafficPolicies reports DestinationRules of one namespace and host whose trafficPolicy has no effect. Such rules are
+// merged, and the first trafficPolicy is in force.
 func (a *analysis) trafficPolicies() {
 	type target struct{ namespace, host, exportTo string }
 	first, owners := map[target]*kinds.Object{}, a.newOwners()
@@ -34,8 +34,8 @@ func (a *analysis) trafficPolicies() {
 	}
 }
 
-// onlyRule reports a DestinationRule for some workloads that has no effect on some of them: of several for one host,
-// the first counts.
+// onlyRule reports a DestinationRule with a workload selector that has no effect on some workloads. If several such
+// rules have the same host, the first is in force.
 func (a *analysis) onlyRule(o *kinds.Object, owners *owners) {
 	host := names.FQDN(o.Spec.(*networkingv1.DestinationRule).Host, o.Namespace, a.domain)
 	field, labels := selectorOf(o)

@@ -10,7 +10,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
-// unreachable reports routes of a VirtualService that never count, because one before them takes all that they match.
+// unreachable reports routes of a VirtualService that never match, because an earlier route takes all their requests.
 func (a *analysis) unreachable() {
 	for _, o := range a.routes {
 		spec := o.Spec.(*networkingv1.VirtualService)
@@ -20,7 +20,7 @@ func (a *analysis) unreachable() {
 		}
 		tls := shadows{analysis: a, object: o, path: "spec.tls"}
 		for i, t := range spec.Tls {
-			if len(t.Match) > 0 { // without one it is an error already
+			if len(t.Match) > 0 { // a route without a match is an error already
 				tls.route(i, texts(t.Match, nil), false)
 			}
 		}
@@ -31,7 +31,7 @@ func (a *analysis) unreachable() {
 	}
 }
 
-// texts returns what each match of a route says, without what clear removes.
+// texts returns each match of a route as text, without the fields that clear removes.
 func texts[M proto.Message](matches []M, clear func(M)) []string {
 	var list []string
 	for _, m := range matches {
@@ -48,18 +48,18 @@ func texts[M proto.Message](matches []M, clear func(M)) []string {
 	return list
 }
 
-// shadows goes through the routes of one protocol in order.
+// shadows checks the routes of one protocol in order.
 type shadows struct {
 	*analysis
 	object *kinds.Object
 	path   string
 
-	all  bool // a route before takes everything
-	by   int  // which
+	all  bool // an earlier route takes everything
+	by   int  // index of that route
 	seen map[string]int
 }
 
-// route judges the next route by its matches. A route that delegates takes only what the delegate takes.
+// route checks the next route by its matches. A route that delegates takes only the requests that the delegate takes.
 func (s *shadows) route(i int, matches []string, delegates bool) {
 	field := indexed(s.path, i)
 	if s.all {

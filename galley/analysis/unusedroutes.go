@@ -13,13 +13,13 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
-// unusedRoutes reports rules of VirtualServices that no proxy uses, because each port of each of their hosts has
-// another protocol: rules of HTTP where connections are routed, rules of TLS and TCP where requests are. It judges
-// VirtualServices of sidecars alone: a gateway goes by the protocol of its own servers. A port that does not say its
+// unusedRoutes reports rules of VirtualServices that no proxy uses, because every port of every host has another
+// protocol: HTTP rules for ports whose connections are routed, TLS and TCP rules for HTTP ports. It checks only
+// VirtualServices of sidecars, because the servers of a gateway decide its protocol. A port that does not state its
 // protocol may have any.
 func (a *analysis) unusedRoutes() {
 	if a.mesh.GetProxyHttpPort() != 0 || a.hasEgressPort() {
-		return // there the listener decides
+		return // the egress listener decides
 	}
 	seen := map[string]*protocols{}
 	for _, o := range a.routes {
@@ -47,8 +47,8 @@ func (a *analysis) unusedRoutes() {
 	}
 }
 
-// hasEgressPort reports whether a Sidecar has a listener of its own: its protocol counts there, and not that of the
-// services.
+// hasEgressPort reports whether a Sidecar has an egress listener with a port, whose protocol then applies instead of
+// the services' protocols.
 func (a *analysis) hasEgressPort() bool {
 	for _, o := range a.of(kinds.Sidecar) {
 		for _, l := range o.Spec.(*networkingv1.Sidecar).Egress {
@@ -60,10 +60,10 @@ func (a *analysis) hasEgressPort() bool {
 	return false
 }
 
-// protocols is what the ports of a host may take.
+// protocols describes which routes the ports of a host may use.
 type protocols struct {
 	requests, connections bool
-	ports                 []string // what a few of them are
+	ports                 []string // a few of the ports as text
 	known                 bool
 }
 
@@ -84,7 +84,7 @@ func (p *protocols) add(number uint32, protocol string) {
 	}
 }
 
-// protocolsOf returns what some hosts may take together. It is not known unless all is known of each.
+// protocolsOf returns the combined protocols of some hosts. They are unknown if they are unknown for one host.
 func (a *analysis) protocolsOf(hosts []string, namespace string, seen map[string]*protocols) (all protocols) {
 	for _, text := range hosts {
 		host := names.FQDN(text, namespace, a.domain)

@@ -20,7 +20,7 @@ import (
 
 const meshGateway = "mesh" // all sidecars, in the gateways of a VirtualService
 
-// gatewaysOf returns what a VirtualService is bound to: "ns/name", or mesh.
+// gatewaysOf returns the gateways of a VirtualService, each as "ns/name" or mesh.
 func gatewaysOf(o *kinds.Object) []string {
 	written := o.Spec.(*networkingv1.VirtualService).Gateways
 	if len(written) == 0 {
@@ -80,7 +80,7 @@ func (a *analysis) virtualService(o *kinds.Object) {
 	}
 }
 
-// gateway judges the name of a Gateway.
+// gateway reports a Gateway that does not exist.
 func (a *analysis) gateway(o *kinds.Object, field, written string) {
 	name := gatewayName(written, o.Namespace)
 	ns, short, _ := strings.Cut(name, "/")
@@ -96,15 +96,15 @@ func (a *analysis) gateway(o *kinds.Object, field, written string) {
 	a.report(o, a.failing(), codeReference, field, fix, "there is no Gateway %s: no gateway takes these routes", name)
 }
 
-// clients are the namespaces of proxies that are known to use VirtualServices, and what was found out for all of them.
+// clients are the namespaces of proxies that use some VirtualServices, with cached results for them.
 type clients struct {
 	namespaces []string
-	blind      map[string]string    // the first that does not see a host, or ""
-	lacking    map[subsetKey]string // the first for which a subset of a host is not in force, or ""
+	blind      map[string]string    // first namespace that does not see a host, or ""
+	lacking    map[subsetKey]string // first namespace for which a subset of a host is not in force, or ""
 }
 
 // clients returns the clients of a VirtualService: sidecars of its own namespace, and the workloads that its Gateways
-// select. Those with the same share them.
+// select. VirtualServices with the same clients share the result.
 func (a *analysis) clients(o *kinds.Object) *clients {
 	spec := o.Spec.(*networkingv1.VirtualService)
 	own := ""
@@ -177,13 +177,13 @@ type virtual struct {
 	object  *kinds.Object
 	clients *clients
 
-	// What follows from a destination that is not there.
+	// severity is the severity of a destination that does not exist.
 	severity diag.Severity
 	effect   string
 }
 
-// hosts judges the hosts of a VirtualService for sidecars. A host without a Service is allowed, so one is reported only
-// if it looks like a mistyped one.
+// hosts checks the hosts of a VirtualService for sidecars. A host without a Service is allowed, so it is reported only
+// if it resembles the name of an existing host.
 func (v *virtual) hosts(spec *networkingv1.VirtualService) {
 	for i, written := range spec.Hosts {
 		name := names.FQDN(written, v.object.Namespace, v.domain)
@@ -196,8 +196,7 @@ func (v *virtual) hosts(spec *networkingv1.VirtualService) {
 	}
 }
 
-// fitting reports delegations that are left out because they ask for too much. It returns the index of the first rule
-// that may be one of them.
+// fitting reports delegations that exceed the limits. It returns the index of the first rule that may be left out.
 func (v *virtual) fitting(spec *networkingv1.VirtualService) int {
 	i := delegates.Fitting(spec, v.options.RepeatedText, func(d *networkingv1alpha3.Delegate) *networkingv1.VirtualService {
 		o := v.byKey[v.delegateKey(d)]
@@ -217,8 +216,7 @@ func (v *virtual) delegateKey(d *networkingv1alpha3.Delegate) kinds.Key {
 	return kinds.Key{Kind: kinds.VirtualService, Namespace: cmp.Or(d.Namespace, v.object.Namespace), Name: d.Name}
 }
 
-// delegate judges the name of a VirtualService that has routes for this one. It returns that VirtualService, nil if it
-// cannot be used.
+// delegate checks the name of a delegate VirtualService. It returns the delegate, or nil if it cannot be used.
 func (v *virtual) delegate(field string, d *networkingv1alpha3.Delegate) *kinds.Object {
 	key := v.delegateKey(d)
 	o := v.byKey[key]
@@ -243,8 +241,8 @@ func (v *virtual) delegate(field string, d *networkingv1alpha3.Delegate) *kinds.
 	return o
 }
 
-// delegated reports the rules of a delegate that are left out, and the fields of the delegating rule that a rule of the
-// delegate replaces.
+// delegated reports the rules of a delegate that are left out, and the fields of the delegating rule that are replaced
+// by a rule of the delegate.
 func (v *virtual) delegated(path string, h *networkingv1alpha3.HTTPRoute, to *kinds.Object) {
 	root := delegates.Rule{HTTPRoute: h, Namespace: v.object.Namespace}
 	first, left := "", 0
@@ -276,7 +274,7 @@ func (v *virtual) delegated(path string, h *networkingv1alpha3.HTTPRoute, to *ki
 	}
 }
 
-// destination judges the destination of a route.
+// destination checks the destination of a route.
 func (v *virtual) destination(field string, d *networkingv1alpha3.Destination) {
 	if d == nil || d.Host == "" {
 		return
@@ -320,9 +318,9 @@ func (v *virtual) noHost(field, written, name string) {
 	v.report(v.object, v.severity, codeReference, field, fix, "no Service or ServiceEntry has the host %s: %s", name, v.effect)
 }
 
-// meant returns the host that a typing mistake most likely meant, as it should be written, or "".
+// meant returns the full name of the host that the user most likely meant, or "".
 func (a *analysis) meant(written, name string) string {
-	// only names without a dot are completed
+	// Only names without a dot are completed.
 	if whole := strings.TrimSuffix(name, ".svc") + ".svc." + a.domain; len(a.hosts[whole]) > 0 {
 		return whole
 	}
@@ -349,9 +347,9 @@ func (a *analysis) meant(written, name string) string {
 	return a.nearest(name, a.outside)
 }
 
-// subset judges the name of a subset.
+// subset reports a subset that no DestinationRule in force defines.
 func (v *virtual) subset(field, name, own, subset string) {
-	var elsewhere *kinds.Object // a rule that defines it
+	var elsewhere *kinds.Object // a rule that defines the subset
 	for pattern := range v.patterns(name) {
 		elsewhere = cmp.Or(elsewhere, v.defined[subsetKey{pattern, subset}])
 	}
@@ -365,7 +363,7 @@ func (v *virtual) subset(field, name, own, subset string) {
 	}
 }
 
-// otherSubset words a fix for a subset of a host that no rule defines.
+// otherSubset returns the fix for a subset of a host that no rule defines.
 func (v *virtual) otherSubset(name, subset string) string {
 	fix := fmt.Sprintf("add a DestinationRule for %s that defines it", name)
 	if v.hints >= maxHints {

@@ -26,26 +26,26 @@ import (
 // Options of a Reconciler.
 type Options struct {
 	Kind      *kinds.Kind // Validating or Mutating
-	Namespace string      // of the server, for the dry run
-	Revision  string      // of the configurations; empty means default
+	Namespace string      // namespace of the server, used by the dry run
+	Revision  string      // revision of the configurations; empty for default
 
 	Lease   Lease
 	Bundles Bundles
-	Caller  string // Names the API server and the Kind to Bundles.
+	Caller  string // name of the API server and the Kind for Bundles
 	Logger  *slog.Logger
 	Metrics *Metrics
 }
 
-// Lease says whether this replica writes.
+// Lease is the right to write.
 type Lease interface {
 	Valid() bool
 }
 
-// Bundles are the caBundles by which API servers trust the webhooks.
+// Bundles provides the caBundles that make API servers trust the webhooks.
 type Bundles interface {
-	// Roots returns the caBundle to write, as PEM. It returns nil while the caBundle is not known.
+	// Roots returns the caBundle to write, as PEM. It returns nil while the caBundle is unknown.
 	Roots() []byte
-	// Observed takes the caBundles that a caller has, at each event.
+	// Observed receives the caBundles that a caller has, after each event.
 	Observed(caller string, bundles [][]byte)
 }
 
@@ -57,10 +57,11 @@ type Reconciler struct {
 }
 
 const (
-	// retryInterval is the time between two tries of what failed. It does not grow: until it succeeds, the API server
-	// lets invalid objects through, or refuses valid ones.
+	// retryInterval is the time between two tries after a failure. It is constant, because until a try succeeds the API
+	// server accepts invalid objects or refuses valid ones.
 	retryInterval = 4 * time.Second
-	// resyncInterval is the time between two reconciles without an event. The bundle changes with time alone.
+	// resyncInterval is the time between two reconciles without an event. The bundle may change without an event, when
+	// a certificate expires.
 	resyncInterval = 10 * time.Second
 )
 
@@ -70,7 +71,7 @@ func New(o Options) *Reconciler {
 	return &Reconciler{o: o}
 }
 
-// Kinds returns the kind of the configurations, and the kind of the dry run.
+// Kinds returns the kind of the configurations and the kind of the dry run's object.
 func (r *Reconciler) Kinds() []*kinds.Kind { return []*kinds.Kind{r.o.Kind, kinds.Gateway} }
 
 // Watches returns the configurations of the revision.
@@ -83,13 +84,13 @@ func (r *Reconciler) Requests(_ context.Context, o client.Object) []reconcile.Re
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: o.GetName()}}}
 }
 
-// All returns nothing: every request is for a configuration that is watched.
+// All returns nothing, because the configurations are watched.
 func (r *Reconciler) All() []reconcile.Request { return nil }
 
 // Begin takes the clients of a term.
 func (r *Reconciler) Begin(c client.Client, watched client.Reader) { r.client, r.watched = c, watched }
 
-// Finding says that a webhook is not known to work.
+// Finding returns the finding that a webhook is not known to work.
 func (r *Reconciler) Finding(request reconcile.Request, err error) diag.Diagnostic {
 	fix := "let the API server reach this server's Service at port 443"
 	switch {
@@ -112,7 +113,7 @@ func (r *Reconciler) ReadFailed(err error) {
 	}
 }
 
-// Reconcile gives the webhooks of a configuration the caBundle, and sets the webhooks that are known to work to fail
+// Reconcile sets the caBundle of a configuration's webhooks, and sets the webhooks that are known to work to fail
 // closed.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	if err := r.observe(ctx); err != nil {
@@ -144,7 +145,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	return result, problem
 }
 
-// observe passes on the caBundles that the API server has.
+// observe passes the caBundles in the API server to Options.Observed.
 func (r *Reconciler) observe(ctx context.Context) error {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(object(r.o.Kind).GroupVersionKind())
@@ -166,8 +167,8 @@ func (r *Reconciler) observe(ctx context.Context) error {
 	return nil
 }
 
-// probeAll returns the open webhooks that are known to work, and an error about one that is not. Before the API server
-// has the bundle, no webhook can be asked.
+// probeAll returns the open webhooks that are known to work, and an error about one that is not. No webhook is probed
+// before the API server has the bundle.
 func (r *Reconciler) probeAll(ctx context.Context, observed *config, bundle []byte) (works map[string]bool, err error) {
 	works = map[string]bool{}
 	if !observed.trusts(bundle) {
@@ -182,7 +183,7 @@ func (r *Reconciler) probeAll(ctx context.Context, observed *config, bundle []by
 	return works, err
 }
 
-// write patches a configuration. One that is gone is no error.
+// write patches a configuration. It is no error if the configuration is gone.
 func (r *Reconciler) write(ctx context.Context, u *unstructured.Unstructured, patch []byte) error {
 	name := u.GetName()
 	r.o.Metrics.attempts.WithLabelValues(name).Inc()
@@ -205,10 +206,10 @@ func (r *Reconciler) write(ctx context.Context, u *unstructured.Unstructured, pa
 	return err
 }
 
-// reason is the label of an error in metrics.
+// reason returns the metric label for an error.
 func reason(err error) string { return cmp.Or(string(apierrors.ReasonForError(err)), "unknown") }
 
-// Metrics are those of istiod, for all Reconcilers together.
+// Metrics has the same metrics as istiod, shared by all Reconcilers.
 type Metrics struct {
 	attempts, failures, retries *prometheus.CounterVec
 	updates                     prometheus.Counter

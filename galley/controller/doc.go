@@ -1,6 +1,6 @@
 // Package controller reconciles the webhook configurations of this server's revision, so that an API server calls the
-// webhooks and trusts their certificate. It touches only objects that are labelled istio.io/rev for the revision. Those
-// of revision tags have that label too.
+// webhooks and trusts their certificate. It changes only objects with the label istio.io/rev of the revision, which
+// includes the configurations of revision tags.
 //
 //   - controller.go: the Reconciler, which package pilot/controllers runs.
 //   - wanted.go: the difference between a configuration and the wanted one, and the patch for it; pure. The caBundle of
@@ -10,10 +10,11 @@
 //
 // A configuration that says Fail stays so. A server that comes back after an outage serves without any write.
 //
-// Every replica observes what API servers trust, because the certificate that it shows depends on that. Only the leader
+// Every replica observes the roots that API servers trust, because they decide which certificate it shows. Only the
+// leader writes.
 // writes.
 //
-// State: none, beside the clients of a term.
+// State: only the clients of a term.
 //
 // # Guarantees
 //

@@ -13,25 +13,25 @@ import (
 )
 
 // refused is the beginning of the API server's message about an object that a webhook has refused. The message about a
-// webhook that it could not ask begins otherwise.
+// webhook that it could not reach begins differently.
 const refused = "admission webhook %q denied the request: " + reviews.Invalid
 
-// Problems of a webhook that the API server may create objects without.
+// Reasons why the API server may create objects without asking a webhook.
 var (
 	errNotRefused  = errors.New("an invalid object is not refused yet: the webhook does not answer, or is not asked")
 	errNotSelected = errors.New("its objectSelector selects no object that could be tried")
 )
 
-// probe creates an invalid object, as a dry run, that the API server asks a webhook about. It returns why the webhook
-// is not known to work; nil if it refused the object. The API server may ask other webhooks of ours about the same
-// object, and names the first that refuses.
+// probe creates an invalid object as a dry run. The API server asks the webhook h about it. probe returns nil if a
+// webhook of ours refused the object, and else why h is not known to work. The API server may ask several of our
+// webhooks about the object, and names the first that refuses.
 func (r *Reconciler) probe(ctx context.Context, h hook, ours []hook) error {
 	set, ok := h.labelled()
 	if !ok {
 		return errNotSelected
 	}
 	u := object(kinds.Gateway)
-	u.Object["spec"] = map[string]any{} // without servers: the CustomResourceDefinition allows that, and the webhook does not
+	u.Object["spec"] = map[string]any{} // without servers, which the CustomResourceDefinition allows and the webhook refuses
 	u.SetName("istiod-validation-dry-run")
 	u.SetNamespace(r.o.Namespace)
 	u.SetLabels(set)

@@ -35,26 +35,26 @@ func object(k *kinds.Kind) *unstructured.Unstructured {
 	return u
 }
 
-// injectorSuffix is the end of the names of webhooks that inject proxies. Other webhooks of a configuration are not
-// ours.
+// injectorSuffix is the end of the names of webhooks that inject proxies. A mutating webhook with another name is not
+// changed.
 const injectorSuffix = "sidecar-injector.istio.io"
 
-// config is a webhook configuration as the API server has it.
+// config is a webhook configuration in the API server.
 type config struct {
 	kind     *kinds.Kind
 	version  string // resourceVersion
 	webhooks []hook
 }
 
-// hook is a webhook of ours.
+// hook is one of our webhooks.
 type hook struct {
 	name    string
 	bundle  []byte
-	closed  bool // the API server refuses objects while it cannot ask the webhook
+	closed  bool // the API server refuses objects if it cannot reach the webhook
 	objects *metav1.LabelSelector
 }
 
-// parse reads the webhooks of ours from a configuration.
+// parse reads our webhooks from a configuration.
 func parse(kind *kinds.Kind, u *unstructured.Unstructured) (*config, error) {
 	c := &config{kind: kind, version: u.GetResourceVersion()}
 	add := func(
@@ -90,13 +90,13 @@ func (c *config) trusts(bundle []byte) bool {
 	return !slices.ContainsFunc(c.webhooks, func(h hook) bool { return !bytes.Equal(h.bundle, bundle) })
 }
 
-// open returns the validating webhooks for which the API server lets objects through while it cannot ask them.
+// open returns the validating webhooks that fail open: the API server accepts objects if it cannot reach them.
 func (c *config) open() []hook {
 	return lists.Filter(c.webhooks, func(h hook) bool { return c.kind == Validating && !h.closed })
 }
 
-// patch returns a strategic merge patch that gives each webhook the caBundle, and lets the webhooks in works fail
-// closed; nil if nothing differs. It applies to this version of the object alone, so it never adds a webhook that is
+// patch returns a strategic merge patch that sets the caBundle of each webhook and makes the webhooks in works fail
+// closed, or nil if nothing differs. The patch names the version of the object, so it never adds a webhook that is
 // gone.
 func (c *config) patch(bundle []byte, works map[string]bool) []byte {
 	var webhooks []any
@@ -117,12 +117,12 @@ func (c *config) patch(bundle []byte, works map[string]bool) []byte {
 	}
 	text, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": c.version}, "webhooks": webhooks})
 	if err != nil {
-		return nil // text and bytes always have JSON
+		return nil // text and bytes always encode as JSON
 	}
 	return text
 }
 
-// labelled returns labels of an object that a webhook is asked about; false if none are found.
+// labelled returns labels of an object that the selectors of the webhook match, or false if it finds none.
 func (h hook) labelled() (labels.Set, bool) {
 	set := labels.Set{}
 	if h.objects == nil {

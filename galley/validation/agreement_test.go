@@ -21,7 +21,7 @@ type agreement struct {
 	verdict    string // allowed or denied
 	gvk        schema.GroupVersionKind
 	spec       string // JSON
-	known      bool   // to be judged otherwise here
+	known      bool   // to be checked otherwise here
 	line, file string // the line without its mark, and the object as an API server sends it
 }
 

@@ -5,17 +5,17 @@ import (
 	"slices"
 )
 
-// Template is an object from which a controller of Kubernetes would make Pods, such as a Deployment. Nothing here makes
-// Pods; findings say so.
+// Template is the template of Pods in an object such as a Deployment, from which a controller of Kubernetes would
+// create Pods. This project creates none; findings say so.
 type Template struct {
-	Name         string // Deployment shop/web
+	Name         string // kind, namespace and name, such as Deployment shop/web
 	Namespace    string
-	Selector     map[string]string // of the Pods that count as its own
-	Labels       map[string]string // of the Pods that it would make
+	Selector     map[string]string // selects the Pods that the object owns
+	Labels       map[string]string // labels of the Pods
 	Line, Column int
 }
 
-// template reads the object, if it is such.
+// template returns the template of an object, and reports whether it has one.
 func template(n *node, namespace string) (Template, bool) {
 	path := []string{"spec", "template"}
 	switch n.str("apiVersion") + " " + n.str("kind") {

@@ -10,13 +10,13 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
-// mayRestrict reports whether a document of no known kind may be an object that restricts something, or hold one: it
-// is cut off before its kind, or it names such a kind anywhere.
+// mayRestrict reports whether a document of unknown kind may be or contain an object that restricts something: it is
+// cut off before its kind, or it names such a kind anywhere.
 func (d *decoder) mayRestrict(n *node) bool {
 	return n.str("kind") == "" && n.cutOff() || d.namesRestricting(n)
 }
 
-// cutOff reports whether a document without a kind may be the beginning of an object. That may be of any kind.
+// cutOff reports whether a document without a kind may be the beginning of an object of any kind.
 func (n *node) cutOff() bool {
 	switch n.shape {
 	case text:
@@ -33,8 +33,8 @@ func equalFold(a string) func(string) bool {
 	return func(b string) bool { return strings.EqualFold(a, b) }
 }
 
-// namesRestricting reports whether a value, or one within it, says that it is of a kind that restricts something, but
-// for a typing mistake, or of the group of the security kinds.
+// namesRestricting reports whether a value, or a value within it, names a kind that restricts something, possibly with
+// a typing mistake, or the group of the security kinds.
 func (d *decoder) namesRestricting(n *node) bool {
 	if n.shape == text {
 		return strings.Contains(n.value, "kind:") && NamesRestricting([]byte(n.value), d.vital...)
@@ -81,8 +81,8 @@ func NamesRestricting(data []byte, others ...*kinds.Kind) bool {
 }
 
 // MayRestrict reports whether a file that is Broken may hold an object that a server must not start without: the file
-// was not read to its end, its text names a kind that restricts something, the group of the security kinds, or one of
-// the other kinds, or a document in it ends before its kind.
+// was not read to its end, its text names the security kinds' group, a kind that restricts something or one of the
+// other kinds, or a document in it ends before its kind.
 func (r Result) MayRestrict(data []byte, others ...*kinds.Kind) bool {
 	switch {
 	case r.Broken == nil:

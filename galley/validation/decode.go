@@ -20,17 +20,17 @@ import (
 	"github.com/istiod-lite/istiod-lite/galley/validation/schema"
 )
 
-// Result is what one file holds.
+// Result is the content of one file.
 type Result struct {
-	// Documents are those of our kinds and those that cannot be told to be of another, in the order of the text.
-	// Documents of kinds that the control plane does not read are left out.
+	// Documents are the documents of our kinds and the documents of unknown kind, in the order of the text. Documents
+	// of kinds that the control plane does not read are left out.
 	Documents []Document
 
-	// Templates are those among the documents of other kinds that make Pods in a cluster.
+	// Templates are the templates of Pods in documents of other kinds.
 	Templates []Template
 
-	// Broken is set where the file as a whole cannot be read: no YAML, not UTF-8, over a limit. Then there are no
-	// Documents, and what the file would have said is unknown.
+	// Broken is set if the file as a whole cannot be read: it is not YAML, not UTF-8, or over a limit. Then there are
+	// no Documents, and the intended content is unknown.
 	Broken *diag.Diagnostic
 }
 
@@ -48,36 +48,36 @@ func (r Result) Findings() []diag.Diagnostic {
 
 // Document is one YAML document, or one item of a List.
 type Document struct {
-	// Key names the object. Kind is nil if the document does not say which of our kinds it is. Name is empty if the
-	// name or the namespace cannot be read: then the object that the author meant may be any.
+	// Key names the object. Kind is nil if it is unknown which of our kinds the document has. Name is empty if the name
+	// or the namespace cannot be read, so that the document may be meant for any object.
 	Key kinds.Key
 
-	// Object is nil where a finding is an error.
+	// Object is nil if a finding is an error.
 	Object *kinds.Object
 
-	// Kept is the object without its faults if there is no Object. It is at least as strict as what is written. Kept is
-	// nil if there is an Object, or if nothing of it can be in force.
+	// Kept is the object without its faults if there is no Object. It is at least as strict as the written object. Kept
+	// is nil if there is an Object, or if nothing of the document can be in force.
 	Kept *kinds.Object
-	// Cut are the paths of the fields that Kept lacks, or that something stricter replaces, as findings name them.
+	// Cut has the paths of the fields that Kept lacks or has a stricter value for, as findings name them.
 	Cut []string
-	// Closed are the paths of Cut that something stricter replaces in Kept.
+	// Closed has the paths of Cut for which Kept has a stricter value.
 	Closed []string
 
-	// read returns the object without its faults, in which nothing replaces what is wrong, or nil if nothing can be
-	// read. The func is nil if there is an Object, or if the text could not be taken apart.
+	// read returns the object without its faults and without stricter replacements, or nil if nothing can be read. The
+	// func is nil if there is an Object, or if the text could not be parsed.
 	read func() *kinds.Object
 
 	// Vital reports whether a server must not start with the document as it is if a finding is an error: it is of a
-	// security kind, or it may be an object that restricts something and it is not known which, or nothing of it can be
-	// in force.
+	// security kind, or it may be an object that restricts something but its name or kind is unknown, or nothing of it
+	// can be in force.
 	Vital bool
 
-	Line, Column int // where it begins
+	Line, Column int // position of its beginning
 
 	Findings []diag.Diagnostic
 }
 
-// Decode reads a file of YAML documents without asking the CustomResourceDefinitions. See Rules.
+// Decode reads a file of YAML documents without checking them against CustomResourceDefinitions. See Rules.
 func Decode(l limits.Limits, file string, data []byte) Result {
 	return Rules{Limits: l}.Decode(file, data)
 }
@@ -115,7 +115,7 @@ func broken(file string, p pos, code, why, fix string) Result {
 	return Result{Broken: &diag.Diagnostic{Severity: diag.Error, Code: code, Message: why, Fix: fix, File: file, Line: p.line, Column: p.col}}
 }
 
-// unreadable says why the bytes are not even looked at as YAML.
+// unreadable returns why the bytes are not parsed as YAML, if so.
 func unreadable(l limits.Limits, data []byte) (p pos, why, fix string) {
 	if int64(len(data)) > l.FileSize {
 		return pos{1, 1}, fmt.Sprintf("the file is larger than %d bytes", l.FileSize), "split it into several files"
@@ -148,13 +148,12 @@ func position(data []byte, offset int) pos {
 	return pos{1 + bytes.Count(before, []byte{'\n'}), 1 + utf8.RuneCount(before[start:])}
 }
 
-// bisectBytes bounds the files for which the line of a syntax error is searched for: that parses the file some fifteen
-// times over.
+// bisectBytes bounds the files in which the line of a syntax error is searched for. The search parses the file some
+// fifteen times.
 const bisectBytes = 256 << 10
 
-// syntaxError returns the message of the YAML parser and the line that it is about. The parser itself names the line
-// where the enclosing block began; the first line up to which the text already fails in the same way is the one to
-// mend.
+// syntaxError returns the message of the YAML parser and the line of the error. The parser names the line where the
+// enclosing block begins. syntaxError searches for the first line up to which the text already fails in the same way.
 func syntaxError(data []byte, err error) (pos, string) {
 	line, why := parserMessage(err)
 	lines := bytes.SplitAfter(data, []byte{'\n'})
@@ -202,17 +201,17 @@ type decoder struct {
 	limits    limits.Limits
 	schemas   *schema.Set
 	file      string
-	namespace string // of objects that do not say theirs
+	namespace string // namespace of objects that name none
 	vital     []*kinds.Kind
 	tree      treeBuilder
 	documents []Document
 	templates []Template
-	stored    bool // one object of an API server: see Object
-	review    bool // one that is about to be stored: see Review
-	salvages  bool // whether an object with errors is made one that can be in force
+	stored    bool // the input is one object of an API server: see Object
+	review    bool // the input is an object that is about to be stored: see Review
+	salvages  bool // an object with errors is reduced to one that can be in force
 }
 
-// admission reports whether an API server asks whether it may store the object.
+// admission reports whether an API server asks whether to store the object.
 func (d *decoder) admission() bool { return d.stored && d.review }
 
 func (d *decoder) document(root *yaml.Node) {
@@ -228,7 +227,7 @@ func (d *decoder) document(root *yaml.Node) {
 	d.content(n, f)
 	if slices.ContainsFunc(f.list, func(d diag.Diagnostic) bool {
 		return d.Code == "DuplicateKey" && (d.Field == "apiVersion" || d.Field == "kind")
-	}) { // two objects without a separator, and the second one is not known
+	}) { // two objects without a separator, of which the second is unknown
 		d.documents = append(d.documents[:before], Document{Findings: f.finish(""), Vital: d.topRestricts(root), Line: root.Line, Column: root.Column})
 	}
 }
@@ -243,7 +242,7 @@ func (d *decoder) content(n *node, f *findings) {
 }
 
 // list handles each item of a v1 List, and of each List within it, as a document. If the List itself has an error, none
-// of its items is used. What a List without a list of items holds is not known: it may restrict something.
+// of its items is used. The content of a List without a list of items is unknown: it may restrict something.
 func (d *decoder) list(n *node, f *findings) {
 	items := n.get("items")
 	unknown := items == nil || items.shape != list
@@ -265,8 +264,8 @@ func (d *decoder) list(n *node, f *findings) {
 	}
 }
 
-// topRestricts reports whether a document that could not be looked into names a kind that restricts something at its
-// top, or none.
+// topRestricts reports whether a document without a tree names a restricting kind at its top level, or no
+// kind.
 func (d *decoder) topRestricts(root *yaml.Node) bool {
 	named := false
 	for i := 0; i+1 < len(root.Content); i += 2 {
@@ -281,5 +280,5 @@ func (d *decoder) topRestricts(root *yaml.Node) bool {
 			named = true
 		}
 	}
-	return !named // its kind is not known
+	return !named // its kind is unknown
 }

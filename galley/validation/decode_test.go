@@ -497,7 +497,7 @@ spec:
 	}
 }
 
-// A group or version that is not ours is judged by what was meant.
+// A group or version that is not ours is checked by what was meant.
 func TestGroupThatWasMeant(t *testing.T) {
 	for written, want := range map[string]string{
 		"network.istio.io/v1\nkind: VirtualService":        `did you mean networking.istio.io/v1?`,

@@ -13,18 +13,18 @@ import (
 	"github.com/istiod-lite/istiod-lite/galley/validation/schema"
 )
 
-// Rules are those by which the text of a file is judged where no API server has judged it.
+// Rules are the options for checking text that no API server has checked.
 type Rules struct {
 	Limits  limits.Limits
-	Review  bool        // the objects are not in force yet: some faults that a server can live with are errors
-	Schemas *schema.Set // the CustomResourceDefinitions; nil if objects are not compared with them
+	Review  bool        // the objects are not in force yet, so some tolerable faults are errors
+	Schemas *schema.Set // the CustomResourceDefinitions; nil if objects are not checked against them
 
-	Namespace string // of objects that do not say theirs; empty is "default"
+	Namespace string // namespace of objects that name none; "default" if empty
 
-	Vital []*kinds.Kind // kinds without whose objects a server must not start, beside the kinds that restrict something
+	Vital []*kinds.Kind // further kinds, besides the restricting kinds, without whose objects a server must not start
 }
 
-// definition adds what the CustomResourceDefinition of the object's kind finds wrong with it, and nobody else has.
+// definition adds the faults by the CustomResourceDefinition of the object's kind that no other finding covers.
 func (d *decoder) definition(kind *kinds.Kind, n *node, f *findings) {
 	if d.schemas == nil || kind.Group == "" {
 		return
@@ -88,7 +88,7 @@ func schemaFix(e *kfield.Error) string {
 	return ""
 }
 
-// plainValue returns the tree as the API server's libraries have JSON: whole numbers are of type int64.
+// plainValue returns the tree in the JSON form of the API server's libraries: whole numbers are of type int64.
 func (n *node) plainValue() any {
 	switch n.shape {
 	case boolean:
@@ -120,7 +120,7 @@ func (n *node) plainValue() any {
 	return nil
 }
 
-// locate returns where the value at a path of Kubernetes' libraries stands, or what encloses it where it is not
+// locate returns the position of the value at a path of Kubernetes' libraries, or of the enclosing value if it is not
 // written.
 func (n *node) locate(path string) pos {
 	at := n.pos

@@ -69,8 +69,8 @@ func trafficPolicy(p fieldRef) {
 		t.at("targetPort").port()
 	}
 	if b := p.at("retryBudget"); !b.absent() {
-		b.at("percent").laxly().between(0, 100)
-		b.at("budgetInterval").laxly().timeout()
+		b.at("percent").tolerated().between(0, 100)
+		b.at("budgetInterval").tolerated().timeout()
 	}
 }
 
@@ -101,7 +101,7 @@ func connectionPool(p fieldRef) {
 		d.refuse("write a positive duration, or remove it", "the duration is zero")
 	}
 	idle := tcp.at("idleTimeout")
-	idle.lax = idle.duration() > -time.Millisecond
+	idle.istioAccepts = idle.duration() > -time.Millisecond
 	idle.timeout()
 	for _, f := range []string{"time", "interval"} {
 		if d := tcp.at("tcpKeepalive").at(f); !d.absent() && d.duration() < 0 {
@@ -143,7 +143,7 @@ func outlierDetection(p fieldRef) {
 		local.refuse("set splitExternalLocalOriginErrors to true", "without splitExternalLocalOriginErrors the value has no effect")
 	}
 	for _, code := range p.at("outlierDetectionHttpErrorCodes").items() {
-		code.laxly().between(100, 599)
+		code.tolerated().between(100, 599)
 	}
 }
 
@@ -157,7 +157,7 @@ func loadBalancer(p fieldRef) {
 	if h := p.at("consistentHash"); !h.absent() {
 		consistentHash(h)
 	}
-	p.at("warmupDurationSecs").laxly().timeout()
+	p.at("warmupDurationSecs").tolerated().timeout()
 	if !p.at("warmup").absent() && !p.at("warmupDurationSecs").absent() {
 		p.at("warmupDurationSecs").warn("remove it", "warmup says it already")
 	}
@@ -168,7 +168,7 @@ func loadBalancer(p fieldRef) {
 		w.at("duration").interval()
 		w.at("minimumPercent").between(0, 100)
 		a := w.at("aggression")
-		a.lax = a.number() > 0
+		a.istioAccepts = a.number() > 0
 		a.atLeast(1)
 	}
 	for _, f := range []string{"localityLbSetting", "zoneAwareLbSetting"} {
@@ -182,7 +182,7 @@ func consistentHash(h fieldRef) {
 		h.warn("add httpHeaderName, httpCookie, useSourceIp or httpQueryParameterName", "without a key to hash, requests are spread at random")
 	}
 	if name := h.at("httpHeaderName"); !name.absent() {
-		name.laxly().headerName(name.text())
+		name.tolerated().headerName(name.text())
 	}
 	if c := h.at("httpCookie"); !c.absent() {
 		c.required("name")
@@ -193,7 +193,7 @@ func consistentHash(h fieldRef) {
 		}
 		c.at("ttl").longest()
 		if ttl := c.at("ttl"); !ttl.absent() && ttl.duration() < 0 {
-			ttl.laxly().bad("write 0s for a session cookie, or a positive duration", "the lifetime is negative")
+			ttl.tolerated().bad("write 0s for a session cookie, or a positive duration", "the lifetime is negative")
 		}
 	}
 	const maxTable = 5_000_011 // Envoy's bound
@@ -205,16 +205,16 @@ func consistentHash(h fieldRef) {
 	} else if !size.absent() {
 		size.between(1, maxTable-1)
 		if v := size.number(); v < maxTable && !big.NewInt(int64(v)).ProbablyPrime(0) {
-			size.lax = v == 1
+			size.istioAccepts = v == 1
 			size.bad("use 65537, or another prime number", "the size of a Maglev table must be a prime number")
 		}
 	}
 	const maxRing = 8 << 20 // Envoy's bound
-	h.at("ringHash").at("minimumRingSize").laxly().between(0, maxRing)
-	h.at("minimumRingSize").laxly().between(0, maxRing)
+	h.at("ringHash").at("minimumRingSize").tolerated().between(0, maxRing)
+	h.at("minimumRingSize").tolerated().between(0, maxRing)
 }
 
-// locality judges where traffic goes when endpoints are in several places.
+// locality checks the distribution of traffic among localities.
 func locality(p fieldRef) {
 	if p.absent() {
 		return
@@ -257,7 +257,7 @@ func locality(p fieldRef) {
 	}
 }
 
-// locality judges region/zone/subzone, where only the end may be a star.
+// locality checks the form region/zone/subzone, which may have a star at the end only.
 func (p fieldRef) locality(s string) {
 	parts := strings.Split(s, "/")
 	for i, part := range parts {
@@ -271,23 +271,23 @@ func (p fieldRef) locality(s string) {
 	}
 }
 
-// mostLocalities bounds a list of localities. Each is compared with all before it.
-const mostLocalities = 1000
+// maxLocalities bounds a list of localities, because each is compared with all before it.
+const maxLocalities = 1000
 
-// place is a locality, or all that are within one.
+// place is a locality, or all localities within one.
 type place struct {
 	text, locality string
 	all            bool
 }
 
-// apart reports a locality that overlaps one before it, or is the first of too many. It adds the locality to them.
+// apart reports a locality that overlaps an earlier one or exceeds maxLocalities, and appends it to the earlier ones.
 func (p fieldRef) apart(s string, before *[]place) {
 	is := place{s, strings.TrimSuffix(strings.TrimSuffix(s, "*"), "/"), strings.HasSuffix(s, "*")}
 	switch {
-	case len(*before) > mostLocalities:
+	case len(*before) > maxLocalities:
 		return
-	case len(*before) == mostLocalities:
-		p.bad("write regions or zones in the place of what is in them", "there are more than %d localities", mostLocalities)
+	case len(*before) == maxLocalities:
+		p.bad("write regions or zones in the place of what is in them", "there are more than %d localities", maxLocalities)
 	default:
 		for _, b := range *before {
 			if s == b.text || b.all && under(is.locality, b.locality) || is.all && under(b.locality, is.locality) {
@@ -303,7 +303,7 @@ func (p fieldRef) apart(s string, before *[]place) {
 	*before = append(*before, is)
 }
 
-// under reports whether a locality is another, or within it. The empty one is everywhere.
+// under reports whether a locality equals other or lies within it. Every locality lies within the empty one.
 func under(locality, other string) bool {
 	rest, ok := strings.CutPrefix(locality, other)
 	return ok && (other == "" || rest == "" || rest[0] == '/')
@@ -316,7 +316,7 @@ func clientTLS(p fieldRef) {
 	for _, f := range []string{"caCertificates", "credentialName", "subjectAltNames"} {
 		if skip := p.at("insecureSkipVerify"); skip.is("true") && !p.at(f).empty() {
 			mode := p.at("mode").text()
-			skip.lax = mode != "SIMPLE" && (mode != "MUTUAL" || !p.at("credentialName").empty())
+			skip.istioAccepts = mode != "SIMPLE" && (mode != "MUTUAL" || !p.at("credentialName").empty())
 			skip.bad("remove one of them", "insecureSkipVerify and %s contradict each other", f)
 		}
 	}
@@ -325,7 +325,7 @@ func clientTLS(p fieldRef) {
 	}
 	const longestName = 255 // Envoy's bound
 	if sni := p.at("sni"); len(sni.text()) > longestName {
-		sni.laxly().bad("write the server's DNS name", "the server name has %d bytes, more than %d", len(sni.text()), longestName)
+		sni.tolerated().bad("write the server's DNS name", "the server name has %d bytes, more than %d", len(sni.text()), longestName)
 	}
 	files := []string{"clientCertificate", "privateKey", "caCertificates"}
 	switch p.at("mode").text() {

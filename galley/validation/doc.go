@@ -1,36 +1,35 @@
-// Package validation turns YAML or JSON text into frozen objects of every kind that the control plane understands, and
-// says what is wrong with the text: each finding has file, line, column, field, cause and fix.
+// Package validation parses YAML or JSON text into frozen objects of every kind that the control plane reads. Each
+// fault is a finding with file, line, column, field, cause and fix.
 //
 // A document is decoded in four steps, each in a file of its own:
 //
 //   - tree.go: the YAML nodes become a tree of plain JSON values that keep their positions. Anchors and merge keys are
 //     resolved, within bounds.
 //   - schema_proto.go, schema_go.go: the tree is compared with the schema of its kind (the proto descriptor of an Istio
-//     kind, the Go type of a Kubernetes kind), so that every fault is found and not just the first, and each where it
-//     stands.
-//   - document.go: the tree, now known to fit, is decoded by protojson or by a strict JSON decoder, which have the last
-//     word.
-//   - one file a kind or family: what the schema cannot say (ranges, formats, fields that exclude each other). Package
-//     lua judges scripts.
+//     kind, the Go type of a Kubernetes kind), so that every fault is found at its position.
+//   - document.go: the tree, which now fits the schema, is decoded by protojson or by a strict JSON decoder.
+//   - one file for each kind or family: rules beyond the schema (ranges, formats, fields that exclude each other).
+//     Package lua checks scripts.
 //
-// Objects that an API server has stored go the same way from a tree that jsontree.go makes; object.go says what is
-// judged differently.
+// Objects that an API server has stored take the same way from a tree that jsontree.go makes; the doc comment of Object
+// lists the differences.
 //
-// A webhook calls Review, which takes the JSON of one object that is about to be stored, and returns all that is wrong
-// with it. It is bounded in time and memory whatever it is given:
+// A webhook calls Review, which takes the JSON of one object that is about to be stored, and returns all findings about
+// it. Review is bounded in time and memory for any input:
 //
 //	findings, known := validation.Review(limits.Default(), schema.GroupVersionKind{...}, request.Object.Raw)
 //	allowed := !validation.HasErrors(findings) // findings of severity Warning become warnings of the answer
 //
-// Its verdict is that of Istio's webhook. So a rule has one of four strengths: warn; bad; refuse, an error in a review
-// and a warning in force; laxly().bad, a warning in the review of an API server and an error everywhere else.
+// Its verdict equals the verdict of Istio's webhook. So a rule has one of four strengths: warn; bad; refuse, an error
+// in a review and a warning in force; tolerated().bad, a warning in the review of an API server and an error everywhere
+// else.
 //
-// All faults of an object are reported at once: those of its meaning too where a type is wrong, but for what only
-// follows from that. Types are those of the CustomResourceDefinitions: what the API server would refuse is refused in a
-// file.
+// All faults of an object are reported at once. Faults of meaning are reported even if a type is wrong, unless they
+// only follow from that. Types are those of the CustomResourceDefinitions: a file is refused if the API server would
+// refuse it.
 //
-// An object with only warnings is used as it is written, an object with an error is not: salvage.go makes the object
-// that can be in force instead, by the tables of units.go, and succession.go says what is in force if there is a last
+// An object with only warnings is used as it is written. For an object with an error, salvage.go makes an object that
+// can be in force instead, by the tables of units.go, and succession.go decides what is in force if there is a last
 // good version. The package is pure: it reads no file, no clock and no network, keeps no state and runs no goroutine.
 // It does not compare objects with each other. galley/analysis does, and positions.go finds the lines and columns of
 // its findings.

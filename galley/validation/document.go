@@ -20,7 +20,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
-// object decodes one object. f holds what the text itself is already blamed for.
+// object decodes one object. f has the faults of the text that are known already.
 func (d *decoder) object(n *node, f *findings) {
 	kind, skip := kindOf(n, f)
 	if skip {
@@ -36,7 +36,7 @@ func (d *decoder) object(n *node, f *findings) {
 	d.documents = append(d.documents, d.decode(kind, n, f))
 }
 
-// decode makes a document of an object of that kind.
+// decode decodes an object of a kind into a document.
 func (d *decoder) decode(kind *kinds.Kind, n *node, f *findings) Document {
 	text := onlyErrors(f.list)
 	o := d.try(kind, n, f)
@@ -54,7 +54,7 @@ func (d *decoder) decode(kind *kinds.Kind, n *node, f *findings) Document {
 	}
 	if doc.Object == nil && doc.Key.Name != "" && (kind.Istio || len(units(kind)) > 0) && !d.admission() {
 		known := onlyErrors(f.list)
-		if d.review { // what is an error in a review may be none where the object is in force
+		if d.review { // an error in a review may be a warning for an object in force
 			known = text
 		}
 		d.salvage(&doc, n, known)
@@ -66,8 +66,8 @@ func (d *decoder) decode(kind *kinds.Kind, n *node, f *findings) Document {
 	return doc
 }
 
-// identified reports whether a document says which object it is of. A name with characters that no API server takes
-// does so, too. A name or namespace that is missing, misspelt or in the wrong place does not.
+// identified reports whether a document names its object. A name with characters that no API server accepts does too. A
+// name or namespace that is missing, misspelt or in the wrong place does not.
 func (d *decoder) identified(n *node, o *kinds.Object, list []diag.Diagnostic) bool {
 	meta := n.get("metadata")
 	if meta == nil || o.Name == "" {
@@ -85,7 +85,7 @@ func (d *decoder) identified(n *node, o *kinds.Object, list []diag.Diagnostic) b
 	})
 }
 
-// writable matches the names that an object can have that is in force although no API server takes its name.
+// writable matches the names that an object in force can have although no API server accepts them.
 var writable = regexp.MustCompile(`^[A-Za-z0-9._-]{1,253}$`)
 
 // salvage sets Kept, Cut, Closed and read of the document of an object with errors.
@@ -104,8 +104,8 @@ func (d *decoder) salvage(doc *Document, n *node, known []diag.Diagnostic) {
 	})
 }
 
-// mayClose reports whether an object may close something that is open without the object. DestinationRules and
-// VirtualServices do so by some fields alone.
+// mayClose reports whether an object may deny something that is allowed without the object. DestinationRules and
+// VirtualServices do so by some fields only.
 func mayClose(k *kinds.Kind, n *node) bool {
 	switch k {
 	case kinds.DestinationRule:
@@ -116,7 +116,7 @@ func mayClose(k *kinds.Kind, n *node) bool {
 	return Restricts(k)
 }
 
-// try decodes and judges an object. It can be used if f has no error afterwards.
+// try decodes and checks an object. The object can be used if f has no error afterwards.
 func (d *decoder) try(kind *kinds.Kind, n *node, f *findings) *kinds.Object {
 	o := &kinds.Object{Key: kinds.Key{Kind: kind}}
 	if d.stored {
@@ -125,7 +125,7 @@ func (d *decoder) try(kind *kinds.Kind, n *node, f *findings) *kinds.Object {
 		o.Position = fmt.Sprintf("%s:%d:%d", d.file, n.line, n.col)
 	}
 	if m := n.get("metadata"); m != nil {
-		m.remove("managedFields") // who wrote what: large, and nobody here reads it
+		m.remove("managedFields") // large, and not used here
 		m.get("annotations").forget(corev1.LastAppliedConfigAnnotation)
 	}
 	if kind.Istio {
@@ -213,7 +213,7 @@ func kindOf(n *node, f *findings) (kind *kinds.Kind, skip bool) {
 		f.errorAt(n.get("apiVersion").pos, "apiVersion", "UnknownKind", diag.DidYouMean(near), "unknown API group %q: the object is not used", group)
 		return nil, false
 	}
-	shared := group == "" && version == "v1" || group == kinds.Ingress.Group // groups that have other kinds too
+	shared := group == "" && version == "v1" || group == kinds.Ingress.Group // groups with kinds that are not read here
 	if !known || shared && diag.Nearest(strings.TrimSuffix(name, "List"), names) == "" {
 		return nil, true // a kind that is not read here
 	}
@@ -221,10 +221,10 @@ func kindOf(n *node, f *findings) (kind *kinds.Kind, skip bool) {
 	return nil, false
 }
 
-// meantKind returns the kind of that name whose group was most likely meant by another, or nil: the group is almost the
-// same, or it is Istio's, or there is none, or it is that of another of our kinds.
+// meantKind returns the kind with a name whose group the user most likely meant, or nil. The written group is almost
+// the same, or is Istio's, or is missing, or is the group of another of our kinds.
 func meantKind(group, version, name string) *kinds.Kind {
-	const most = 3 // letters that differ; groups are long
+	const most = 3 // different letters; groups are long
 	var best *kinds.Kind
 	least := most + 1
 	for _, k := range kinds.All() {
@@ -276,7 +276,7 @@ func (d *decoder) istio(n *node, f *findings, o *kinds.Object) {
 			s.lenient = d.admission() || d.stored && !s.secure
 			s.message(field.value, spec.ProtoReflect().Descriptor(), "spec")
 		default:
-			if d.stored && !d.review { // no part of the object's meaning
+			if d.stored && !d.review { // the annotation is not part of the object's meaning
 				continue
 			}
 			fix := diag.UnknownName(field.name, []string{"metadata", "spec", "status"})
@@ -310,10 +310,10 @@ func (d *decoder) istio(n *node, f *findings, o *kinds.Object) {
 	}
 }
 
-// kubernetes decodes an object whose spec is the whole object.
+// kubernetes decodes an object of a kind whose Spec is the whole object.
 func (d *decoder) kubernetes(n *node, f *findings, o *kinds.Object) {
 	var status *node
-	if o.Kind.Group == kinds.KubeGateway.Group { // a controller's own notes: whatever is wrong with them is no finding
+	if o.Kind.Group == kinds.KubeGateway.Group { // the status is written by controllers, and its faults are not reported
 		status = n.get("status")
 		n.remove("status")
 	}
@@ -335,13 +335,13 @@ func (d *decoder) kubernetes(n *node, f *findings, o *kinds.Object) {
 	} else if meta.GetNamespace() == "" {
 		meta.SetNamespace(cmp.Or(d.namespace, metav1.NamespaceDefault))
 	}
-	// As an informer has it: the type says what it is, whichever version the document was written for.
+	// TypeMeta is empty, as in objects of an informer: the type determines the kind, whatever version the document has.
 	reflect.ValueOf(o.Spec).Elem().FieldByName("TypeMeta").SetZero()
 	describe(o, meta.(*metav1.ObjectMeta))
 }
 
-// strict decodes a tree by the rules of the API server. The schema has been checked, so an error here is a rare one
-// that it does not cover.
+// strict decodes a tree by the rules of the API server. The schema has been checked, so an error here is one of the
+// rare ones that the schema does not cover.
 func (d *decoder) strict(n *node, f *findings, path string, into any) {
 	var marks []mark
 	text := n.appendJSON(nil, &marks)
@@ -358,7 +358,7 @@ func (d *decoder) strict(n *node, f *findings, path string, into any) {
 	}
 }
 
-// protoMessage takes an error of protojson apart: the offset in the text that it is about, and what it says.
+// protoMessage splits an error of protojson into the offset in the text and the reason.
 func protoMessage(err error) (offset int, why string) {
 	why = strings.TrimPrefix(strings.ReplaceAll(err.Error(), "\u00a0", " "), "proto:")
 	why = strings.TrimSpace(why)

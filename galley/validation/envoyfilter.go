@@ -12,7 +12,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
-	// The messages that patches name most often. Those that are not linked are judged by their names alone.
+	// The messages that patches use most often. Other messages are not linked, and only their names are checked.
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/file/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/stream/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/buffer/v3"
@@ -48,7 +48,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/substitution"
 )
 
-// patched returns an empty message of the type that a patch is of, or nil where that type is not linked.
+// patched returns an empty message of the type that a patch has, or nil if that type is not linked.
 func patched(apply string) proto.Message {
 	switch apply {
 	case "BOOTSTRAP":
@@ -77,8 +77,8 @@ func patched(apply string) proto.Message {
 	return nil
 }
 
-// patch judges the value of a patch: it has the types of Envoy's API, and so have the messages of other types within
-// it. A field that is unknown here may be known to a newer Envoy.
+// patch checks the value of a patch against the types of Envoy's API, including the typed messages within it. A field
+// that is unknown here may be known to a newer Envoy.
 func (p fieldRef) patch(apply string) {
 	if len(p.node.fields) == 0 {
 		return
@@ -92,7 +92,7 @@ func (p fieldRef) patch(apply string) {
 	p.typed()
 }
 
-// known returns a copy of a message without the fields that its type does not have. Those are not judged.
+// known returns a copy of a message without the fields that its type does not have, which are not checked.
 func known(n *node, md protoreflect.MessageDescriptor) *node {
 	if n.shape != mapping || md.FullName().Parent() == "google.protobuf" {
 		return n
@@ -123,7 +123,7 @@ func known(n *node, md protoreflect.MessageDescriptor) *node {
 	return &out
 }
 
-// typed judges the messages that name their type, at any depth.
+// typed checks the messages that name their type, at any depth.
 func (p fieldRef) typed() {
 	for _, item := range p.items() {
 		item.typed()
@@ -140,7 +140,7 @@ func (p fieldRef) typed() {
 	})
 }
 
-// holdsTyped reports whether a field of Envoy's API holds messages that name their types, by name.
+// holdsTyped reports whether a field of Envoy's API is a map from names to messages that name their types.
 func holdsTyped(name string) bool {
 	switch name {
 	case "typed_extension_protocol_options", "typedExtensionProtocolOptions", "typed_per_filter_config", "typedPerFilterConfig":
@@ -149,17 +149,17 @@ func holdsTyped(name string) bool {
 	return false
 }
 
-// anyOrNull judges a message that has to name its type.
+// anyOrNull checks a message that has to name its type.
 func (p fieldRef) anyOrNull() {
-	if p.lax = p.lax || p.node.shape == null; p.node.shape != mapping {
+	if p.istioAccepts = p.istioAccepts || p.node.shape == null; p.node.shape != mapping {
 		p.bad("write a mapping with @type", "expected a message that names its type, found %s", p.node.describe())
 		return
 	}
 	p.any()
 }
 
-// scripts judges the Lua of a value of Envoy's API, at any depth. holder is the type of the message that the value is a
-// part of.
+// scripts checks the Lua scripts in a value of Envoy's API, at any depth. holder is the type of the message that
+// contains the value.
 func (p fieldRef) scripts(holder string) {
 	for _, item := range p.items() {
 		item.scripts(holder)
@@ -191,10 +191,10 @@ func (p fieldRef) scripts(holder string) {
 	})
 }
 
-// formats judges the texts of a value of Envoy's API in which Envoy replaces commands: formats of access logs, added
+// formats checks the texts of a value of Envoy's API in which Envoy replaces commands: formats of access logs, added
 // headers, replies and filter state.
 func (p fieldRef) formats() {
-	if strings.HasSuffix(p.at("@type").text(), "/google.protobuf.Struct") { // data, whatever its fields are called
+	if strings.HasSuffix(p.at("@type").text(), "/google.protobuf.Struct") { // data, whatever the names of its fields
 		return
 	}
 	for _, item := range p.items() {
@@ -231,7 +231,7 @@ func (p fieldRef) formats() {
 	})
 }
 
-// texts judges all texts of a value, at any depth.
+// texts checks all texts of a value, at any depth.
 func (p fieldRef) texts(place substitution.Place) {
 	if !p.absent() && p.node.shape == text {
 		p.format(place)
@@ -252,7 +252,7 @@ func (n *node) namesType() bool { return strings.HasPrefix(n.str("@type"), "type
 // isTyped reports whether a field of Envoy's API holds a message that names its type.
 func isTyped(name string) bool { return name == "typed_config" || name == "typedConfig" }
 
-// any judges a message that names its type.
+// any checks a message that names its type.
 func (p fieldRef) any() {
 	name := p.at("@type")
 	if name.absent() || name.node.shape != text {
@@ -269,12 +269,12 @@ func (p fieldRef) any() {
 	p.typed()
 }
 
-// typeNames matches the names of the messages that an Envoy may have: not all are linked here.
+// typeNames matches the names of the messages that an Envoy may have. Not all of them are linked here.
 var typeNames = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^(envoy(\.[a-z0-9_]+)+\.(v3|v3alpha|v2alpha|v1alpha)(\.[A-Z]\w*)+|(xds|udpa|google|istio|io\.istio|stats|opentelemetry|cel)(\.\w+)+)$`)
 })
 
-// fits judges the types of a value by a message, without the messages of other types within it.
+// fits checks the types of a value against a message, without the typed messages within it.
 func (p fieldRef) fits(m proto.Message) {
 	md := m.ProtoReflect().Descriptor()
 	fix := "see Envoy's API of " + string(md.FullName())
@@ -287,7 +287,7 @@ func (p fieldRef) fits(m proto.Message) {
 	protoSchema{findings: judged, lenient: true}.message(n, md, p.path)
 	for _, d := range judged.list {
 		if at := p; d.Severity == diag.Error {
-			at.path, at.lax = d.Field, p.lax || d.Code == "OneOf" || d.Code == "DuplicateKey" || d.Code == "WrongType" && strings.HasSuffix(d.Message, "found null")
+			at.path, at.istioAccepts = d.Field, p.istioAccepts || d.Code == "OneOf" || d.Code == "DuplicateKey" || d.Code == "WrongType" && strings.HasSuffix(d.Message, "found null")
 			at.bad(fix, "%s", d.Message)
 		}
 	}
@@ -301,8 +301,8 @@ func (p fieldRef) fits(m proto.Message) {
 	}
 }
 
-// value judges a message that names a type of Protocol Buffers' own, such as StringValue or Struct: it has one field,
-// value, which holds what such a message is in JSON.
+// value checks a message with the type of a well-known message of Protocol Buffers, such as StringValue or Struct. It
+// has one field, value, with the JSON form of that message.
 func (p fieldRef) value(m proto.Message) {
 	v := p.at("value")
 	if v.absent() {

@@ -7,7 +7,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
-// TestTextsOfPatches: the Lua of an EnvoyFilter and its texts with commands are judged wherever Envoy's API holds them,
+// TestTextsOfPatches: the Lua of an EnvoyFilter and its texts with commands are checked wherever Envoy's API holds them,
 // and no other text is taken for one.
 func TestTextsOfPatches(t *testing.T) {
 	const (

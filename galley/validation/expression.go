@@ -7,14 +7,14 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 )
 
-// Bounds on an expression of CEL, which is parsed and not evaluated.
+// Bounds of a CEL expression, which is parsed and not evaluated.
 const (
 	expressionBytes      = 16 << 10
 	expressionsPerObject = 4 * expressionBytes
 	expressionDepth      = 64
 )
 
-// expression judges the form of an expression of CEL. What it calls is known to the proxies alone.
+// expression checks the syntax of a CEL expression. Only proxies know the functions that it may call.
 func (p fieldRef) expression() {
 	if len(p.text()) > expressionBytes {
 		p.bad("shorten it", "the expression has %d bytes, more than %d", len(p.text()), expressionBytes)

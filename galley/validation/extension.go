@@ -13,10 +13,10 @@ import (
 )
 
 func envoyFilter(p fieldRef) {
-	p.laxly().exclusive("workloadSelector", "targetRefs")
+	p.tolerated().exclusive("workloadSelector", "targetRefs")
 	p.at("workloadSelector").workload("labels")
 	if refs := p.at("targetRefs"); !refs.absent() {
-		p.laxly().target()
+		p.tolerated().target()
 	}
 	if p.at("configPatches").empty() {
 		p.at("configPatches").warn("add configPatches", "the object patches nothing")
@@ -30,8 +30,8 @@ func configPatch(c fieldRef) {
 	apply := c.at("applyTo").text()
 	match := c.at("match")
 	waypoint := match.at("context").is("WAYPOINT")
-	if waypoint { // of whose patches Istio's webhook judges nothing
-		c, match = c.laxly(), match.laxly()
+	if waypoint { // Istio's webhook does not check patches of waypoints
+		c, match = c.tolerated(), match.tolerated()
 	}
 	if apply == "" || apply == "INVALID" {
 		c.missing("applyTo", "say what to patch: LISTENER, HTTP_FILTER, CLUSTER and so on", "applyTo is required")
@@ -49,7 +49,7 @@ func configPatch(c fieldRef) {
 		switch {
 		case want == "" || apply == "LISTENER_FILTER" || waypoint:
 			at.warn(fix, none, object[0], apply)
-		case c.at("patch").at("operation").is("REMOVE"): // it would remove more than what is to be matched
+		case c.at("patch").at("operation").is("REMOVE"): // it would remove more than the intended objects
 			at.bad(fix, "%s cannot be matched by %s", apply, object[0])
 		default:
 			at.refuse(fix, none, object[0], apply)
@@ -91,9 +91,9 @@ func configPatch(c fieldRef) {
 
 const connectionManager = "envoy.filters.network.http_connection_manager"
 
-// filterMatch judges the match of a network filter, and of an HTTP filter within it. A patch that puts a filter at an
-// end of the list, or that is for a listener or a chain, applies without the name of a filter. Its match is no error in
-// force: the filter that the patch adds may refuse requests.
+// filterMatch checks the match of a network filter, and of an HTTP filter within it. A patch that inserts a filter at
+// an end of the list, or that is for a listener or a chain, applies without the name of a filter. Such a match is no
+// error in force, because the filter that the patch adds may refuse requests.
 func filterMatch(f fieldRef, apply, operation string) {
 	sub := f.at("subFilter")
 	atEnd := operation == "ADD" || operation == "INSERT_FIRST"
@@ -116,7 +116,7 @@ func filterMatch(f fieldRef, apply, operation string) {
 	sub.at("name").currentFilter()
 }
 
-// formerFilters has the names of Envoy's filters by the names that they had before. Proxies have none by those.
+// formerFilters maps former names of Envoy's filters to the current ones. Proxies do not know the former names.
 var formerFilters = map[string]string{
 	"envoy.buffer":                  "envoy.filters.http.buffer",
 	"envoy.client_ssl_auth":         "envoy.filters.network.client_ssl_auth",
@@ -147,14 +147,14 @@ var formerFilters = map[string]string{
 	"envoy.tcp_proxy":               "envoy.filters.network.tcp_proxy",
 }
 
-// currentFilter warns of the name of a filter by which no proxy has it.
+// currentFilter warns of a former name of a filter, which no proxy knows.
 func (p fieldRef) currentFilter() {
 	if now := formerFilters[p.text()]; now != "" {
 		p.warn("write "+now, "%q is a former name: no proxy has a filter of that name, and the patch matches nothing", p.text())
 	}
 }
 
-// matchOf is the field of a match that selects objects of that kind.
+// matchOf returns the field of a match that selects objects of a kind.
 func matchOf(applyTo string) string {
 	switch applyTo {
 	case "LISTENER", "FILTER_CHAIN", "NETWORK_FILTER", "HTTP_FILTER", "LISTENER_FILTER":
@@ -187,7 +187,7 @@ func telemetry(p fieldRef) {
 			case !tag.at("header").absent():
 				tag.at("header").required("name")
 			case !tag.at("formatter").absent():
-				if f := tag.laxly().at("formatter"); f.required("value") {
+				if f := tag.tolerated().at("formatter"); f.required("value") {
 					f.at("value").format(substitution.Extended)
 					f.at("value").older()
 				}
@@ -198,7 +198,7 @@ func telemetry(p fieldRef) {
 	}
 	for _, m := range p.at("metrics").items() {
 		providers(m)
-		m.at("reportingInterval").laxly().interval()
+		m.at("reportingInterval").tolerated().interval()
 		for _, o := range m.at("overrides").items() {
 			if custom := o.at("match").at("customMetric"); !custom.absent() && custom.empty() {
 				custom.bad("name the metric", "customMetric is empty")
@@ -267,7 +267,7 @@ func trafficExtension(p fieldRef) {
 	}
 }
 
-// script judges the script of a TrafficExtension.
+// script checks the script of a TrafficExtension.
 func (p fieldRef) script() {
 	if len(p.text()) > 64<<10 {
 		p.bad("shorten it", "the code is longer than 64 KiB")
@@ -276,10 +276,10 @@ func (p fieldRef) script() {
 	p.loads(p.text())
 }
 
-// loads judges a script of Lua: a proxy refuses a whole listener whose script does not load.
+// loads checks that a Lua script loads: a proxy refuses a whole listener if its script does not.
 func (p fieldRef) loads(script string) {
 	if err := lua.Check(script); err != nil {
-		p.laxly().bad("write Lua that LuaJIT loads", "the script does not load: %v", err)
+		p.tolerated().bad("write Lua that LuaJIT loads", "the script does not load: %v", err)
 	}
 }
 
@@ -299,7 +299,7 @@ func wasm(p fieldRef) {
 			u.bad("use oci, http, https or file", "unknown scheme %q", parsed.Scheme)
 		case strings.Contains(u.text(), "://"):
 			if _, err := url.Parse(u.text()); err != nil {
-				u.laxly().bad("write oci://, https:// or file://, a host and a path", "url is not a URL")
+				u.tolerated().bad("write oci://, https:// or file://, a host and a path", "url is not a URL")
 			}
 		}
 	}

@@ -15,29 +15,29 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/safe"
 )
 
-// checker judges the meaning of one object.
+// checker checks the meaning of one object.
 type checker struct {
 	*findings
 	limits      limits.Limits
 	review      bool // the object is not in force yet
-	admission   bool // an API server asks before it stores the object
-	regex       int  // instructions of all regular expressions so far
-	expressions int  // bytes of all expressions of CEL so far
+	admission   bool // an API server asks whether to store the object
+	regex       int  // total instructions of regular expressions
+	expressions int  // total bytes of CEL expressions
 }
 
-// fieldRef is one field of an object, whether it was written or not: its path, its node if it was written, and the
-// position to blame. The schema has been checked, so that a node has the shape that its field wants.
+// fieldRef is one field of an object, written or not: its path, its node if it was written, and the position to report.
+// The schema has been checked, so a node has the shape that its field requires.
 type fieldRef struct {
 	*checker
-	node *node
-	pos  pos
-	path string
-	lax  bool // see laxly
+	node         *node
+	pos          pos
+	path         string
+	istioAccepts bool // see tolerated
 }
 
-// at is the field of that JSON name. A field that is absent is blamed on what should hold it.
+// at returns the field with a JSON name. Findings about an absent field have the position of the enclosing value.
 func (p fieldRef) at(name string) fieldRef {
-	out := fieldRef{p.checker, nil, p.pos, fieldPath(p.path, name), p.lax}
+	out := fieldRef{p.checker, nil, p.pos, fieldPath(p.path, name), p.istioAccepts}
 	if n := p.node.get(name); n != nil && n.shape != null {
 		out.node, out.pos = n, n.pos
 	}
@@ -46,19 +46,19 @@ func (p fieldRef) at(name string) fieldRef {
 
 func (p fieldRef) absent() bool { return p.node == nil }
 
-// empty reports whether a list, mapping or string holds nothing, or is absent.
+// empty reports whether a list, mapping or string is empty or absent.
 func (p fieldRef) empty() bool {
 	return p.node == nil || len(p.node.items) == 0 && len(p.node.fields) == 0 && (p.node.shape >= list || p.node.value == "")
 }
 
-// items are the entries of a list.
+// items returns the entries of a list.
 func (p fieldRef) items() []fieldRef {
 	if p.node == nil {
 		return nil
 	}
 	out := make([]fieldRef, 0, len(p.node.items))
 	for i, item := range p.node.items {
-		out = append(out, fieldRef{p.checker, item, item.pos, indexPath(p.path, i), p.lax})
+		out = append(out, fieldRef{p.checker, item, item.pos, indexPath(p.path, i), p.istioAccepts})
 	}
 	return out
 }
@@ -69,11 +69,11 @@ func (p fieldRef) each(visit func(key string, value fieldRef)) {
 		return
 	}
 	for _, f := range p.node.fields {
-		visit(f.name, fieldRef{p.checker, f.value, f.value.pos, fieldPath(p.path, f.name), p.lax})
+		visit(f.name, fieldRef{p.checker, f.value, f.value.pos, fieldPath(p.path, f.name), p.istioAccepts})
 	}
 }
 
-// text is the value of a scalar, "" if absent.
+// text returns the value of a scalar, or "" if it is absent.
 func (p fieldRef) text() string {
 	if p.node == nil {
 		return ""
@@ -81,7 +81,7 @@ func (p fieldRef) text() string {
 	return p.node.value
 }
 
-// number is the value of a scalar, 0 if absent.
+// number returns the value of a scalar, or 0 if it is absent.
 func (p fieldRef) number() float64 {
 	v, err := strconv.ParseFloat(p.text(), 64)
 	if err != nil {
@@ -92,21 +92,21 @@ func (p fieldRef) number() float64 {
 
 func (p fieldRef) is(value string) bool { return p.text() == value }
 
-// laxly returns the field, in which Istio's webhook finds no fault. So an API server may store the object, with a
-// warning. Wherever else the field is judged its faults stay errors.
-func (p fieldRef) laxly() fieldRef {
-	p.lax = true
+// tolerated returns the field with its errors reduced to warnings in reviews for an API server, because Istio's webhook
+// accepts them and the API server may store the object. Elsewhere the errors stay errors.
+func (p fieldRef) tolerated() fieldRef {
+	p.istioAccepts = true
 	return p
 }
 
 func (p fieldRef) add(severity diag.Severity, code, fix, format string, args ...any) {
-	if severity == diag.Error && p.lax && p.admission {
+	if severity == diag.Error && p.istioAccepts && p.admission {
 		severity, format = diag.Warning, format+unused
 	}
 	p.findings.add(severity, p.pos, p.path, code, fix, format, args...)
 }
 
-// unused ends the warnings of a review about what is an error in force.
+// unused is the end of a review's warnings about faults that are errors in force.
 const unused = ": the object can be stored, but is not in force as it is written"
 
 // bad reports an error: the object is not used as it is written.
@@ -114,7 +114,7 @@ func (p fieldRef) bad(fix, format string, args ...any) {
 	p.add(diag.Error, badValue, fix, format, args...)
 }
 
-// refuse reports what nobody should write, though it can be served: an error in an object that is not in force yet.
+// refuse reports a fault that can be tolerated: an error in an object that is not in force yet, else a warning.
 func (p fieldRef) refuse(fix, format string, args ...any) {
 	if p.review {
 		p.bad(fix, format, args...)
@@ -123,17 +123,17 @@ func (p fieldRef) refuse(fix, format string, args ...any) {
 	}
 }
 
-// warn reports what is doubtful: the object is used.
+// warn reports a doubtful value. The object is used.
 func (p fieldRef) warn(fix, format string, args ...any) {
 	p.add(diag.Warning, "Doubtful", fix, format, args...)
 }
 
-// missing reports that a field has to be written.
+// missing reports that a required field is absent.
 func (p fieldRef) missing(name, fix, format string, args ...any) {
 	p.at(name).add(diag.Error, "MissingField", fix, format, args...)
 }
 
-// required reports an error if the field is absent or empty. It returns whether the field is there.
+// required reports an error if the field is absent or empty. It returns whether the field is present.
 func (p fieldRef) required(name string) bool {
 	if p.at(name).empty() {
 		p.missing(name, "add "+name, "%s is required", name)
@@ -151,7 +151,7 @@ func (p fieldRef) exclusive(names ...string) []string {
 	return set
 }
 
-// between judges a number, if it is written.
+// between checks the range of a number, if it is written.
 func (p fieldRef) between(low, high float64) {
 	if v := p.number(); !p.absent() && (math.IsNaN(v) || v < low || v > high) {
 		if math.IsInf(high, 1) {
@@ -164,7 +164,7 @@ func (p fieldRef) between(low, high float64) {
 
 func (p fieldRef) atLeast(low float64) { p.between(low, math.Inf(1)) }
 
-// port judges a port number that has to be there.
+// port checks a required port number.
 func (p fieldRef) port() {
 	if p.absent() {
 		p.add(diag.Error, "MissingField", "add a port number", "a port number is required")
@@ -173,7 +173,7 @@ func (p fieldRef) port() {
 	p.between(1, 65535)
 }
 
-// optionalPort judges a port number that may be absent or 0.
+// optionalPort checks a port number that may be absent or 0.
 func (p fieldRef) optionalPort() { p.between(0, 65535) }
 
 // duration returns the value of a duration. The schema has checked that it has the form of seconds.
@@ -185,7 +185,7 @@ func (p fieldRef) duration() time.Duration {
 	return d
 }
 
-// interval judges a duration that Envoy measures in milliseconds and cannot take as zero.
+// interval checks a duration that Envoy measures in milliseconds and that must not be zero.
 func (p fieldRef) interval() {
 	if !p.absent() && p.duration() < time.Millisecond {
 		p.bad(`write a duration such as "1s"`, "the duration must be at least 1ms")
@@ -193,14 +193,14 @@ func (p fieldRef) interval() {
 	p.longest()
 }
 
-// longest judges a duration that proxies have to add to the time of day without leaving its range.
+// longest checks a duration that proxies must be able to add to the time of day without an overflow.
 func (p fieldRef) longest() {
 	if p.duration() > 365*24*time.Hour {
-		p.laxly().bad("write 8760h at most", "the duration is longer than 365 days")
+		p.tolerated().bad("write 8760h at most", "the duration is longer than 365 days")
 	}
 }
 
-// timeout judges a duration for which zero means none.
+// timeout checks a duration for which zero means none.
 func (p fieldRef) timeout() {
 	if d := p.duration(); !p.absent() && d != 0 && d < time.Millisecond {
 		p.bad(`write a duration such as "1s", or "0s" for none`, "the duration must be 0 or at least 1ms")
@@ -208,10 +208,10 @@ func (p fieldRef) timeout() {
 	p.longest()
 }
 
-// stockProgram is the size of an expression's program that an Envoy takes whose bootstrap says nothing of it.
+// stockProgram is the largest regular-expression program that an Envoy accepts if its bootstrap sets no other limit.
 const stockProgram = 100
 
-// regexp judges an expression that proxies will run.
+// regexp checks a regular expression for proxies.
 func (p fieldRef) regexp() {
 	if p.absent() {
 		return
@@ -227,8 +227,9 @@ func (p fieldRef) regexp() {
 	}
 }
 
-// kubeExpression judges an expression of a route of the Gateway API. One that RE2 does not take is no fault here: an
-// object that an API server has must get a status, so the stage that reads the route refuses it, with a finding.
+// kubeExpression checks a regular expression of a route of the Gateway API. An expression that RE2 does not accept is
+// no error here, because an object in the API server must get a status: the stage that reads the route refuses it, with
+// a finding.
 func (p fieldRef) kubeExpression() {
 	if p.absent() {
 		return
@@ -238,7 +239,7 @@ func (p fieldRef) kubeExpression() {
 	}
 }
 
-// programSize warns of an expression that Envoys with bootstraps of somebody else may refuse.
+// programSize warns of an expression that Envoys with bootstraps of other control planes may refuse.
 func (p fieldRef) programSize() {
 	if size := safe.RE2Size(p.text()); size > stockProgram {
 		p.add(diag.Warning, "RegexProgramSize", "shorten it, or raise re2.max_program_size.error_level in the bootstraps of your own Envoys",
@@ -246,7 +247,7 @@ func (p fieldRef) programSize() {
 	}
 }
 
-// subnet judges an address or a CIDR range.
+// subnet checks an address or a CIDR range.
 func (p fieldRef) subnet() {
 	if !isSubnet(p.text()) {
 		p.bad(`write an address such as "10.0.0.1" or a range such as "10.0.0.0/8"`, "%q is neither an IP address nor a CIDR range", p.text())
@@ -281,8 +282,8 @@ func (p fieldRef) withoutZone() bool {
 	return false
 }
 
-// ofAnotherHost warns of an endpoint's address or name that leads whoever calls it to its own host: to the ports of its
-// own proxy, or of a server of its cloud.
+// ofAnotherHost warns of an endpoint's address or name that leads every caller to its own host: to its own proxy's
+// ports, or to a metadata server of its cloud.
 func (p fieldRef) ofAnotherHost() {
 	if why := ownHost(p.text()); why != "" {
 		p.add(diag.Warning, "OwnHost", "write the address of the service", "%q is %s: each caller reaches its own host, and the ports of its own proxy there", p.text(), why)
@@ -296,7 +297,7 @@ func ownHost(s string) string {
 	}
 	ip, err := netip.ParseAddr(s)
 	switch ip = ip.Unmap(); {
-	case err != nil, ip.Zone() != "": // that has a finding of its own
+	case err != nil, ip.Zone() != "": // has a finding of its own
 	case ip.IsLoopback():
 		return "an address of the loopback interface"
 	case ip.IsUnspecified():
@@ -307,7 +308,7 @@ func ownHost(s string) string {
 	return ""
 }
 
-// bind judges where a listener listens: an address, or a socket where that is allowed.
+// bind checks the address of a listener: an IP address, or a socket if sockets are allowed.
 func (p fieldRef) bind(sockets bool) {
 	s := p.text()
 	ip, err := netip.ParseAddr(s)
@@ -316,9 +317,9 @@ func (p fieldRef) bind(sockets bool) {
 	case sockets && isSocket(s):
 		p.socket()
 	case err == nil && ip.Is4In6():
-		p.laxly().bad("write "+ip.Unmap().String(), "%q is an IPv4 address written as IPv6", s)
+		p.tolerated().bad("write "+ip.Unmap().String(), "%q is an IPv4 address written as IPv6", s)
 	case err == nil:
-		p.laxly().withoutZone()
+		p.tolerated().withoutZone()
 	case sockets:
 		p.bad("write an IP address or unix:///path", "cannot bind to %q", s)
 	default:
@@ -328,7 +329,7 @@ func (p fieldRef) bind(sockets bool) {
 
 func isSocket(s string) bool { return strings.HasPrefix(s, "unix:") }
 
-// socket judges unix:///path of a file, or unix://@name of the abstract namespace.
+// socket checks unix:///path for a file, or unix://@name in the abstract namespace.
 func (p fieldRef) socket() {
 	const longest = 107 // of the 108 bytes of sun_path, the last ends the string
 	path, ok := strings.CutPrefix(p.text(), "unix://")
@@ -356,14 +357,14 @@ func (u unique) add(p fieldRef, what string) {
 	u[p.text()] = p.path
 }
 
-// check judges the meaning of a decoded object, whose text is n. It may be one that is about to be stored: see Review.
+// check checks the meaning of a decoded object, whose text is n.
 func (d *decoder) check(o *kinds.Object, n *node, f *findings) {
 	top := fieldRef{checker: &checker{findings: f, limits: d.limits, review: d.review, admission: d.admission()}, node: n, pos: n.pos}
 	if o.Kind.Istio {
 		top = top.at("spec")
 	}
 	if !size(o.Kind, top) {
-		return // to judge more of it would take long, and fill the log
+		return // checking the rest would take long and fill the log
 	}
 	if judge := rules(o.Kind); judge != nil {
 		judge(top)
@@ -376,14 +377,14 @@ func (d *decoder) check(o *kinds.Object, n *node, f *findings) {
 		}
 	case kinds.AuthorizationPolicy:
 		if dry := metadata.at("annotations").at(kinds.AnnotationDryRun); !dry.absent() {
-			if _, err := strconv.ParseBool(dry.text()); err != nil && d.review { // where it is in force, the feature says so
+			if _, err := strconv.ParseBool(dry.text()); err != nil && d.review { // in force, the feature reports it
 				dry.bad("write true or false", "%q is not a boolean: the policy is enforced", dry.text())
 			}
 		}
 	}
 }
 
-// rules returns the function that judges objects of a kind, or nil if the schema is enough. It judges the spec of an
+// rules returns the function that checks objects of a kind, or nil if the schema is enough. It receives the spec of an
 // Istio kind, and the whole object of any other kind.
 func rules(k *kinds.Kind) func(fieldRef) { return allRules()[k] }
 
@@ -419,9 +420,8 @@ var allRules = sync.OnceValue(func() map[*kinds.Kind]func(fieldRef) {
 	}
 })
 
-// ownPort warns of a port at all addresses on which injected proxies listen themselves: they have no other listener
-// there. The listener belongs to a sidecar or to a gateway, and it binds a socket or takes what is redirected to the
-// proxy.
+// ownPort warns of a port at all addresses on which injected proxies already listen themselves. sidecar says whether
+// the listener belongs to a sidecar or a gateway, binds whether it binds a socket or takes redirected connections.
 func (p fieldRef) ownPort(sidecar, binds bool) {
 	for _, own := range []struct {
 		number float64

@@ -12,7 +12,7 @@ import (
 // badValue is the code of a finding about a value of the right type.
 const badValue = "IST0106"
 
-// findings gathers what is wrong with one document.
+// findings collects the faults of one document.
 type findings struct {
 	file string
 	list []diag.Diagnostic
@@ -33,9 +33,9 @@ func (f *findings) warnAt(p pos, path, code, fix, format string, args ...any) {
 	f.add(diag.Warning, p, path, code, fix, format, args...)
 }
 
-// addUnrelated adds findings about what the fields of a document mean. One that may only follow from an error that is
-// known is left out: it is about the same field, about what holds it or is in it, or about a field that is missing
-// where one has an unknown name.
+// addUnrelated adds findings about the meaning of a document's fields. It drops findings that may only follow from a
+// known error: findings about the same field, about an enclosing or enclosed value, or about a missing field beside a
+// field with an unknown name.
 func (f *findings) addUnrelated(list []diag.Diagnostic) {
 	errors := slices.DeleteFunc(slices.Clone(f.list), func(d diag.Diagnostic) bool { return d.Severity != diag.Error })
 	for _, d := range list {
@@ -47,7 +47,7 @@ func (f *findings) addUnrelated(list []diag.Diagnostic) {
 	}
 }
 
-// encloses reports whether the field of path a is that of path b, or holds it.
+// encloses reports whether path a equals path b or is the path of an enclosing value.
 func encloses(a, b string) bool {
 	rest, within := strings.CutPrefix(b, a)
 	return within && (a == "" || rest == "" || rest[0] == '.' || rest[0] == '[')
@@ -57,7 +57,7 @@ func parent(path string) string { return path[:max(0, strings.LastIndexAny(path,
 
 func (f *findings) failed() bool { return HasErrors(f.list) }
 
-// finish names the object in every finding and puts them in the order of the text.
+// finish names the object in every finding and sorts the findings by position.
 func (f *findings) finish(object string) []diag.Diagnostic {
 	for i := range f.list {
 		f.list[i].Object = cmp.Or(f.list[i].Object, object)

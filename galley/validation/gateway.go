@@ -14,7 +14,7 @@ func gateway(p fieldRef) {
 	p.at("selector").each(func(key string, value fieldRef) { value.selects(key) })
 	names, portNames := unique{}, unique{}
 	for _, s := range p.at("servers").items() {
-		names.add(s.at("name").laxly(), "server name")
+		names.add(s.at("name").tolerated(), "server name")
 		if s.required("port") {
 			portNames.add(s.at("port").at("name"), "port name")
 		}
@@ -63,7 +63,7 @@ func server(s fieldRef) {
 		_, plain := slices.BinarySearch([]string{"GRPC", "GRPC-WEB", "HTTP", "HTTP2", "HTTP_PROXY"}, strings.ToUpper(port.at("protocol").text()))
 		if !plain || !onlyRedirects(tls) {
 			files := slices.ContainsFunc(tlsFiles(), func(f string) bool { return !tls.at(f).empty() })
-			tls.lax = plain && !files && slices.Contains([]string{"", "PASSTHROUGH", "AUTO_PASSTHROUGH"}, tls.at("mode").text())
+			tls.istioAccepts = plain && !files && slices.Contains([]string{"", "PASSTHROUGH", "AUTO_PASSTHROUGH"}, tls.at("mode").text())
 			tls.bad("use protocol HTTPS or TLS, or remove tls but for httpsRedirect of HTTP", "a server of protocol %s cannot have tls",
 				port.at("protocol").text())
 		}
@@ -78,7 +78,7 @@ func server(s fieldRef) {
 	}
 }
 
-// noTargetPort judges a port of a Gateway or a Sidecar.
+// noTargetPort checks a port of a Gateway or a Sidecar.
 func (p fieldRef) noTargetPort() {
 	if t := p.at("targetPort"); t.number() != 0 {
 		t.refuse("remove it", "targetPort has an effect in a ServiceEntry alone")
@@ -93,7 +93,7 @@ func tlsFiles() []string {
 	return []string{"serverCertificate", "privateKey", "caCertificates"}
 }
 
-// wantsRoots judges settings by which a server verifies certificates of clients, and has its own in files.
+// wantsRoots checks the settings of a server that verifies client certificates and whose own certificate is in files.
 func (p fieldRef) wantsRoots(mode string) {
 	if roots := p.at("caCertificates"); roots.empty() {
 		roots.refuse("name the file with the CA certificates",
@@ -101,12 +101,12 @@ func (p fieldRef) wantsRoots(mode string) {
 	}
 }
 
-// serverTLS judges the TLS settings of a server of a Gateway or a Sidecar.
+// serverTLS checks the TLS settings of a server of a Gateway or a Sidecar.
 func serverTLS(t fieldRef) {
 	mode := t.at("mode").text()
 	pair := !t.at("serverCertificate").empty() && !t.at("privateKey").empty()
 	named := !t.at("credentialName").empty() || !t.at("credentialNames").empty()
-	given := 0 // in how many ways the certificate is
+	given := 0 // number of ways in which the certificate is given
 	for _, set := range []bool{!t.at("credentialName").empty(), !t.at("credentialNames").empty(), !t.at("tlsCertificates").empty(), pair} {
 		if set {
 			given++
@@ -149,7 +149,7 @@ func serverTLS(t fieldRef) {
 			crl.refuse("remove it, or set mode to MUTUAL", "with mode SIMPLE no certificate of a client is verified")
 		}
 		if names := t.at("credentialNames").items(); len(names) > 2 {
-			t.at("credentialNames").laxly().bad("keep two", "at most two certificates, one RSA and one ECDSA")
+			t.at("credentialNames").tolerated().bad("keep two", "at most two certificates, one RSA and one ECDSA")
 		}
 		for _, c := range t.at("tlsCertificates").items() {
 			c.required("serverCertificate")
@@ -165,7 +165,7 @@ func serverTLS(t fieldRef) {
 	versions := []string{"TLS_AUTO", "TLSV1_0", "TLSV1_1", "TLSV1_2", "TLSV1_3"}
 	low, high := t.at("minProtocolVersion"), t.at("maxProtocolVersion")
 	if a, b := slices.Index(versions, low.text()), slices.Index(versions, high.text()); b > 0 && a > b {
-		low.laxly().bad("choose a lower one", "minProtocolVersion %s is above maxProtocolVersion %s", low.text(), high.text())
+		low.tolerated().bad("choose a lower one", "minProtocolVersion %s is above maxProtocolVersion %s", low.text(), high.text())
 	}
 	seen := map[string]bool{}
 	for _, c := range t.at("cipherSuites").items() {
@@ -176,12 +176,12 @@ func serverTLS(t fieldRef) {
 	}
 	for _, h := range t.at("verifyCertificateSpki").items() {
 		if b, err := base64.StdEncoding.DecodeString(h.text()); err != nil || len(b) != sha256.Size {
-			h.laxly().bad("write the SHA-256 of the public key in base64, of 44 characters", "%q is no hash of a public key", h.text())
+			h.tolerated().bad("write the SHA-256 of the public key in base64, of 44 characters", "%q is no hash of a public key", h.text())
 		}
 	}
 	for _, h := range t.at("verifyCertificateHash").items() {
 		if b, err := hex.DecodeString(strings.ReplaceAll(h.text(), ":", "")); err != nil || len(b) != sha256.Size {
-			h.laxly().bad("write the SHA-256 of the certificate in hexadecimal, of 64 digits", "%q is no hash of a certificate", h.text())
+			h.tolerated().bad("write the SHA-256 of the certificate in hexadecimal, of 64 digits", "%q is no hash of a certificate", h.text())
 		}
 	}
 }

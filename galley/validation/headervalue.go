@@ -6,8 +6,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/substitution"
 )
 
-// singleLine judges text that becomes part of a request or a response: a control character would end the line that
-// holds it.
+// singleLine checks text that becomes part of a request or a response header, in which a control character would end
+// the line.
 func (p fieldRef) singleLine() bool {
 	i := strings.IndexFunc(p.text(), func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f })
 	if i >= 0 {
@@ -16,8 +16,8 @@ func (p fieldRef) singleLine() bool {
 	return i < 0
 }
 
-// commands refuses what Istio's webhook cannot read as text with commands: %NAME%, %NAME(argument)% or %NAME(["a",
-// "b"])%. It returns whether the value can be judged further.
+// commands refuses a text whose commands Istio's webhook cannot parse: %NAME%, %NAME(argument)% or %NAME(["a", "b"])%.
+// It returns whether the value can be checked further.
 func (p fieldRef) commands() bool {
 	if !p.review {
 		return true
@@ -39,8 +39,8 @@ func (p fieldRef) commands() bool {
 	}
 }
 
-// afterCommand returns what follows a command of the form that commands reads, without its first percent sign. It
-// reports whether s begins with one.
+// afterCommand returns the text behind a command whose first percent sign is removed already. It reports whether s
+// begins with a command.
 func afterCommand(s string) (rest string, ok bool) {
 	i := strings.IndexAny(s, "%(")
 	if i < 0 || s[i] == '%' {
@@ -52,7 +52,7 @@ func afterCommand(s string) (rest string, ok bool) {
 			return "", false
 		}
 		rest, ok = strings.CutPrefix(strings.TrimLeft(argument, " \t"), ")")
-	} else if argument != "" { // whose first character is part of it, whatever it is
+	} else if argument != "" { // the first character is always part of the argument
 		_, rest, ok = strings.Cut(argument[1:], ")")
 	}
 	if !ok {
@@ -61,7 +61,7 @@ func afterCommand(s string) (rest string, ok bool) {
 	return strings.CutPrefix(strings.TrimLeft(rest, " \t"), "%")
 }
 
-// afterStrings returns what follows a list of strings in quotes, without its first bracket.
+// afterStrings returns the text behind a list of quoted strings whose first bracket is removed already.
 func afterStrings(s string) (rest string, ok bool) {
 	for {
 		text, isText := strings.CutPrefix(strings.TrimLeft(s, " \t"), `"`)
@@ -79,8 +79,8 @@ func afterStrings(s string) (rest string, ok bool) {
 	}
 }
 
-// headerValue judges the value of a header that a proxy adds. Envoy replaces %COMMAND(argument):length% in it and
-// refuses every other use of a percent sign, with all routes beside it.
+// headerValue checks the value of a header that a proxy adds. Envoy replaces %COMMAND(argument):length% in it, and
+// refuses the whole route configuration for any other percent sign.
 func (p fieldRef) headerValue() {
 	if !p.singleLine() || !p.commands() {
 		return
@@ -89,14 +89,14 @@ func (p fieldRef) headerValue() {
 	p.older()
 }
 
-// format judges a text in which Envoy replaces commands.
+// format checks a text in which Envoy replaces commands.
 func (p fieldRef) format(place substitution.Place) {
 	if why, fix := place.Fault(p.text()); why != "" {
-		p.laxly().bad(fix, "%s", why)
+		p.tolerated().bad(fix, "%s", why)
 	}
 }
 
-// older warns of a command that older proxies do not have, in a text that they are sent without it.
+// older warns of a command that older proxies do not have; such proxies are sent the text without it.
 func (p fieldRef) older() {
 	if name := substitution.Recent(p.text()); name != "" {
 		p.warn("upgrade them, or leave it out", "proxies before Envoy 1.40 do not have the command %s: they write - for it", name)

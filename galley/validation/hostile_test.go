@@ -42,7 +42,7 @@ func refusedEverywhere(t *testing.T, name string, kind *kinds.Kind, spec, field 
 }
 
 // TestHostileExpressions: a regular expression that costs too much to compile or to run is refused, wherever it stands
-// and whoever judges it, and judging it takes little memory.
+// and whoever checks it, and judging it takes little memory.
 func TestHostileExpressions(t *testing.T) {
 	histories.NoRace(t)
 	fields := []struct {
@@ -122,7 +122,7 @@ func TestHostileHosts(t *testing.T) {
 }
 
 // TestOwnHost: an endpoint that leads each caller to its own host is used, as Istio has it, and is a finding wherever
-// it stands and whoever judges it.
+// it stands and whoever checks it.
 func TestOwnHost(t *testing.T) {
 	const ports = `"ports":[{"number":80,"name":"http","protocol":"HTTP"}]`
 	fields := []struct {
@@ -168,7 +168,7 @@ func TestOwnHost(t *testing.T) {
 	}
 }
 
-// TestHostilePatches: patches of types that there are not are refused, and many or large ones are judged within bounds.
+// TestHostilePatches: patches of types that there are not are refused, and many or large ones are checked within bounds.
 func TestHostilePatches(t *testing.T) {
 	histories.NoRace(t)
 	const patch = `{"applyTo":"HTTP_FILTER","patch":{"operation":"ADD","value":{"name":"a","typed_config":{"@type":"type.googleapis.com/%t","inlineCode":%s}}}}`

@@ -18,12 +18,12 @@ func redirect(r fieldRef) {
 	}
 	if code := r.at("redirectCode"); !code.absent() && !slices.Contains([]string{"0", "301", "302", "303", "307", "308"}, code.text()) {
 		if code.number() >= 300 && code.number() <= 399 {
-			code = code.laxly()
+			code = code.tolerated()
 		}
 		code.bad("use 301, 302, 303, 307 or 308", "%s is not the code of a redirect", code.text())
 	}
 	for _, f := range []string{"uri", "authority", "prefixRewrite"} {
-		r.at(f).laxly().singleLine()
+		r.at(f).tolerated().singleLine()
 	}
 	r.at("port").optionalPort()
 	if s := r.at("scheme"); !s.empty() && !s.is("http") && !s.is("https") {
@@ -57,7 +57,7 @@ func retries(r fieldRef) {
 	}
 }
 
-// retryConditions are those of x-envoy-retry-on and x-envoy-retry-grpc-on.
+// retryConditions returns the conditions of x-envoy-retry-on and x-envoy-retry-grpc-on.
 func retryConditions() []string {
 	return []string{
 		"5xx", "gateway-error", "reset", "reset-before-request", "connect-failure", "envoy-ratelimited", "retriable-4xx", "refused-stream", "retriable-status-codes",
@@ -65,9 +65,9 @@ func retryConditions() []string {
 	}
 }
 
-// status judges the status of an answer. Istio's webhook lets 600 through, which Envoy refuses.
+// status checks the status of a response. Istio's webhook accepts 600, which Envoy refuses.
 func (p fieldRef) status() {
-	if p.lax = p.number() == 600; !p.absent() {
+	if p.istioAccepts = p.number() == 600; !p.absent() {
 		p.between(200, 599)
 	}
 }
@@ -87,7 +87,7 @@ func fault(f fieldRef) {
 	}
 	if d := f.at("delay"); !d.absent() {
 		percent(d.at("percentage"))
-		d.at("percent").laxly().between(0, 100)
+		d.at("percent").tolerated().between(0, 100)
 		if d.at("fixedDelay").absent() && d.at("exponentialDelay").absent() {
 			d.at("fixedDelay").warn("add fixedDelay", "the delay has no length, and so no effect")
 		}
@@ -159,7 +159,7 @@ func headers(h fieldRef) {
 				}
 				if isAuthority(name) {
 					value.commands()
-					value.singleLine() // it is rewritten as it stands
+					value.singleLine() // it is used unchanged
 				} else {
 					value.headerValue()
 				}
@@ -174,21 +174,21 @@ func headers(h fieldRef) {
 	}
 }
 
-// isAuthority reports whether name is one of the two names of the header that proxies rewrite with a setting of its
-// own.
+// isAuthority reports whether name is one of the two names of the authority header, which proxies rewrite by a setting
+// of its own.
 func isAuthority(name string) bool {
 	return strings.EqualFold(name, "host") || strings.EqualFold(name, ":authority")
 }
 
-// changedHeader judges the name of a header that is to be set or removed. Other headers that begin with a colon define
-// the request itself.
+// changedHeader checks the name of a header to set or remove. Headers that begin with a colon, other than the
+// authority, define the request itself.
 func (p fieldRef) changedHeader(name string) {
 	if strings.HasPrefix(name, ":") && !isAuthority(name) {
 		p.bad("use rewrite, redirect or directResponse", "header %s cannot be set or removed", name)
 		return
 	}
 	if name != "" {
-		p.lax = true
+		p.istioAccepts = true
 	}
 	p.headerName(name)
 }

@@ -15,7 +15,7 @@ func httpMatch(m fieldRef) {
 		m.at(f).each(func(name string, match fieldRef) {
 			switch {
 			case f == "queryParams" && name == "":
-				match.laxly().bad("name the parameter", "an empty query parameter name")
+				match.tolerated().bad("name the parameter", "an empty query parameter name")
 			case f != "queryParams" && strings.HasPrefix(name, "@request.auth.claims"):
 				if path := strings.TrimPrefix(name, "@request.auth.claims"); !isClaim(path) {
 					match.refuse("write @request.auth.claims.NAME or @request.auth.claims[NAME]", "%q names no claim", name)
@@ -23,7 +23,7 @@ func httpMatch(m fieldRef) {
 			case f != "queryParams":
 				match.headerName(name)
 			}
-			// An empty match tests that the header is there.
+			// An empty match tests that the header is present.
 			for _, kind := range []string{"prefix", "regex"} {
 				if at := match.at(kind); !at.absent() && at.empty() {
 					at.bad("write what to match, or {} for any value", "%s is empty", kind)
@@ -40,12 +40,12 @@ func httpMatch(m fieldRef) {
 	m.at("gateways").gatewayNames()
 }
 
-// isClaim reports whether a path leads to a claim: .a.b or [a][b].
+// isClaim reports whether a path names a claim: .a.b or [a][b].
 func isClaim(path string) bool {
 	return len(path) > 1 && path[0] == '.' || len(path) > 2 && path[0] == '[' && path[len(path)-1] == ']'
 }
 
-// source judges the conditions on the workload that a request comes from.
+// source checks the conditions on the source workload of a request.
 func (p fieldRef) source() {
 	p.at("sourceLabels").workloadLabels()
 	if ns := p.at("sourceNamespace"); !ns.empty() && !isLabel(ns.text()) {
@@ -53,11 +53,11 @@ func (p fieldRef) source() {
 	}
 }
 
-// claims judges conditions on the claims of a token, which only gateways have at hand when they route.
+// claims checks conditions on the claims of a token, which only gateways know when they route.
 func claims(m fieldRef, mesh bool) {
 	for _, f := range []string{"headers", "withoutHeaders"} {
 		m.at(f).each(func(name string, match fieldRef) {
-			if mesh && m.review && strings.HasPrefix(name, "@request.auth.claims") { // in force, the feature says so
+			if mesh && m.review && strings.HasPrefix(name, "@request.auth.claims") { // in force, the feature reports it
 				match.bad("bind the object to gateways alone", "claims of tokens can only be matched at gateways")
 			}
 		})

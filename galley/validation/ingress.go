@@ -2,7 +2,7 @@ package validation
 
 import "strings"
 
-// ingress judges what an API server refuses.
+// ingress checks the rules that an API server enforces for an Ingress.
 func ingress(p fieldRef) {
 	spec := p.at("spec")
 	if spec.at("rules").empty() && spec.at("defaultBackend").absent() {
@@ -33,7 +33,7 @@ func ingress(p fieldRef) {
 	}
 }
 
-// ingressHost judges a name, or a wildcard of which the star is the first label.
+// ingressHost checks a name, or a wildcard whose first label is a star.
 func ingressHost(h fieldRef) {
 	s := h.text()
 	if rest, wild := strings.CutPrefix(s, "*."); wild {

@@ -8,15 +8,15 @@ import (
 	"unicode/utf8"
 )
 
-// jsonReader makes a tree of JSON text that is known to be valid. Its nodes have no positions.
+// jsonReader parses JSON text that is known to be valid into a tree without positions.
 type jsonReader struct {
-	text   string // strings of the tree that need no unquoting are parts of it
+	text   string // strings without escapes are slices of it
 	at     int
 	depth  int
 	values int
 }
 
-// What is too large to be looked at.
+// Errors of text that exceeds a bound.
 var (
 	errDeep = errors.New("values are nested too deeply")
 	errMany = fmt.Errorf("the object holds more than %d values", valueBudget)

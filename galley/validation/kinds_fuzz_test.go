@@ -74,7 +74,7 @@ func judge(t *testing.T, kind *kinds.Kind, spec string) {
 	inBothForms(t, object)
 }
 
-// inBothForms checks that an object is judged in the same way as JSON and as YAML.
+// inBothForms checks that an object is checked in the same way as JSON and as YAML.
 func inBothForms(t *testing.T, object string) {
 	t.Helper()
 	var value any

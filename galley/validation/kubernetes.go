@@ -9,7 +9,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 )
 
-// oneOf judges a word of a closed set.
+// oneOf checks that a word is in a set.
 func (p fieldRef) oneOf(words ...string) {
 	if !p.empty() && !slices.Contains(words, p.text()) {
 		p.add(diag.Error, "UnknownValue", diag.UnknownName(p.text(), words), "%q is none of the values of this field", p.text())
@@ -59,7 +59,8 @@ func service(p fieldRef) {
 	}
 }
 
-// portName warns where the part of a port's name before the first dash is almost a protocol. It need not be any.
+// portName warns if the prefix of a port's name, up to the first dash, is almost a protocol. Any other prefix is
+// allowed.
 func portName(p fieldRef) {
 	said, _, _ := strings.Cut(strings.ToLower(p.text()), "-")
 	known := strings.Fields(strings.ToLower(strings.Join(protocols(), " ")))
@@ -68,7 +69,7 @@ func portName(p fieldRef) {
 	}
 	word, _, _ := strings.Cut(said, "_")
 	for _, protocol := range known {
-		// shorter words are too near to each other
+		// Shorter words are too similar to each other.
 		if word == protocol || len(word) > 3 && diag.Distance(word, protocol) == 1 {
 			rest := strings.Trim(p.text()[len(word):], "_-")
 			p.warn(diag.DidYouMean(strings.TrimSuffix(protocol+"-"+rest, "-")), "the name %q begins with no protocol that is known: proxies detect that of each connection", p.text())
@@ -77,7 +78,7 @@ func portName(p fieldRef) {
 	}
 }
 
-// targetPort judges a number or the name of a container's port.
+// targetPort checks a port number or the name of a container's port.
 func targetPort(p fieldRef) {
 	switch {
 	case p.absent():
@@ -146,7 +147,7 @@ func listenerSet(p fieldRef) {
 	listeners(spec)
 }
 
-// listeners judges the listeners of a Gateway or a ListenerSet.
+// listeners checks the listeners of a Gateway or a ListenerSet.
 func listeners(spec fieldRef) {
 	spec.required("listeners")
 	names := unique{}
@@ -156,7 +157,7 @@ func listeners(spec fieldRef) {
 		}
 		l.at("port").port()
 		l.at("port").ownPort(false, true)
-		l.required("protocol") // any name: its status, and a finding, say what is not supported
+		l.required("protocol") // its status, and a finding, report unsupported names
 		if h := l.at("hostname"); !h.empty() {
 			h.kubeHostname()
 		}
@@ -165,7 +166,7 @@ func listeners(spec fieldRef) {
 	}
 }
 
-// kubeRoute judges what the routes of the Gateway API have in common.
+// kubeRoute checks the common fields of Gateway API routes.
 func kubeRoute(p fieldRef) {
 	spec := p.at("spec")
 	for _, ref := range spec.at("parentRefs").items() {
@@ -197,8 +198,8 @@ func kubeRoute(p fieldRef) {
 	}
 }
 
-// kubeHostname judges a hostname of the Gateway API. What its CustomResourceDefinitions take is no error, for an object
-// that an API server has must get a status.
+// kubeHostname checks a hostname of the Gateway API. A hostname that the CustomResourceDefinitions accept is no error,
+// because an object in the API server must get a status.
 func (p fieldRef) kubeHostname() {
 	s := p.text()
 	if isWildcardHost(s) || !isKubeHostname(s) {
@@ -208,7 +209,7 @@ func (p fieldRef) kubeHostname() {
 	p.warn("write a DNS name such as web.example.com or *.example.com", "%q is no DNS name: no client asks for it", s)
 }
 
-// isKubeHostname reports whether the CustomResourceDefinitions of the Gateway API take s for a hostname.
+// isKubeHostname reports whether the CustomResourceDefinitions of the Gateway API accept s as a hostname.
 func isKubeHostname(s string) bool {
 	if s == "" || len(s) > 253 {
 		return false

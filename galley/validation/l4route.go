@@ -9,7 +9,7 @@ func tlsRoute(r fieldRef, hosts, written hostSet) {
 	for _, m := range r.at("match").items() {
 		m.required("sniHosts")
 		for _, sni := range m.at("sniHosts").items() {
-			if sni.empty() { // a chain of no server name takes all connections
+			if sni.empty() { // a chain without server names takes all connections
 				sni.bad("write a DNS name", "the server name is empty")
 				continue
 			}
@@ -26,11 +26,11 @@ func tlsRoute(r fieldRef, hosts, written hostSet) {
 	l4Route(r)
 }
 
-// longestPattern bounds the hosts whose wildcards are looked for, since that takes the square of their length. A longer
+// longestPattern bounds the hosts whose wildcards are searched for, because the search takes quadratic time. A longer
 // text is not a DNS name, and is an error in a review.
 const longestPattern = 256
 
-// other returns a wildcard of the set that covers a host of the set, and is not that host, or "".
+// other returns a wildcard of the set, other than host, that covers host. It returns "" if there is none.
 func (s hostSet) other(host string) string {
 	if len(host) > longestPattern {
 		return ""
@@ -61,8 +61,8 @@ func newHostSet(hosts []fieldRef) hostSet {
 	return s
 }
 
-// covers reports whether every name that matches a host, which may be a pattern, also matches one of the set. Case
-// counts.
+// covers reports whether every name that matches a host, which may be a pattern, also matches a host of the set. It is
+// case-sensitive.
 func (s hostSet) covers(host string) bool {
 	if len(host) > longestPattern {
 		return false
@@ -90,7 +90,7 @@ func tcpRoute(r fieldRef) {
 
 func l4Match(m fieldRef) {
 	for _, s := range m.at("destinationSubnets").items() {
-		s.lax = hasZone(s.text())
+		s.istioAccepts = hasZone(s.text())
 		s.subnet()
 	}
 	m.at("port").optionalPort()

@@ -15,16 +15,16 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/limits"
 )
 
-// Metadata is what a message of another control plane says of an object.
+// Metadata is the metadata of an object that another control plane sent.
 type Metadata struct {
 	Namespace, Name     string
 	Labels, Annotations map[string]string
 	Created             time.Time
 }
 
-// Message judges one object of an Istio kind that another control plane sent: its spec is a message of the kind's type.
-// It is judged as Object does, and so is its metadata, for nobody has yet. A field that is unknown here is a warning,
-// in a security object an error.
+// Message checks one object of an Istio kind that another control plane sent; its spec is a message of the kind's type.
+// It is checked like an object in Object, and its metadata is checked too, because no API server has checked it. A
+// field that is unknown here is a warning, and an error in a security object.
 func Message(l limits.Limits, kind *kinds.Kind, meta Metadata, spec proto.Message) Document {
 	f := &findings{}
 	key := kinds.Key{Kind: kind, Namespace: meta.Namespace, Name: meta.Name}
@@ -88,10 +88,10 @@ func unknown(m protoreflect.Message) (found bool) {
 	return found
 }
 
-// Unreadable returns the document of an object of which no more is known than its metadata and, if it is not nil, its
-// spec. A security object is closed for what it selects.
+// Unreadable returns the document of an object of which only the metadata is known and, if it is not nil, the spec. A
+// security object is replaced by the strictest object for the same workloads; see Closed.
 func Unreadable(l limits.Limits, kind *kinds.Kind, meta Metadata, spec proto.Message) Document {
-	meta.Labels, meta.Annotations = nil, nil // they may be what is wrong
+	meta.Labels, meta.Annotations = nil, nil // they may be the fault
 	doc := Document{Key: kinds.Key{Kind: kind, Namespace: meta.Namespace, Name: meta.Name}, Vital: kind.Security}
 	text, err := messageJSON(meta, spec)
 	if err != nil {

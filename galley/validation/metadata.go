@@ -11,7 +11,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
-// describe copies what readers need of an object's metadata.
+// describe copies the metadata that readers use.
 func describe(o *kinds.Object, meta *metav1.ObjectMeta) {
 	o.UID = string(meta.UID)
 	o.Labels = meta.Labels
@@ -19,8 +19,8 @@ func describe(o *kinds.Object, meta *metav1.ObjectMeta) {
 	o.Created = meta.CreationTimestamp.Time
 }
 
-// key reads name and namespace from the tree, so that a document that does not decode can still be told apart, and
-// judges the metadata by the rules of the API server.
+// key reads name and namespace from the tree, so that even a document that does not decode has a key, and checks the
+// metadata by the rules of the API server.
 func (d *decoder) key(n *node, f *findings, o *kinds.Object) {
 	meta := n.get("metadata")
 	if meta == nil || meta.shape != mapping {
@@ -65,12 +65,12 @@ func (d *decoder) key(n *node, f *findings, o *kinds.Object) {
 	})
 }
 
-// mistypes reports whether an unknown field is most likely a misspelling of the field of that name.
+// mistypes reports whether an unknown field is most likely a misspelling of a field.
 func (n *node) mistypes(name string) bool {
 	return slices.ContainsFunc(n.fields, func(f field) bool { return f.name != name && diag.Nearest(f.name, metadataNames()) == name })
 }
 
-// metadataNames are the fields beside which a typing mistake has to be nearest to the one in question.
+// metadataNames returns the names that a misspelt field may be meant for.
 func metadataNames() []string {
 	return []string{"apiVersion", "kind", "metadata", "spec", "status", "data", "name", "namespace", "generateName", "labels", "annotations", "uid"}
 }
@@ -85,7 +85,7 @@ func nameRule(k *kinds.Kind) func(string) []string {
 	return kvalidation.IsDNS1123Subdomain
 }
 
-// labels judges a mapping of label names to values.
+// labels checks a mapping of label names to values.
 func (p fieldRef) labels() {
 	p.each(func(key string, value fieldRef) {
 		value.problems(kvalidation.IsQualifiedName(key))
@@ -93,7 +93,7 @@ func (p fieldRef) labels() {
 	})
 }
 
-// workloadLabels judges labels that no API server has judged, nor need it: those of workloads outside of a cluster.
+// workloadLabels checks the labels of workloads outside of clusters, which no API server checks.
 func (p fieldRef) workloadLabels() {
 	p.each(func(key string, value fieldRef) {
 		if len(value.text()) <= 63 {
@@ -105,7 +105,7 @@ func (p fieldRef) workloadLabels() {
 	})
 }
 
-// problems reports what Kubernetes' own rules find wrong with the value.
+// problems reports the faults that Kubernetes' own rules find in the value.
 func (p fieldRef) problems(list []string) {
 	for _, why := range list {
 		p.add(diag.Error, badValue, "", "%s", why)

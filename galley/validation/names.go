@@ -10,7 +10,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
-// isHost reports whether s is a DNS name, as Istio takes it: no underscores, and no top-level domain of digits alone.
+// isHost reports whether s is a DNS name by Istio's rules: no underscores, and no top-level domain of digits only.
 func isHost(s string) bool {
 	s, rooted := strings.CutSuffix(s, ".")
 	if s == "" || len(s) > 253 {
@@ -50,14 +50,14 @@ func isWildcardHost(s string) bool {
 	return rest != "." && isHost("x"+rest)
 }
 
-// everyRoot is taken for a host by Istio's webhook.
+// everyRoot is a text that Istio's webhook accepts as a host.
 const everyRoot = "*."
 
-// host judges the name of a service, as something to route to.
+// host checks the name of a service that is the destination of a route.
 func (p fieldRef) host() {
 	switch s := p.text(); {
 	case s == everyRoot:
-		p.laxly().bad("write a DNS name such as web.shop.svc.cluster.local", "%q is the name of nothing", s)
+		p.tolerated().bad("write a DNS name such as web.shop.svc.cluster.local", "%q is the name of nothing", s)
 	case s == "*" || !isWildcardHost(s):
 		p.bad("write a DNS name such as web.shop.svc.cluster.local", "%q is not a host name", s)
 	case strings.Contains(s, "*"):
@@ -65,19 +65,19 @@ func (p fieldRef) host() {
 	}
 }
 
-// wildcardHost judges the name of one service or of many.
+// wildcardHost checks the name of one service or of many.
 func (p fieldRef) wildcardHost() {
 	if s := p.text(); !isWildcardHost(s) {
 		if s == everyRoot {
-			p.lax = true
+			p.istioAccepts = true
 		}
 		p.bad(`write a DNS name, or a wildcard such as "*.example.com"`, "%q is not a host name", s)
 	}
 }
 
-// calledHost judges a host of a VirtualService: a name of one service or of many, or an address. Any other text is an
+// calledHost checks a host of a VirtualService: a name of one service or of many, or an address. Any other text is an
 // error in a review. In force, requests for the text get the routes of the object, as in istiod, unless no request can
-// name it.
+// have it as its host.
 func (p fieldRef) calledHost() {
 	const fix = `write a DNS name, or a wildcard such as "*.example.com"`
 	switch s := p.text(); {
@@ -91,12 +91,13 @@ func (p fieldRef) calledHost() {
 	}
 }
 
-// longHost judges a host for which a name without a dot would mean nothing: those of a Gateway belong to no namespace.
+// longHost checks a host in which a name without a dot has no meaning. Hosts of a Gateway, for example, belong to no
+// namespace.
 func (p fieldRef) longHost(host string) {
 	switch {
 	case !isWildcardHost(host):
 		if host == everyRoot {
-			p.lax = true
+			p.istioAccepts = true
 		}
 		p.bad(`write a DNS name, or a wildcard such as "*.example.com"`, "%q is not a host name", host)
 	case host != "*" && !strings.Contains(host, "."):
@@ -106,7 +107,7 @@ func (p fieldRef) longHost(host string) {
 	}
 }
 
-// qualifiedHost judges namespace/host, where the namespace may be one of extra.
+// qualifiedHost checks namespace/host. The namespace may also be one of extra.
 func (p fieldRef) qualifiedHost(extra ...string) {
 	ns, host, found := strings.Cut(p.text(), "/")
 	if !found {
@@ -119,7 +120,7 @@ func (p fieldRef) qualifiedHost(extra ...string) {
 	p.longHost(host)
 }
 
-// gatewayNames judges a list of gateways: mesh, name or namespace/name.
+// gatewayNames checks a list of gateways: mesh, name or namespace/name.
 func (p fieldRef) gatewayNames() {
 	for _, g := range p.items() {
 		ns, name, qualified := strings.Cut(g.text(), "/")
@@ -133,8 +134,7 @@ func (p fieldRef) gatewayNames() {
 	}
 }
 
-// exportTo judges a list of namespaces to be visible in.
-// Only services may be visible nowhere.
+// exportTo checks a list of namespaces in which an object is visible. Only services may be visible in none.
 func (p fieldRef) exportTo(service bool) {
 	seen := unique{}
 	for _, e := range p.items() {
@@ -157,12 +157,12 @@ func (p fieldRef) exportTo(service bool) {
 	}
 }
 
-// protocols are those of ports in Istio's own objects.
+// protocols returns the protocols of ports in Istio's own objects.
 func protocols() []string {
 	return []string{"HTTP", "HTTPS", "GRPC", "GRPC-WEB", "HTTP2", "MONGO", "REDIS", "MYSQL", "TCP", "TLS", "UDP", "HBONE", "DOUBLE-HBONE", "HTTP_PROXY"}
 }
 
-// optionalProtocol judges the protocol of a port that is detected where it is not written.
+// optionalProtocol checks the protocol of a port, which proxies detect if it is not written.
 func (p fieldRef) optionalProtocol() {
 	if !p.empty() {
 		p.protocol()
@@ -185,14 +185,14 @@ func (p fieldRef) protocol() {
 	}
 }
 
-// subsetName judges the name of a subset: it becomes part of a cluster's name.
+// subsetName checks the name of a subset, which becomes part of a cluster's name.
 func (p fieldRef) subsetName() {
 	if len(kvalidation.IsDNS1123Label(strings.ToLower(p.text()))) > 0 {
 		p.bad("use letters, digits and dashes", "%q is not the name of a subset", p.text())
 	}
 }
 
-// workload judges a selector of pods by exact labels, held in the field of that name.
+// workload checks a selector of pods by exact labels in the field with a name.
 func (p fieldRef) workload(labels string) {
 	p.at(labels).each(func(key string, value fieldRef) {
 		switch {
@@ -206,28 +206,28 @@ func (p fieldRef) workload(labels string) {
 	})
 }
 
-// selecting warns of a selector that is there and has no labels, and says what becomes of it.
+// selecting warns of a selector that is written and has no labels, with its effect.
 func (p fieldRef) selecting(labels, fix, effect string) {
 	if !p.absent() && p.at(labels).empty() {
 		p.warn(fix, "the selector has no labels: %s", effect)
 	}
 }
 
-// selects warns of a label that nothing can have.
+// selects warns of a label that no object can have.
 func (p fieldRef) selects(key string) {
 	if why := append(kvalidation.IsQualifiedName(key), kvalidation.IsValidLabelValue(p.text())...); len(why) > 0 {
 		p.warn("correct the label", "nothing can have the label: %s", why[0])
 	}
 }
 
-// portName judges the name of a port of a service, which may be missing.
+// portName checks the name of a port of a service, which may be missing.
 func (p fieldRef) portName() {
 	if !p.empty() && !isLabel(p.text()) {
 		p.bad("use letters, digits and dashes", "%q is not the name of a port", p.text())
 	}
 }
 
-// target judges what a policy applies to: a selector, or references to gateways and services.
+// target checks the targets of a policy: a selector, or references to gateways and services.
 func (p fieldRef) target() {
 	p.exclusive("selector", "targetRef", "targetRefs")
 	p.at("selector").workload("matchLabels")
@@ -250,21 +250,21 @@ func (p fieldRef) target() {
 	}
 }
 
-// headerName judges the name of an HTTP header.
+// headerName checks the name of an HTTP header.
 func (p fieldRef) headerName(name string) {
 	if !names.HeaderName(name) {
 		p.bad("use letters, digits and dashes", "%q is not the name of a header", name)
 	}
 }
 
-// isPlainName reports whether a name has only ASCII letters, digits and the characters of more.
+// isPlainName reports whether a name has only ASCII letters, digits and characters in more.
 func isPlainName(name, more string) bool {
 	return name != "" && !strings.ContainsFunc(name, func(c rune) bool {
 		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune(more, c)
 	})
 }
 
-// serverName judges a host that is compared with the server name of a TLS connection.
+// serverName checks a host that is compared with the server name of a TLS connection.
 func (p fieldRef) serverName() {
 	if s := p.text(); s != "*" && strings.Contains(strings.TrimPrefix(s, "*."), "*") {
 		p.bad(`write a whole name, or a wildcard for whole labels such as "*.example.com"`, "%q cannot be used for TLS: a star must stand for whole labels", s)

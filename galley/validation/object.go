@@ -13,14 +13,13 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/limits"
 )
 
-// Object reads one object of the given kind, as JSON of an API server or of another control plane. It is judged as a
-// document of a file is, with these differences:
-//
+// Object reads one object of the given kind, as JSON of an API server or of another control plane. It is checked like a
+// document of a file, with these differences:
 //   - Findings have an object and a field, but no file and line.
-//   - The metadata is taken as it is: whoever stored the object has judged it.
-//   - A field that is unknown here was written by a newer release, and its author cannot be told to mend it: it is left
-//     out with a warning. In a security object it is an error, for without it the object might allow more than was
-//     meant.
+//   - The metadata is not checked: the API server has checked it.
+//   - A field that is unknown here was written by a newer release, and its author cannot be told to correct it: it is
+//     left out with a warning. In a security object it is an error, because without it the object might allow more than
+//     intended.
 func Object(l limits.Limits, kind *kinds.Kind, data []byte) Document {
 	d := &decoder{limits: l, stored: true}
 	doc := d.json(kind, data)
@@ -48,7 +47,7 @@ func (d *decoder) json(kind *kinds.Kind, data []byte) Document {
 	return d.decode(kind, n, f)
 }
 
-// storedKey takes what is needed of the metadata of an object that an API server has judged.
+// storedKey reads the metadata that is used of an object that an API server has checked.
 func (d *decoder) storedKey(n *node, f *findings, o *kinds.Object) {
 	meta := n.get("metadata")
 	o.Name, o.Namespace = meta.str("name"), meta.str("namespace")
@@ -60,7 +59,7 @@ func (d *decoder) storedKey(n *node, f *findings, o *kinds.Object) {
 	}
 }
 
-// slim keeps of a stored object's metadata what anybody here reads.
+// slim removes all metadata of a stored object that the control plane does not use.
 func (n *node) slim() {
 	if n == nil {
 		return
@@ -74,7 +73,7 @@ func (n *node) slim() {
 	})
 }
 
-// health hands on, as an annotation, what the status of a WorkloadEntry says of its health: objects have no status.
+// health copies the health in the status of a WorkloadEntry into an annotation, because objects have no status here.
 func health(n *node, o *kinds.Object) {
 	for _, c := range n.get("status").get("conditions").list() {
 		if c.str("type") != "Healthy" {
@@ -89,7 +88,7 @@ func health(n *node, o *kinds.Object) {
 	}
 }
 
-// addresses hands on, as an annotation, which addresses the status of a ServiceEntry says were allotted.
+// addresses copies the assigned addresses in the status of a ServiceEntry into an annotation.
 func addresses(n *node, o *kinds.Object) {
 	var lines []string
 	for _, a := range n.get("status").get("addresses").list() {
@@ -116,7 +115,7 @@ func (n *node) list() []*node {
 	return n.items
 }
 
-// withoutPosition removes the lines and columns of findings about an object that was not read from a file.
+// withoutPosition removes lines and columns from findings about an object that was not read from a file.
 func withoutPosition(list []diag.Diagnostic) []diag.Diagnostic {
 	for i := range list {
 		list[i].Line, list[i].Column = 0, 0

@@ -33,7 +33,7 @@ func object(t testing.TB, k *kinds.Kind, document string) Document {
 	return Object(limits.Default(), k, stored(t, document))
 }
 
-// custom are the kinds that Object is used for: core objects are not judged again.
+// custom are the kinds that Object is used for: core objects are not checked again.
 func custom() []*kinds.Kind {
 	var out []*kinds.Kind
 	for _, k := range kinds.All() {

@@ -28,7 +28,8 @@ func allowedByBoth(a, b []*securityv1.Rule) []*securityv1.Rule {
 	return out
 }
 
-// ruleCovers reports whether a rule matches each request that another rule matches. It may report false if it does.
+// ruleCovers reports whether a rule certainly matches each request that another rule matches. It may return false for a
+// rule that does.
 func ruleCovers(wide, narrow *securityv1.Rule) bool {
 	from := func(n *securityv1.Rule_From) bool {
 		return slices.ContainsFunc(wide.From, func(w *securityv1.Rule_From) bool { return wider(w.GetSource(), n.GetSource()) })
@@ -48,7 +49,8 @@ func all[T any](list []T, is func(T) bool) bool {
 	return !slices.ContainsFunc(list, func(v T) bool { return !is(v) })
 }
 
-// oneOf reports whether a condition on values is met whenever one on fewer values is. An empty list is no condition.
+// oneOf reports whether a condition on the values wide holds whenever a condition on narrow holds. An empty list is no
+// condition.
 func oneOf(wide, narrow []string) bool {
 	return len(wide) == 0 || len(narrow) > 0 && within(narrow, wide)
 }
@@ -58,8 +60,8 @@ func within(list, in []string) bool {
 	return all(list, func(v string) bool { return slices.Contains(in, v) })
 }
 
-// wider reports whether a Source or an Operation matches whatever another one does. All their fields are lists of
-// texts. The fields whose names begin with "not" exclude values.
+// wider reports whether a Source or an Operation matches every request that another one matches. All their fields are
+// lists of texts. The fields whose names begin with "not" exclude values.
 func wider(wide, narrow proto.Message) bool {
 	w, n := wide.ProtoReflect(), narrow.ProtoReflect()
 	texts := func(m protoreflect.Message, fd protoreflect.FieldDescriptor) (list []string) {
@@ -94,8 +96,8 @@ type relation int
 
 const (
 	sameWorkloads  relation = iota
-	otherWorkloads          // no workload in common
-	someWorkloads           // perhaps some in common
+	otherWorkloads          // no common workload
+	someWorkloads           // possibly some common workloads
 )
 
 // selections compares the workloads that two specs select.
@@ -114,7 +116,7 @@ func selections(a, b any) relation {
 	return someWorkloads
 }
 
-// selectionOf returns the selection of a spec alone, as a policy.
+// selectionOf returns a policy with only the selection of a spec.
 func selectionOf(spec any) *securityv1.AuthorizationPolicy {
 	out := &securityv1.AuthorizationPolicy{Selector: spec.(interface {
 		GetSelector() *typev1beta1.WorkloadSelector

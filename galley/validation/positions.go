@@ -15,18 +15,17 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/yaml11"
 )
 
-// Positions says where in the text of a file the fields of its objects stand, for findings that are made from the
-// objects alone.
+// Positions finds the positions of objects' fields in the text of a file, for findings that were made from the objects.
 type Positions struct {
 	lines   [][]byte
-	home    string                // the namespace of objects that do not say theirs
-	objects map[string]*yaml.Node // by what Key.String returns
+	home    string                // namespace of objects that name none
+	objects map[string]*yaml.Node // keyed by the result of Key.String
 }
 
-// NewPositions reads a file. Of text that is no YAML nothing is known.
+// NewPositions reads a file. It returns empty Positions for text that is not YAML.
 func NewPositions(data []byte) *Positions { return NewPositionsIn(data, metav1.NamespaceDefault) }
 
-// NewPositionsIn reads a file whose objects are of that namespace unless they say another.
+// NewPositionsIn reads a file whose objects are in a namespace unless they name another.
 func NewPositionsIn(data []byte, namespace string) *Positions {
 	p := &Positions{home: namespace, lines: bytes.Split(data, []byte{'\n'}), objects: map[string]*yaml.Node{}}
 	docs := yaml.NewDecoder(bytes.NewReader(data))
@@ -62,13 +61,13 @@ func (p *Positions) add(n *yaml.Node) {
 	case key.Namespace == "":
 		key.Namespace = p.home
 	}
-	if name := key.String(); p.objects[name] == nil { // of two the first counts
+	if name := key.String(); p.objects[name] == nil { // of two objects with one key, the first is used
 		p.objects[name] = n
 	}
 }
 
-// Of returns where a field of an object stands, as Diagnostic names both, or what encloses it where it is not written.
-// It reports whether the object is there.
+// Of returns where a field of an object is written; both have their names in Diagnostic. If it is not written, Of returns
+// the position of the enclosing value. It reports whether the object exists.
 func (p *Positions) Of(object, field string) (line, column int, ok bool) {
 	n := p.find(object, field)
 	if n == nil {
@@ -77,8 +76,8 @@ func (p *Positions) Of(object, field string) (line, column int, ok bool) {
 	return n.Line, n.Column, true
 }
 
-// Within returns where a line and column of the text that a field holds stand in the file. It reports whether the field
-// keeps the text's lines, as one written with | does.
+// Within returns the position in the file of a line and column of the text in a field. It reports whether the field
+// keeps the lines of the text, as a block scalar with | does.
 func (p *Positions) Within(object, field string, line, column int) (inLine, inColumn int, ok bool) {
 	n := p.find(object, field)
 	if n == nil || n.Style&yaml.LiteralStyle == 0 || line < 1 {

@@ -10,18 +10,18 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/limits"
 )
 
-// Review judges one object that an API server is about to store, given as JSON. It returns all errors and warnings, and
-// whether the kind is known here at all. An object with an error has to be refused; see HasErrors.
+// Review checks one object that an API server is about to store, given as JSON. It returns all errors and warnings, and
+// whether the kind is known here. An object with an error must be refused; see HasErrors.
 //
-// It reads nothing but its arguments, and its cost is bounded: l.ReviewObject bounds the bytes, l.YAMLDepth the depth,
-// and the number of values is bounded too, all before the object is looked at. Findings have an object and a field, but
-// no file and line.
+// It reads only its arguments, and its cost is bounded: l.ReviewObject bounds the bytes, l.YAMLDepth the depth, and the
+// number of values is bounded too, all before the object is decoded. Findings have an object and a field, but no file
+// and line.
 //
-// The verdict is that of Istio's webhook; agreement_test.go holds it to that. What Istio takes and cannot be used here
-// is a warning that says so: Object has an error there. A name may be missing where it is still to be generated. A
-// field of the spec that is unknown here is a warning: it is known to the API server, or it would have been dropped. A
-// field beside the spec is an error, as in Istio's webhook. The rules of the CustomResourceDefinitions are the API
-// server's, and not repeated.
+// The verdict is the same as the verdict of Istio's webhook, which agreement_test.go checks. A value that Istio accepts
+// and that cannot be used here is a warning that says so, and an error in Object. A name may be missing if the API
+// server generates it. A field of the spec that is unknown here is a warning, because the API server knows it: it would
+// have dropped it otherwise. An unknown field beside the spec is an error, as in Istio's webhook. The API server itself
+// checks the rules of the CustomResourceDefinitions.
 func Review(l limits.Limits, gvk schema.GroupVersionKind, data []byte) (findings []diag.Diagnostic, known bool) {
 	kind := kinds.Find(gvk.GroupVersion().String(), gvk.Kind)
 	if kind == nil {

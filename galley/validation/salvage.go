@@ -13,41 +13,40 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
-// maxRounds bounds how often an object is judged again after faults were cut out of it.
+// maxRounds bounds how often an object is checked again after faults were removed from it.
 const maxRounds = 12
 
-// salvage changes the tree of an object with errors to one without. It leaves out each wrong field by itself. If the
-// object would restrict less without the field, it replaces the field by something at least as strict. The tables in
-// units.go say which fields those are.
+// salvage changes the tree of an object with errors into one without errors. It removes each wrong field by itself. If
+// the object would restrict less without the field, salvage replaces the field by a value that is at least as strict.
+// The tables in units.go say which fields those are.
 type salvage struct {
 	d    *decoder
 	kind *kinds.Kind
 	root *node
-	bare bool // whether wrong fields are only left out, and not replaced
+	bare bool // wrong fields are only removed, and not replaced
 
 	settled  map[*node]bool // values that replace wrong ones
-	cut      []string       // paths of the fields that were left out or replaced
-	replaced []string       // paths of the fields that were replaced by something at least as strict
-	nothing  bool           // whether nothing of the object can be in force
-	patched  bool           // whether a patch of an EnvoyFilter was left out
+	cut      []string       // paths of removed or replaced fields
+	replaced []string       // paths of fields that were replaced by a stricter value
+	nothing  bool           // nothing of the object can be in force
+	patched  bool           // a patch of an EnvoyFilter was removed
 }
 
-// step leads from a value to one within it.
+// step leads from a value to a value within it.
 type step struct {
 	parent *node
-	name   string // of the field, or anyEntry
+	name   string // name of the field, or anyEntry
 	node   *node
 }
 
 // anyEntry is the name of a step to an entry of a list.
 const anyEntry = "[]"
 
-// run returns the object without its faults, or nil if nothing of it can be in force. faults are the errors that were
-// found so far.
+// run returns the object without its faults, or nil if nothing of it can be in force. faults are the known errors.
 func (s *salvage) run(faults []diag.Diagnostic) *kinds.Object {
 	s.settled = map[*node]bool{}
 	for round := range maxRounds {
-		if round == maxRounds-2 { // the whole spec is wrong, as one fault
+		if round == maxRounds-2 { // treat the whole spec as one fault
 			faults = []diag.Diagnostic{{Severity: diag.Error, Field: "spec"}}
 		}
 		if s.remove(faults); s.nothing {
@@ -66,11 +65,11 @@ func onlyErrors(list []diag.Diagnostic) []diag.Diagnostic {
 	return slices.DeleteFunc(slices.Clone(list), func(d diag.Diagnostic) bool { return d.Severity != diag.Error })
 }
 
-// remove cuts the faults that one judgment found out of the tree.
+// remove removes the faults of one check from the tree.
 func (s *salvage) remove(faults []diag.Diagnostic) {
 	faults = s.outside(faults)
 	chains, found := make([][]step, len(faults)), make([]bool, len(faults))
-	for i, d := range faults { // before anything moves
+	for i, d := range faults { // before positions in lists change
 		chains[i], found[i] = s.root.follow(d.Field)
 	}
 	gone := map[*node]bool{}
@@ -90,7 +89,7 @@ func (s *salvage) remove(faults []diag.Diagnostic) {
 		}
 		s.note(d.Field)
 		if s.bare && d.Code == "UnknownField" && len(chain) == 1 {
-			continue // a message of another control plane has lost the field
+			continue // the message of another control plane lacks the field
 		}
 		gone[s.removeOne(chain, found[i], d)] = true
 	}
@@ -106,8 +105,7 @@ func (s *salvage) note(path string) {
 	}
 }
 
-// outside cuts out the faults of the metadata and of fields that stand beside metadata and spec. It returns the other
-// faults.
+// outside removes faults of the metadata and of fields beside metadata and spec. It returns the other faults.
 func (s *salvage) outside(faults []diag.Diagnostic) []diag.Diagnostic {
 	var left []diag.Diagnostic
 	spec := s.root.get("spec")
@@ -139,22 +137,22 @@ func (s *salvage) outside(faults []diag.Diagnostic) []diag.Diagnostic {
 			left = append(left, d)
 		}
 	}
-	if (spec == nil || spec.shape == null) && s.root.get("spec") != spec { // what was missing may be there now
+	if (spec == nil || spec.shape == null) && s.root.get("spec") != spec { // a spec that was missing may exist now
 		left = slices.DeleteFunc(left, func(d diag.Diagnostic) bool { return d.Code == "MissingField" })
 	}
 	return left
 }
 
-// misplaced takes out an unknown field of the object or of its metadata. It moves a field that belongs in the spec
-// there. It returns the path at which the spec is at fault then, or "". A spec in the metadata is used as it is. A
-// security object is at fault because of any other field, unless that is most likely a misspelt one of the metadata.
+// misplaced removes an unknown field of the object or of its metadata. It moves a field that belongs into the spec
+// there. It returns the path at which the spec is then at fault, or "". A spec in the metadata is used as it is. Any
+// other field makes a security object faulty, unless it is most likely a misspelt field of the metadata.
 func (s *salvage) misplaced(path []string) string {
 	holder, name := s.root, path[len(path)-1]
 	if len(path) > 1 {
 		holder = s.root.get(path[0])
 	}
 	v := holder.get(name)
-	if v == nil { // it was there twice
+	if v == nil { // it was written twice
 		return ""
 	}
 	holder.drop(v)
@@ -178,15 +176,15 @@ func (s *salvage) misplaced(path []string) string {
 	return "spec"
 }
 
-// metadataField reports whether a name is most likely a misspelt one of a field of the metadata.
+// metadataField reports whether a name is most likely a misspelt field of the metadata.
 func metadataField(name string) bool {
 	fields := map[string]reflect.Type{}
 	jsonFields(reflect.TypeFor[metav1.ObjectMeta](), fields)
 	return diag.Nearest(name, slices.Collect(maps.Keys(fields))) != ""
 }
 
-// removeOne cuts one fault out, and returns the value that was removed or replaced. found reports whether the chain
-// leads to the field that is at fault, and not to what should hold it.
+// removeOne removes one fault, and returns the removed or replaced value. found reports whether the chain leads to the
+// faulty field itself, and not only to the enclosing value.
 func (s *salvage) removeOne(chain []step, found bool, d diag.Diagnostic) *node {
 	at := len(chain) - 1
 	if d.Code == "UnknownField" && found && !s.kind.Security {
@@ -194,7 +192,7 @@ func (s *salvage) removeOne(chain []step, found bool, d diag.Diagnostic) *node {
 			chain[at].parent.rename(chain[at].node, name)
 			chain[at].name = name
 		} else if _, u := s.unit(chain[:at]); u == nil || !u.exact {
-			// istiod does not know the field either. Without the field the object means the same.
+			// istiod does not know the field either, so the object means the same without it.
 			chain[at].parent.drop(chain[at].node)
 			return chain[at].node
 		}
@@ -212,7 +210,7 @@ func (s *salvage) removeOne(chain []step, found bool, d diag.Diagnostic) *node {
 		case k < at: // too important to be missing
 			at--
 			continue
-		case s.settled[here.node]: // the replacement is wrong, too
+		case s.settled[here.node]: // the replacement is wrong too
 			at--
 			continue
 		default:
@@ -235,13 +233,13 @@ func (s *salvage) removeOne(chain []step, found bool, d diag.Diagnostic) *node {
 		if here.name != anyEntry || len(here.parent.items) > 0 {
 			return here.node
 		}
-		at-- // an empty list does not mean the same as a list without this entry
+		at-- // an empty list and a list without this entry differ in meaning
 	}
 	s.nothing = true
 	return nil
 }
 
-// misspelt returns the name of the unit that an unknown field, the last one of the chain, is taken for, or "".
+// misspelt returns the name of the unit that the unknown field at the end of the chain is most likely meant for, or "".
 func (s *salvage) misspelt(chain []step) string {
 	at := len(chain) - 1
 	for _, u := range units(s.kind) {
@@ -256,8 +254,8 @@ func (s *salvage) misspelt(chain []step) string {
 	return ""
 }
 
-// unit returns the innermost unit that is, or holds, the last value of a chain, and the index of the unit's value in
-// the chain. The unit is nil if there is none.
+// unit returns the innermost unit that contains the last value of a chain, and the index of the unit's value in the
+// chain. The unit is nil if there is none.
 func (s *salvage) unit(chain []step) (int, *unit) {
 	list := units(s.kind)
 	for k := len(chain) - 1; k >= 0; k-- {
@@ -270,7 +268,7 @@ func (s *salvage) unit(chain []step) (int, *unit) {
 	return 0, nil
 }
 
-// loose reports whether a value within the unit can be left out by itself.
+// loose reports whether a value within the unit can be removed by itself.
 func (u *unit) loose(chain []step) bool {
 	return slices.ContainsFunc(u.free, func(p string) bool {
 		prefix, deep := strings.CutSuffix(p, ".**")
@@ -293,8 +291,8 @@ func (u *unit) field(chain []step, k int, path string) string {
 	return ""
 }
 
-// matches reports whether the names of a chain are those of a pattern, such as "spec.http.[].match". A * in the pattern
-// is any name.
+// matches reports whether the names of a chain match a pattern, such as "spec.http.[].match". A * in the pattern
+// matches any name.
 func matches(pattern string, chain []step) bool {
 	if strings.Count(pattern, ".")+1 != len(chain) {
 		return false
@@ -333,8 +331,7 @@ func split(path string) []string {
 	return out
 }
 
-// follow returns the steps to the value at the path of a finding. It reports false if only what should hold the value
-// is there.
+// follow returns the steps to the value at the path of a finding. It reports false if only an enclosing value exists.
 func (n *node) follow(path string) ([]step, bool) {
 	var chain []step
 	for _, name := range split(path) {
@@ -382,14 +379,14 @@ func (n *node) keep(names ...string) {
 	n.fields = slices.DeleteFunc(n.fields, func(f field) bool { return !slices.Contains(names, f.name) })
 }
 
-// become replaces a value by another one, and keeps its position in the text.
+// become replaces a value by another one but keeps its position in the text.
 func (n *node) become(v *node) {
 	at := n.pos
 	*n = *v
 	n.pos = at
 }
 
-// parsed returns the tree of a JSON text that is a constant of this program. It panics if that is no JSON.
+// parsed returns the tree of a constant JSON text. It panics if the text is not valid.
 func parsed(text string) *node {
 	n, err := parseJSON([]byte(text), 10)
 	if err != nil {

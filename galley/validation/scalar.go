@@ -38,7 +38,7 @@ func asInt(n *node, low, high float64) string {
 	return ""
 }
 
-// unquote makes a quoted number a number, and reports whether it did. protojson writes and reads numbers of 64 bits
+// unquote turns a quoted number into a number, and reports whether it did. protojson writes and reads 64-bit numbers
 // with quotes.
 func unquote(n *node) bool {
 	_, err := strconv.ParseFloat(n.value, 64)
@@ -49,7 +49,7 @@ func unquote(n *node) bool {
 	return quoted
 }
 
-// numberFix is the advice for what should be a number.
+// numberFix is the fix for a value that must be a number.
 func numberFix(n *node, what string) string {
 	if _, err := strconv.ParseFloat(n.value, 64); err == nil && n.shape == text && !n.plain {
 		return "remove the quotes: " + n.value
@@ -57,12 +57,12 @@ func numberFix(n *node, what string) string {
 	return "write " + what
 }
 
-// beyondJSON reports whether n is one of the numbers that JSON has no token for, as protojson writes them.
+// beyondJSON reports whether n is one of the numbers without a JSON token, in the form that protojson writes.
 func beyondJSON(n *node) bool {
 	return n.shape == text && slices.Contains([]string{"NaN", "Infinity", "-Infinity"}, n.value)
 }
 
-// quoted shows a short value in a message, or else its type.
+// quoted returns a short value for a message, or else its type.
 func quoted(n *node) string {
 	switch {
 	case n.overflows():
@@ -75,7 +75,7 @@ func quoted(n *node) string {
 	return n.describe()
 }
 
-// quoteFix is the advice for what should be a string: a scalar needs quotes.
+// quoteFix is the fix for a value that must be a string: a scalar needs quotes.
 func quoteFix(n *node) string {
 	if n.shape == number || n.shape == boolean {
 		return `quote it: "` + n.value + `"`

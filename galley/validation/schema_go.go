@@ -14,14 +14,14 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 )
 
-// goSchema compares a tree with a Go type, by the rules of a strict JSON decoder: names are case-sensitive, a field
-// unknown to the type is an error. Values are never quoted in its messages: they may be those of a Secret.
+// goSchema compares a tree with a Go type, by the rules of a strict JSON decoder: names are case-sensitive, and a field
+// that the type does not have is an error. Its messages never quote values, which may come from a Secret.
 type goSchema struct {
 	*findings
-	lenient bool // a field unknown here is removed with a warning: a newer cluster wrote it, nobody types a status
+	lenient bool // a field unknown here, which a newer cluster wrote, is removed with a warning
 }
 
-// value compares n with type t. Types with a decoder of their own (times, quantities) judge their values themselves.
+// value compares n with type t. Types with a decoder of their own (times, quantities) check their values themselves.
 func (s goSchema) value(n *node, t reflect.Type, path string) {
 	if n.shape == null {
 		return
@@ -137,7 +137,7 @@ func jsonFields(t reflect.Type, into map[string]reflect.Type) {
 	}
 }
 
-// goTypeNames say what types with decoders of their own take.
+// goTypeNames describes the values of types with decoders of their own.
 var goTypeNames = map[string]string{
 	"Time":        "a time such as 2006-01-02T15:04:05Z",
 	"MicroTime":   "a time such as 2006-01-02T15:04:05Z",
@@ -155,7 +155,7 @@ func plainInt(token string) string {
 	return strconv.FormatFloat(v, 'f', -1, 64)
 }
 
-// goRange returns the least and the greatest number that a type of whole numbers has.
+// goRange returns the smallest and the largest value of an integer type.
 func goRange(t reflect.Type) (low, high float64) {
 	if t.Kind() >= reflect.Uint {
 		return 0, math.Ldexp(1, t.Bits()) - 1

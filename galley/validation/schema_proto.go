@@ -14,16 +14,15 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 )
 
-// protoSchema compares a tree with a proto message. It also writes the tree the way protojson wants it: fields under
-// their JSON names, durations in seconds, YAML 1.1's yes and no as booleans.
+// protoSchema compares a tree with a proto message. It also changes the tree into the form that protojson expects: JSON
+// names of fields, durations in seconds, and booleans for YAML 1.1's yes and no.
 type protoSchema struct {
 	*findings
 	lenient bool // a field unknown here is removed with a warning
-	// only the types that the API server takes, which its CustomResourceDefinitions say: no quoted numbers, no numbers
-	// of enums
+	// strict accepts only the types of the CustomResourceDefinitions: no quoted numbers and no numbers for enums.
 	strict bool
-	secure bool // in force, such a field is an error
-	// an API server asks: what Istio's webhook lets through is a warning, and left out
+	secure bool // an unknown field is an error in an object in force
+	// admission reduces faults that Istio's webhook accepts to warnings, and removes the fields.
 	admission bool
 }
 
@@ -125,7 +124,7 @@ func (s protoSchema) field(n *node, fd protoreflect.FieldDescriptor, path string
 	}
 }
 
-// fill makes an empty message of null, as Istio's webhook does.
+// fill replaces null by an empty message, as Istio's webhook does.
 func (s protoSchema) fill(n *node, fd protoreflect.FieldDescriptor, path string) {
 	if !s.admission || n.shape != null || isValue(fd) {
 		return
@@ -181,7 +180,7 @@ func (s protoSchema) wellKnown(n *node, md protoreflect.MessageDescriptor, path 
 	}
 }
 
-// duration accepts what Istio does: seconds as protojson writes them, and also the form of Go, 5m or 1h30m.
+// duration accepts the same forms as Istio: seconds as protojson writes them, and the form of Go, such as 5m or 1h30m.
 func (s protoSchema) duration(n *node, path string) {
 	d, err := time.ParseDuration(n.value)
 	if n.shape != text || err != nil {

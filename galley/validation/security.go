@@ -55,7 +55,7 @@ func authorizationPolicy(p fieldRef) {
 }
 
 func rule(r fieldRef) {
-	// An empty list would match everything, which is not what it looks like.
+	// An empty list would match everything, which its author cannot have meant.
 	for _, f := range []string{"from", "to", "when"} {
 		if at := r.at(f); !at.absent() && len(at.items()) == 0 {
 			at.warn("remove it to match everything, or add an entry", "%s is empty: the rule applies to everything in this respect", f)
@@ -80,7 +80,7 @@ func rule(r fieldRef) {
 	}
 }
 
-// external refuses conditions on what an external authorizer, which is asked first, cannot yet know.
+// external refuses conditions on values that an external authorizer, which is asked first, cannot know yet.
 func external(r fieldRef) {
 	const fix, why = "leave it to the authorizer, or write a policy of its own", "%s cannot be used with action CUSTOM"
 	for _, f := range r.at("from").items() {
@@ -99,14 +99,14 @@ func external(r fieldRef) {
 	}
 }
 
-// void reports whether a mapping has no field with a value in its list.
+// void reports whether no field of a mapping has a value in its list.
 func (p fieldRef) void() bool {
 	empty := true
 	p.each(func(_ string, list fieldRef) { empty = empty && list.empty() })
 	return empty
 }
 
-// values judges each of the lists and reports those that are written but empty.
+// values checks each value of some lists with judge, and reports lists that are written but empty.
 func (p fieldRef) values(fields []string, judge func(fieldRef)) {
 	for _, f := range fields {
 		at := p.at(f)
@@ -138,13 +138,13 @@ func source(s fieldRef) {
 	}
 }
 
-// block judges an address or a CIDR range that the address of a caller is compared with.
+// block checks an address or a CIDR range that callers' addresses are compared with.
 func block(v fieldRef) {
-	v.lax = hasZone(v.text())
+	v.istioAccepts = hasZone(v.text())
 	v.subnet()
 }
 
-// serviceAccount judges name or namespace/name.
+// serviceAccount checks name or namespace/name.
 func serviceAccount(v fieldRef) {
 	if strings.Contains(v.text(), "*") || strings.Count(v.text(), "/") > 1 || strings.HasPrefix(v.text(), "/") || strings.HasSuffix(v.text(), "/") {
 		v.bad("write name or namespace/name", "%q does not name a service account", v.text())
@@ -154,12 +154,12 @@ func serviceAccount(v fieldRef) {
 	}
 }
 
-// pattern judges a value that is matched exactly, by prefix (abc*), by suffix (*abc) or for presence (*).
+// pattern checks a value that is matched exactly, by prefix (abc*), by suffix (*abc) or for presence (*).
 func pattern(v fieldRef) {
 	v.oneStar("only one star at the beginning or the end of %q is a wildcard, any other is a plain character")
 }
 
-// principal judges a pattern of a peer's identity.
+// principal checks a pattern of a peer's identity.
 func principal(v fieldRef) {
 	if strings.HasPrefix(v.text(), "*") {
 		segment(v)
@@ -168,12 +168,12 @@ func principal(v fieldRef) {
 	}
 }
 
-// segment judges a pattern of a namespace or a trust domain.
+// segment checks a pattern of a namespace or a trust domain.
 func segment(v fieldRef) {
 	v.oneStar("where %q lets in, only one star at the beginning or the end is a wildcard; where it keeps out, each star is")
 }
 
-// requestPrincipal judges a pattern of an issuer and a subject, joined by a slash.
+// requestPrincipal checks a pattern of an issuer and a subject, joined by a slash.
 func requestPrincipal(v fieldRef) {
 	segment(v)
 	s := v.text()
@@ -187,8 +187,8 @@ func requestPrincipal(v fieldRef) {
 	}
 }
 
-// oneStar warns with a message about the value if it has a star that is neither its first nor its last character, or
-// two stars.
+// oneStar warns with a message about the value if it has two stars, or one that is neither its first nor its last
+// character.
 func (p fieldRef) oneStar(message string) {
 	s := p.text()
 	if inner := strings.TrimSuffix(strings.TrimPrefix(s, "*"), "*"); strings.Contains(inner, "*") || len(s)-len(inner) > 1 {
@@ -208,7 +208,7 @@ func operation(o fieldRef) {
 	})
 }
 
-// portText judges a port that is written as text.
+// portText checks a port in a string.
 func portText(v fieldRef) {
 	switch n, err := strconv.Atoi(v.text()); {
 	case err != nil || n < 0 || n > 65535 || v.text()[0] == '+' || v.text()[0] == '-':
@@ -218,12 +218,12 @@ func portText(v fieldRef) {
 	}
 }
 
-// pathTemplate judges a path with {*} for one segment and {**} for any number of them. A proxy that is sent one that it
-// cannot read may end.
+// pathTemplate checks a path with {*} for one segment and {**} for any number of segments. A proxy may end if it is
+// sent a template that it cannot parse.
 func pathTemplate(v fieldRef) {
 	path, rooted := strings.CutPrefix(v.text(), "/")
 	if !rooted {
-		v.laxly().bad("begin it with /", "%q is no template of a path", v.text())
+		v.tolerated().bad("begin it with /", "%q is no template of a path", v.text())
 	}
 	segments, open := strings.Split(path, "/"), false
 	for i, s := range segments {
@@ -243,7 +243,7 @@ func pathTemplate(v fieldRef) {
 	}
 }
 
-// pathCharacters are those of the segments of a path.
+// pathCharacters are the characters allowed in the segments of a path.
 const pathCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~%!$&'()+,;:@="
 
 func condition(w fieldRef) {
@@ -258,7 +258,7 @@ func condition(w fieldRef) {
 	name, bracket, hasBracket := strings.Cut(key, "[")
 	switch {
 	case strings.Contains(key, "[]") && name == "request.auth.claims" && !strings.HasPrefix(bracket, "]"):
-		w.at("key").laxly().bad("name the claim", "%q has no name in brackets", key)
+		w.at("key").tolerated().bad("name the claim", "%q has no name in brackets", key)
 		return
 	case hasBracket && !strings.HasSuffix(bracket, "]"), strings.Contains(key, "[]"):
 		w.at("key").bad(`write the name in brackets, such as request.headers[version]`, "%q has no name in brackets", key)
@@ -318,11 +318,11 @@ func jwtRule(r fieldRef) {
 			a.bad("remove it", "an empty audience")
 		}
 	}
-	r.laxly().exclusive("jwks", "jwksUri")
+	r.tolerated().exclusive("jwks", "jwksUri")
 	if u := r.at("jwksUri"); !u.empty() {
 		parsed, err := url.Parse(u.text())
 		known := err == nil && (parsed.Scheme == "http" || parsed.Scheme == "https")
-		if u.lax = known; !known || parsed.Host == "" {
+		if u.istioAccepts = known; !known || parsed.Host == "" {
 			u.bad("write an http or https URL", "jwksUri is not a URL")
 		}
 	}
@@ -335,27 +335,27 @@ func jwtRule(r fieldRef) {
 			k.bad("write public keys as JSON, such as the provider's jwks_uri returns", "%s", why)
 		}
 		if err := json.Unmarshal([]byte(k.text()), &set); err != nil || set.Keys == nil {
-			k.lax = why == ""
+			k.istioAccepts = why == ""
 			k.bad(`write the JSON of a key set: {"keys": [...]}`, "jwks is not a JSON Web Key Set")
 		}
 	}
 	for _, h := range r.at("fromHeaders").items() {
 		if h.required("name") {
-			h.at("name").laxly().headerName(h.at("name").text())
+			h.at("name").tolerated().headerName(h.at("name").text())
 		}
 		if prefix := h.at("prefix"); strings.ContainsAny(prefix.text(), "\x00\r\n") {
-			prefix.laxly().bad("write it in one line", "no header has a value that begins with it")
+			prefix.tolerated().bad("write it in one line", "no header has a value that begins with it")
 		}
 	}
 	for _, f := range []string{"fromParams", "fromCookies", "spaceDelimitedClaims"} {
 		for _, v := range r.at(f).items() {
-			if v.lax = f == "spaceDelimitedClaims"; v.empty() {
+			if v.istioAccepts = f == "spaceDelimitedClaims"; v.empty() {
 				v.bad("remove it", "an empty value in %s", f)
 			}
 		}
 	}
 	if h := r.at("outputPayloadToHeader"); !h.empty() {
-		h.laxly().headerName(h.text())
+		h.tolerated().headerName(h.text())
 	}
 	for _, c := range r.at("outputClaimToHeaders").items() {
 		if c.required("header") {
@@ -370,8 +370,8 @@ func jwtRule(r fieldRef) {
 	r.at("timeout").interval()
 }
 
-// keySetFault returns why Istio's webhook refuses a JSON Web Key Set, or "". It takes a sole key too, and text that
-// follows.
+// keySetFault returns why Istio's webhook refuses a JSON Web Key Set, or "". The webhook accepts a single key too, and
+// ignores text behind it.
 func keySetFault(text string) string {
 	var set map[string]json.RawMessage
 	if err := json.NewDecoder(strings.NewReader(text)).Decode(&set); err != nil || set == nil {
@@ -393,7 +393,7 @@ func keySetFault(text string) string {
 	return ""
 }
 
-// keyFault returns what is wrong with the form of a key, which is called name, or "".
+// keyFault returns the fault in the form of a key with a name, or "".
 func keyFault(text json.RawMessage, name string) string {
 	var key map[string]json.RawMessage
 	if err := json.NewDecoder(bytes.NewReader(text)).Decode(&key); err != nil || key == nil {

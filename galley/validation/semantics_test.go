@@ -456,13 +456,13 @@ func TestRegexBudgetOfAnObject(t *testing.T) {
 	}
 }
 
-// TestBudgets: what takes long to judge is judged up to a bound for the whole of it.
+// TestBudgets: what takes long to check is checked up to a bound for the whole of it.
 func TestBudgets(t *testing.T) {
 	var filters, localities strings.Builder
 	for i := range 5 {
 		fmt.Fprintf(&filters, "{filter: {expression: '%d == %s1'}}, ", i, strings.Repeat(" ", expressionBytes-10))
 	}
-	for i := range mostLocalities + 3 {
+	for i := range maxLocalities + 3 {
 		fmt.Fprintf(&localities, "{from: a%d, to: {b: 100}}, ", i)
 	}
 	for _, c := range []semantic{

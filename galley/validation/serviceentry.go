@@ -30,13 +30,13 @@ func serviceEntry(p fieldRef) {
 		}
 		h.wildcardHost()
 		if tls {
-			h.laxly().serverName()
+			h.tolerated().serverName()
 		}
 		wild = wild || strings.HasPrefix(h.text(), "*")
 	}
 	cidr := false
 	for _, a := range p.at("addresses").items() {
-		a.lax = hasZone(a.text())
+		a.istioAccepts = hasZone(a.text())
 		a.subnet()
 		if _, err := netip.ParsePrefix(a.text()); err == nil {
 			cidr = true
@@ -71,8 +71,8 @@ func serviceEntry(p fieldRef) {
 	resolutionRules(p, resolution, wild, cidr, endpoints)
 }
 
-// speaksTLS reports whether the connections of a port are distinguished by their server names. Without a protocol its
-// name says what it speaks.
+// speaksTLS reports whether the connections of a port are distinguished by their server names. If the port has no
+// protocol, its name decides.
 func speaksTLS(port fieldRef) bool {
 	protocol := port.at("protocol").text()
 	if protocol == "" {
@@ -81,7 +81,7 @@ func speaksTLS(port fieldRef) bool {
 	return strings.EqualFold(protocol, "TLS") || strings.EqualFold(protocol, "HTTPS")
 }
 
-// rawTCP reports whether the connections of a port cannot be told apart by the name of the host that they are for.
+// rawTCP reports whether the connections of a port do not name the host that they are for.
 func rawTCP(port fieldRef) bool {
 	switch strings.ToUpper(port.at("protocol").text()) {
 	case "", "TCP", "MONGO", "REDIS", "MYSQL", "UDP":
@@ -90,7 +90,7 @@ func rawTCP(port fieldRef) bool {
 	return false
 }
 
-// servicePorts judges the ports and returns their names.
+// servicePorts checks the ports and returns their names.
 func servicePorts(p fieldRef) map[string]bool {
 	names, numbers := unique{}, unique{}
 	known := map[string]bool{}
@@ -179,8 +179,8 @@ func resolutionRules(p fieldRef, resolution string, wild, cidr bool, endpoints [
 	}
 }
 
-// toldApart refuses several hosts on a port where connections do not say which one they are for. Where names are
-// resolved such an entry cannot be served.
+// toldApart refuses several hosts on a port whose connections do not name their host. If the entry resolves names, it
+// cannot be served.
 func (p fieldRef) toldApart() {
 	ports, complain := p.at("ports").items(), p.at("hosts").bad
 	switch {
@@ -195,7 +195,7 @@ func (p fieldRef) toldApart() {
 	complain("write an entry for each host", "hosts cannot be told apart on a port that is neither HTTP nor TLS")
 }
 
-// endpoint judges one endpoint of a ServiceEntry, whose ports may be told apart by name.
+// endpoint checks one endpoint of a ServiceEntry. Its ports must be names in ports.
 func endpoint(e fieldRef, ports map[string]bool) {
 	workload(e)
 	e.at("ports").each(func(name string, number fieldRef) {
@@ -205,7 +205,7 @@ func endpoint(e fieldRef, ports map[string]bool) {
 	})
 }
 
-// workload judges the fields that WorkloadEntry and the endpoints of a ServiceEntry share.
+// workload checks the fields that WorkloadEntry and the endpoints of a ServiceEntry share.
 func workload(w fieldRef) {
 	address := w.at("address")
 	switch {
@@ -218,7 +218,7 @@ func workload(w fieldRef) {
 		if !w.at("ports").empty() {
 			w.at("ports").refuse("remove them", "a socket has no ports")
 		}
-	case !address.laxly().withoutZone():
+	case !address.tolerated().withoutZone():
 	case strings.Contains(address.text(), "*"):
 		address.bad("write one address", "an address cannot be a wildcard")
 	case !isIP(address.text()) && (!isHost(address.text()) || address.text() == "."):
@@ -244,7 +244,7 @@ func workloadEntry(p fieldRef) {
 	p.at("weight").beside()
 }
 
-// beside warns of a weight that is too much for a proxy beside another such.
+// beside warns of a weight that exceeds a proxy's bound together with another such weight.
 func (p fieldRef) beside() {
 	if p.number() > math.MaxUint32/2 {
 		p.warn("use a smaller weight", "weights that add up to more than %d are scaled down", uint32(math.MaxUint32))
@@ -261,8 +261,8 @@ func workloadGroup(p fieldRef) {
 		a.warn("remove it", "the address comes from the workload that registers")
 	}
 	t.at("weight").beside()
-	t.at("labels").laxly().labels()
-	t.at("ports").laxly().each(func(_ string, number fieldRef) { number.between(1, 65535) })
+	t.at("labels").tolerated().labels()
+	t.at("ports").tolerated().each(func(_ string, number fieldRef) { number.between(1, 65535) })
 	probe := p.at("probe")
 	if probe.absent() {
 		return
@@ -363,7 +363,7 @@ func sidecar(p fieldRef) {
 				out.bad("move it to the end", "a listener without port takes what the others leave, so it comes last")
 			}
 			if b := out.at("bind"); !b.empty() {
-				b.laxly().bind(false)
+				b.tolerated().bind(false)
 				b.warn("add port", "without a port, the listeners of every port are at this address")
 			}
 			continue
@@ -395,10 +395,10 @@ func sidecar(p fieldRef) {
 	}
 }
 
-// maxExcluded bounds how many excluded hosts of a listener its other hosts are compared with.
+// maxExcluded bounds how many excluded hosts of a listener are compared with its other hosts.
 const maxExcluded = 64
 
-// importedHosts judges the hosts of an egress listener: namespace/host, behind ~ if it is not imported.
+// importedHosts checks the hosts of an egress listener: namespace/host, with a ~ in front if it is excluded.
 func importedHosts(hosts fieldRef) {
 	var excluded []string
 	imports := false
@@ -435,7 +435,7 @@ func importedHosts(hosts fieldRef) {
 	}
 }
 
-// defaultEndpoint judges where an ingress listener forwards to: a port of this host or pod, or a socket.
+// defaultEndpoint checks the address that an ingress listener forwards to: a port of this host or pod, or a socket.
 func defaultEndpoint(d fieldRef) {
 	if isSocket(d.text()) {
 		d.socket()
@@ -454,7 +454,7 @@ func defaultEndpoint(d fieldRef) {
 	default:
 		if !isIP(strings.Trim(d.text()[:i], "[]")) {
 			if i == 0 {
-				d.lax = true
+				d.istioAccepts = true
 			}
 			d.bad("use 127.0.0.1, 0.0.0.0, [::1], [::] or unix://", "%q is not an IP address", d.text()[:i])
 			break

@@ -5,9 +5,9 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
-// size refuses an object that alone could make every proxy hold too much, and everybody wait for it: what such kinds
-// say is repeated for each of their hosts, subsets or ports. It reports whether the object may be used. Security
-// objects are not repeated, and a list of many addresses is what they may well need.
+// size refuses an object that alone could fill the memory of every proxy and delay all pushes, because its content is
+// repeated for each of its hosts, subsets or ports. It reports whether the object may be used. Security objects are not
+// repeated, and may need long lists of addresses.
 func size(k *kinds.Kind, p fieldRef) bool {
 	before := len(p.findings.list)
 	switch k {
@@ -36,7 +36,7 @@ func (p fieldRef) tooLarge(format string, args ...any) {
 	p.add(diag.Error, "Limit", "split the object", format, args...)
 }
 
-// lists judges the lengths of the lists below a place.
+// lists checks the lengths of the lists below a field.
 func (p fieldRef) lists() {
 	if p.node.longest() <= p.limits.ListEntries {
 		return
@@ -51,7 +51,7 @@ func (p fieldRef) lists() {
 	p.each(func(_ string, value fieldRef) { value.lists() })
 }
 
-// repeated judges text of some bytes that there is again for each entry of a list.
+// repeated checks text that is repeated for each entry of a list.
 func (p fieldRef) repeated(field string, bytes int) {
 	if n, most := len(p.at(field).items()), p.limits.RepeatedText; n*bytes > most {
 		p.at(field).tooLarge("%d %s, times the %d bytes that hold for each of them, are more than %d bytes", n, field, bytes, most)
@@ -73,7 +73,7 @@ func (n *node) longest() int {
 	return most
 }
 
-// text returns about how many bytes a value has when it is written.
+// text returns about how many bytes the written value takes.
 func (n *node) text() int {
 	if n == nil {
 		return 0

@@ -18,16 +18,16 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/limits"
 )
 
-// InForce is what is in force for an object.
+// InForce is the outcome for an object: what is in force.
 type InForce struct {
 	Object *kinds.Object // nil if nothing is in force
 
-	// Beside is the last good version, with kinds.LastGood at the end of its name. It is nil unless that is in force
-	// beside Object.
+	// Beside is the last good version, with kinds.LastGood at the end of its name. It is nil unless the last good
+	// version is in force together with Object.
 	Beside *kinds.Object
 
-	// Instead says what is in force instead of the object as it is written, and Why is the message of a finding about
-	// that. Both are empty if the object is in force as it is written.
+	// Instead describes what is in force instead of the written object, and Why is the message of a finding about it.
+	// Both are empty if the object is in force as it is written.
 	Instead, Why string
 }
 
@@ -37,10 +37,10 @@ func instead(o *kinds.Object, what string) InForce {
 }
 
 // Closed returns the strictest object of a security kind that data, an object as JSON, may mean: an AuthorizationPolicy
-// that denies everything, or, if its action is ALLOW, allows nothing; a PeerAuthentication that takes only mTLS; a
-// RequestAuthentication that accepts no token, with the places and output headers that are written. It selects the
-// workloads that are written, or, if they cannot be read, the whole namespace. It returns nil if the kind is no
-// security kind, or if the metadata cannot be read.
+// that denies everything, or, if its action is ALLOW, allows nothing; a PeerAuthentication that accepts only mTLS; a
+// RequestAuthentication that accepts no token, with the written locations and output headers. It selects the written
+// workloads, or the whole namespace if they cannot be read. It returns nil if the kind is not a security kind, or if
+// the metadata cannot be read.
 func Closed(l limits.Limits, kind *kinds.Kind, data []byte) *kinds.Object {
 	if !kind.Security {
 		return nil
@@ -116,7 +116,7 @@ func (d Document) InForce(last *kinds.Object) InForce {
 
 const stays = "its last good version stays in force"
 
-// partly returns an InForce for the object without its faults. more is added to what it says about the rest of it.
+// partly returns an InForce for the object without its faults. more is added to its description.
 func (d Document) partly(more string) InForce {
 	if len(d.Cut) == 0 {
 		what := "the object is in force, with its numbers read without their quotes" + more
@@ -130,7 +130,7 @@ func (d Document) partly(more string) InForce {
 	return InForce{Object: d.Kept, Instead: what + more, Why: why}
 }
 
-// some returns the first paths of a list, with commas between them.
+// some returns the first paths of a list, separated by commas.
 func some(paths []string) string {
 	const most = 5
 	if len(paths) > most {
@@ -139,7 +139,7 @@ func some(paths []string) string {
 	return strings.Join(paths, ", ")
 }
 
-// cuts reports whether a field, or one within it, is wrong.
+// cuts reports whether a field, or a value within it, is wrong.
 func (d Document) cuts(fields ...string) bool {
 	return slices.ContainsFunc(d.Cut, func(path string) bool {
 		return slices.ContainsFunc(fields, func(f string) bool { return encloses("spec."+f, path) })
@@ -171,7 +171,7 @@ func (d Document) policyAfter(last *kinds.Object) (object, beside *kinds.Object)
 		if d.cuts("action") {
 			p.Action = securityv1.AuthorizationPolicy_DENY
 		}
-		if d.cuts(targets()...) { // for what the last good version selects
+		if d.cuts(targets()...) { // for the workloads of the last good version
 			p.Selector, p.TargetRef, p.TargetRefs = was.Selector, was.TargetRef, was.TargetRefs
 		}
 	})
@@ -192,7 +192,7 @@ func (d Document) policyAfter(last *kinds.Object) (object, beside *kinds.Object)
 	return with(next, allow), beside
 }
 
-// readable returns the object of which everything wrong is left out, or nil if nothing can be read.
+// readable returns the object without its wrong fields, or nil if nothing can be read.
 func (d Document) readable() *kinds.Object {
 	if d.read == nil {
 		return nil
@@ -284,7 +284,7 @@ func (d Document) authenticationAfter(last *kinds.Object) (object, beside *kinds
 			}
 		}
 		for _, before := range was {
-			if vague && !named[before.Issuer] { // it may be the one that cannot be read
+			if vague && !named[before.Issuer] { // it may be the issuer that cannot be read
 				p.JwtRules = append(p.JwtRules, before)
 			}
 		}
@@ -292,7 +292,8 @@ func (d Document) authenticationAfter(last *kinds.Object) (object, beside *kinds
 	return object, beside
 }
 
-// restrictsMore reports whether what can be read of a document restricts something that the last good version does not.
+// restrictsMore reports whether the readable part of a document restricts something that the last good version does
+// not.
 func (d Document) restrictsMore(last *kinds.Object) bool {
 	next := d.readable()
 	if next == nil {
@@ -328,7 +329,7 @@ func egressHosts(s *networkingv1.Sidecar) []string {
 	return list
 }
 
-// restrictions returns what an object restricts, each in a form that can be compared.
+// restrictions returns the restrictions of an object in comparable form.
 func restrictions(o *kinds.Object) map[string]bool {
 	out := map[string]bool{}
 	add := func(of string, parts ...proto.Message) {

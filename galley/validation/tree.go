@@ -30,10 +30,10 @@ func (s shape) String() string {
 	return [...]string{"null", "a boolean", "a number", "a string", "a list", "a mapping"}[s]
 }
 
-// pos is a place in a file. Both count from 1, the column in characters.
+// pos is a position in a file. Line and column begin at 1; columns are characters.
 type pos struct{ line, col int }
 
-// node is a JSON value that knows where it was written.
+// node is a JSON value with its position.
 type node struct {
 	pos
 	shape  shape
@@ -43,7 +43,7 @@ type node struct {
 	items  []*node
 }
 
-// field is one entry of a mapping; pos is that of its name.
+// field is one entry of a mapping. pos is the position of its name.
 type field struct {
 	pos
 	name  string
@@ -95,7 +95,7 @@ func (n *node) clone() *node {
 	return &out
 }
 
-// describe names a node's type for a message. Values are left out: they may be secret.
+// describe names a node's type for a message, without its value, which may be secret.
 func (n *node) describe() string {
 	if n.overflows() {
 		return "a number that is too large"
@@ -103,31 +103,32 @@ func (n *node) describe() string {
 	return n.shape.String()
 }
 
-// overflows reports whether n is a number that YAML takes for text because no float can hold it.
+// overflows reports whether n is a number that no float can hold, so that YAML reads it as text.
 func (n *node) overflows() bool {
 	_, err := strconv.ParseFloat(n.value, 64)
 	return n.shape == text && n.plain && errors.Is(err, strconv.ErrRange)
 }
 
-// Bounds on values. A value takes some hundred bytes in memory, but only two in the text.
+// Bounds on the number of values. A value takes about a hundred bytes in memory, but only two in the text.
 const (
-	valueBudget = 200_000   // one object, and what aliases of a file may repeat
-	fileBudget  = 2_000_000 // all documents of a file
+	valueBudget = 200_000   // for one object, and for the values that aliases of a file repeat
+	fileBudget  = 2_000_000 // for all documents of a file
 
-	// One document before it is parsed, as limits.YAMLNodes counts: a parser makes some 500 bytes of each node.
+	// nodeBudget bounds one document before it is parsed, as limits.YAMLNodes counts: a parser uses about 500 bytes for
+	// each node.
 	nodeBudget = 240_000
 )
 
-// fileValues returns how many values the documents of a file of so many bytes may hold, with all that aliases repeat.
+// fileValues returns how many values the documents of a file of a size may hold, including repetition by aliases.
 func fileValues(size int) int { return min(valueBudget+size/2, fileBudget) }
 
-// treeBuilder makes trees of the documents of one file.
+// treeBuilder builds the trees of the documents of one file.
 type treeBuilder struct {
 	maxDepth int
-	values   int                                                      // built so far
-	budget   int                                                      // for them
-	open     map[*yaml.Node]bool                                      // anchors being expanded, to find one that holds itself
-	report   func(p pos, path, code, fix, format string, args ...any) // an error
+	values   int                                                      // number of values so far
+	budget   int                                                      // maximum of values
+	open     map[*yaml.Node]bool                                      // anchors being expanded, to detect cycles
+	report   func(p pos, path, code, fix, format string, args ...any) // reports an error
 	warn     func(p pos, path, code, fix, format string, args ...any)
 	dead     bool // the document cannot be used at all
 }
@@ -174,12 +175,12 @@ func (b *treeBuilder) build(n *yaml.Node, path string, depth int) *node {
 	return &node{pos: at}
 }
 
-// mapping returns a mapping with what it merges. As kubectl reads it, the last of a field and a merge takes precedence
-// over what stands before it.
+// mapping returns a mapping with its merged fields. As in kubectl, the last occurrence of a field takes precedence, and
+// a merge takes precedence over fields before it.
 func (b *treeBuilder) mapping(n *yaml.Node, path string, depth int) *node {
 	out := &node{pos: pos{n.Line, n.Column}, shape: mapping, fields: make([]field, 0, len(n.Content)/2)}
 	first := make(map[string]pos, len(n.Content)/2)
-	var index map[string]int // of the fields, where there is a merge
+	var index map[string]int // index of the fields, if there is a merge
 	set := func(f field) {
 		if i, again := index[f.name]; again {
 			out.fields[i] = f
@@ -291,8 +292,8 @@ func (b *treeBuilder) scalar(n *yaml.Node, path string) *node {
 	return out
 }
 
-// jsonToken writes a number of YAML as JSON, as kubectl does: 80.0 is the whole number 80. Whole numbers of any length
-// keep their digits where JSON allows them. It fails for what JSON has no form for, such as .inf.
+// jsonToken returns a YAML number as JSON, as kubectl does: 80.0 becomes the whole number 80. Whole numbers of any
+// length keep their digits if JSON allows them. It fails for values without a JSON form, such as .inf.
 func jsonToken(raw string, v any) (string, error) {
 	switch v := v.(type) {
 	case float64:
@@ -306,7 +307,7 @@ func jsonToken(raw string, v any) (string, error) {
 	}
 }
 
-// appendJSON writes the tree as JSON, and where each of its values begins in the text.
+// appendJSON appends the tree as JSON, and the positions of its values in the text.
 func (n *node) appendJSON(buf []byte, marks *[]mark) []byte {
 	*marks = append(*marks, mark{len(buf), n.pos})
 	switch n.shape {
@@ -354,7 +355,7 @@ func appendString(buf []byte, s string) []byte {
 	return append(buf, quoted...)
 }
 
-// mark is where in a JSON text the value from pos begins.
+// mark records where in a JSON text the value from pos begins.
 type mark struct {
 	offset int
 	pos    pos

@@ -81,7 +81,7 @@ func httpRoute(r fieldRef, delegated, mesh bool) {
 	}
 	does := []string{"redirect", "directResponse", "delegate"}
 	if p := r.at("route"); !p.absent() && p.empty() {
-		p.lax = r.says(does...)
+		p.istioAccepts = r.says(does...)
 		p.bad("add a destination", "route has no destination")
 	} else {
 		does = append([]string{"route"}, does...)
@@ -126,9 +126,9 @@ func httpRoute(r fieldRef, delegated, mesh bool) {
 			w.bad("add uri, authority or uriRegexRewrite", "the rewrite rewrites nothing")
 		}
 		w.exclusive("uri", "uriRegexRewrite")
-		w.at("uri").laxly().singleLine()
-		w.at("authority").laxly().singleLine()
-		w.at("uriRegexRewrite").at("rewrite").laxly().singleLine()
+		w.at("uri").tolerated().singleLine()
+		w.at("authority").tolerated().singleLine()
+		w.at("uriRegexRewrite").at("rewrite").tolerated().singleLine()
 		if x := w.at("uriRegexRewrite"); !x.absent() && x.required("match") && x.required("rewrite") {
 			x.at("match").regexp()
 		}
@@ -160,7 +160,7 @@ func httpRoute(r fieldRef, delegated, mesh bool) {
 	}
 }
 
-// weights judges a list of weighted destinations.
+// weights checks a list of weighted destinations.
 func weights(p fieldRef) {
 	sum := 0.0
 	for _, d := range p.items() {

@@ -22,10 +22,10 @@ import (
 	"github.com/istiod-lite/istiod-lite/galley/validation"
 )
 
-// Path is where the webhook answers, and below it.
+// Path is the prefix of the paths at which the webhook answers.
 const Path = "/validate"
 
-// Invalid is how the message begins of an answer that refuses an object for what it means.
+// Invalid is the beginning of the message if an object is refused for its meaning.
 const Invalid = "configuration is invalid"
 
 // Options of the webhook.
@@ -35,7 +35,7 @@ type Options struct {
 	Registerer prometheus.Registerer
 }
 
-// New returns what answers AdmissionReviews.
+// New returns the handler of AdmissionReviews.
 func New(o Options) http.Handler {
 	w := &webhook{limits: o.Limits, metrics: newMetrics(o.Registerer)}
 	return o.Gate.Handler(w.review, func(status int) { w.metrics.refused.WithLabelValues(strconv.Itoa(status)).Inc() })
@@ -72,7 +72,7 @@ func (w *webhook) review(_ *http.Request, r *admissionv1.AdmissionRequest) *admi
 		return admission.Deny("unrecognized type " + clip(gvk.String()))
 	}
 	gvk.Version = kind.Versions[0]
-	if kind.Group == kinds.KubeGateway.Group { // whose CustomResourceDefinitions say all there is to say
+	if kind.Group == kinds.KubeGateway.Group { // its CustomResourceDefinitions check everything
 		w.metrics.passed.WithLabelValues(gvk.Group, gvk.Version, kind.Plural).Inc()
 		return admission.Allow()
 	}
@@ -97,7 +97,7 @@ func (w *webhook) review(_ *http.Request, r *admissionv1.AdmissionRequest) *admi
 	return answer
 }
 
-// malformed returns what is wrong with JSON that is no object of an API server.
+// malformed returns the reason why JSON is not an object of an API server.
 func malformed(err error) string {
 	var wrong *json.UnmarshalTypeError
 	if errors.As(err, &wrong) {
@@ -106,8 +106,8 @@ func malformed(err error) string {
 	return clip(err.Error())
 }
 
-// find returns the kind that an object is of, one of Istio's or of the Gateway API, or nil. All versions of a kind have
-// one schema, a version that is not known here too: the API server says which there are.
+// find returns the kind of an object, of Istio's or of the Gateway API, or nil. All versions of a kind share one
+// schema, including versions that are unknown here: the API server decides which versions exist.
 func find(gvk schema.GroupVersionKind) *kinds.Kind {
 	for _, k := range kinds.All() {
 		if k.Group == gvk.Group && k.Name == gvk.Kind && (k.Istio || k.Group == kinds.KubeGateway.Group) {
@@ -117,10 +117,10 @@ func find(gvk schema.GroupVersionKind) *kinds.Kind {
 	return nil
 }
 
-// most is how many errors, and how many warnings, an answer holds.
+// most is the largest number of errors, and of warnings, in an answer.
 const most = 20
 
-// split returns the texts of errors and of warnings, a bounded number of each.
+// split returns the texts of the errors and of the warnings, at most most of each.
 func split(findings []diag.Diagnostic) (faults, warnings []string) {
 	more := map[diag.Severity]int{}
 	for _, d := range findings {
@@ -143,7 +143,7 @@ func split(findings []diag.Diagnostic) (faults, warnings []string) {
 	return faults, warnings
 }
 
-// line returns a finding as the author of the object reads it, who knows which object it is.
+// line returns a finding without the name of the object, which its author knows.
 func line(d diag.Diagnostic) string {
 	text := d.Message
 	if d.Code == "Limit" {
@@ -158,7 +158,7 @@ func line(d diag.Diagnostic) string {
 	return text
 }
 
-// clip shortens what is quoted from an object.
+// clip shortens a text that is quoted from an object.
 func clip(s string) string {
 	const longest = 512
 	if len(s) <= longest {
@@ -167,7 +167,7 @@ func clip(s string) string {
 	return strings.ToValidUTF8(s[:longest], "") + "..."
 }
 
-// together returns errors as one text.
+// together joins errors into one text.
 func together(faults []string) string {
 	if len(faults) == 1 {
 		return faults[0]
@@ -175,17 +175,18 @@ func together(faults []string) string {
 	return fmt.Sprintf("%d errors occurred:\n\t* %s\n", len(faults), strings.Join(faults, "\n\t* "))
 }
 
-// undecoded reports whether one of the errors is about the form of an object, so that its meaning is not known.
+// undecoded reports whether an error is about the form of an object, so that its meaning is unknown.
 func undecoded(findings []diag.Diagnostic) bool {
 	return slices.ContainsFunc(findings, func(d diag.Diagnostic) bool {
 		return d.Severity == diag.Error && slices.Contains([]string{"UnknownField", "WrongType", "Syntax", "DuplicateKey"}, d.Code)
 	})
 }
 
-// unknown is the value of labels that what is reviewed does not have. Their number stays bounded, whatever is sent.
+// unknown is the value of metric labels for unknown kinds and operations, so that the number of label values is
+// bounded.
 const unknown = "unknown"
 
-// metrics are istiod's.
+// metrics have the same names as istiod's.
 type metrics struct{ passed, failed, refused *prometheus.CounterVec }
 
 func newMetrics(r prometheus.Registerer) *metrics {

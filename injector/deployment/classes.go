@@ -22,7 +22,7 @@ type Class struct {
 	Name, Controller, Description string
 }
 
-// Classes returns those of this control plane. defaults is the name of the one that users name first.
+// Classes returns the classes of this control plane. defaults is the name of the class for ordinary gateways.
 func Classes(defaults string) []Class {
 	return []Class{
 		{defaults, ControllerName, "The default Istio GatewayClass"},
@@ -31,7 +31,7 @@ func Classes(defaults string) []Class {
 	}
 }
 
-// ClassReconciler creates GatewayClasses that are missing, and leaves others as they are. A request names a class.
+// ClassReconciler creates missing GatewayClasses, and does not change existing ones. A request names a class.
 type ClassReconciler struct {
 	world   World
 	classes []Class
@@ -44,14 +44,14 @@ func NewClasses(w World, classes []Class, logger *slog.Logger) *ClassReconciler 
 	return &ClassReconciler{world: w, classes: classes, logger: logger}
 }
 
-// classResync is the time after which a class that is not known is created again: it was deleted before it was known,
-// or the API server had no such kind.
+// classResync is the time after which the Reconciler tries again to create a class that the World does not have yet.
+// The class may have been deleted before the World had it, or the API server may lack the kind.
 const classResync = 30 * time.Second
 
 // Kinds returns the kind of classes.
 func (*ClassReconciler) Kinds() []*kinds.Kind { return []*kinds.Kind{kinds.GatewayClass} }
 
-// Watches returns nothing: the World follows classes.
+// Watches returns nil, because the World follows classes.
 func (*ClassReconciler) Watches() map[client.Object]cache.ByObject { return nil }
 
 // Requests returns nothing.

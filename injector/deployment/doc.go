@@ -1,22 +1,22 @@
-// Package deployment reconciles what Gateways of the Gateway API need: for each Gateway of a class of this control
-// plane a ServiceAccount, a Deployment and a Service, and where its parameters ask for them a HorizontalPodAutoscaler
-// and a PodDisruptionBudget. It also creates the GatewayClasses of this control plane that are missing.
+// Package deployment reconciles the objects of Gateways of the Gateway API: for each Gateway of a class of this control
+// plane a ServiceAccount, a Deployment and a Service, and if its parameters request them a HorizontalPodAutoscaler and
+// a PodDisruptionBudget. It also creates missing GatewayClasses of this control plane.
 //
-//   - plan.go: which Gateways get objects, their names and ports, and what the template reads; pure.
-//   - parameters.go: the ConfigMaps of spec.infrastructure.parametersRef, and the ones with a class's defaults, merged
-//     into what the template makes; pure.
-//   - options.go: what a Reconciler needs.
+//   - plan.go: which Gateways get objects, their names and ports, and the input of the template; pure.
+//   - parameters.go: the ConfigMaps of spec.infrastructure.parametersRef, and the ConfigMaps with a class's defaults,
+//     merged into the template's objects; pure.
+//   - options.go: the dependencies of a Reconciler.
 //   - reconciler.go: the Reconciler of Gateways: what it watches, and when it reconciles which Gateway.
-//   - objects.go: how objects are written: by server-side apply, owned by their Gateway, so that they go with it.
+//   - objects.go: writes objects by server-side apply, owned by their Gateway, so that they are deleted with it.
 //   - classes.go: the ClassReconciler of GatewayClasses.
 //
-// An object of such a name without the label gateway.istio.io/managed belongs to another controller, and is left alone:
-// a user who takes the label off an object takes the object over. A field that is written here is written again after
-// another client has changed it. Fields that nothing here writes, such as replicas, stay as they are.
+// An object with the right name but without the label gateway.istio.io/managed belongs to another controller and is not
+// changed. A user who removes the label takes the object over. If another client changes a field that is written here,
+// it is written again. Other fields, such as replicas, keep their values.
 //
-// Gateways, classes and ListenerSets come from the World. Affected says which Gateways a commit concerns.
+// The World provides Gateways, classes and ListenerSets. Affected returns the Gateways that a commit concerns.
 //
-// State: a Reconciler's. Its maps of ConfigMaps are under its lock, and the rest is owned by the goroutine that
+// State: the maps of ConfigMaps of a Reconciler are guarded by its lock; its other state is owned by the goroutine that
 // reconciles. Start runs the source of ConfigMaps.
 //
 // # Guarantees

@@ -34,17 +34,17 @@ func (r ref) String() string { return r.kind + " " + r.NamespacedName.String() }
 
 // applied is the last write of an object.
 type applied struct {
-	wanted  string // checksum of what was written
-	content string // checksum of what the API server made of it
+	wanted  string // checksum of the written object
+	content string // checksum of the object that the API server returned
 }
 
-// errForeign is the error of an object that belongs to another controller.
+// errForeign is the error for an object that belongs to another controller.
 var errForeign = errors.New("it is not this controller's: it has no label " + names.LabelManaged)
 
-// contentField has, in an object that is watched, the checksum of its content.
+// contentField is the field of a watched object that has the checksum of its content.
 const contentField = "content"
 
-// reduce returns what is needed of an object that is watched. A second call changes nothing.
+// reduce returns the needed fields of a watched object. It is idempotent.
 func reduce(object any) (any, error) {
 	from, ok := object.(*unstructured.Unstructured)
 	if !ok {
@@ -61,7 +61,7 @@ func reduce(object any) (any, error) {
 	return u, nil
 }
 
-// content returns the checksum of an object without the fields that change without a change by another client.
+// content returns the checksum of an object without the fields that change by themselves, such as its status.
 func content(u *unstructured.Unstructured) string {
 	if text, reduced := u.Object[contentField].(string); reduced {
 		return text
@@ -78,7 +78,7 @@ func content(u *unstructured.Unstructured) string {
 	return sum(o)
 }
 
-// sum returns the checksum of a value of JSON.
+// sum returns the checksum of a JSON value.
 func sum(v any) string {
 	text, err := json.Marshal(v) // sorts keys
 	if err != nil {
@@ -88,7 +88,7 @@ func sum(v any) string {
 	return string(hash[:])
 }
 
-// complete adds the label of this controller and the owner to a template's object, and drops values that are null.
+// complete adds this controller's label and the owner to a template's object, and drops null values.
 func complete(o map[string]any, g injector.Gateway) (*unstructured.Unstructured, error) {
 	u := &unstructured.Unstructured{Object: prune(o).(map[string]any)}
 	if u.GetName() == "" || u.GetNamespace() != g.Namespace {
@@ -104,7 +104,7 @@ func complete(o map[string]any, g injector.Gateway) (*unstructured.Unstructured,
 	return u, nil
 }
 
-// prune returns a value of JSON without values that are null.
+// prune returns a JSON value without null values.
 func prune(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -129,7 +129,7 @@ func prune(v any) any {
 	return v
 }
 
-// keep writes the objects of a Gateway. One that cannot be written holds up no other.
+// keep writes the objects of a Gateway. An object that cannot be written does not stop the others.
 func (r *Reconciler) keep(ctx context.Context, gateway *kinds.Object, objects []*unstructured.Unstructured) (err error) {
 	last, next := r.applied[request(gateway.Key).NamespacedName], map[ref]applied{}
 	for _, u := range objects {
@@ -151,7 +151,7 @@ func (r *Reconciler) write(ctx context.Context, u *unstructured.Unstructured, la
 	switch {
 	case err == nil && last == applied{wanted, content(observed)}:
 		return last, nil
-	case apierrors.IsNotFound(err): // an object without the label is not watched
+	case apierrors.IsNotFound(err): // objects without the label are not watched
 		if err = r.client.Get(ctx, at, observed); err == nil && observed.GetLabels()[names.LabelManaged] != managedValue() {
 			return last, errForeign
 		}
@@ -161,7 +161,7 @@ func (r *Reconciler) write(ctx context.Context, u *unstructured.Unstructured, la
 	}
 	body := u.DeepCopy()
 	if err == nil {
-		body.SetUID(observed.GetUID()) // another object of that name is a conflict
+		body.SetUID(observed.GetUID()) // a new object of that name is a conflict
 	}
 	err = r.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(body), client.ForceOwnership, client.FieldOwner(ControllerName))
 	if err != nil {
@@ -174,7 +174,7 @@ func (r *Reconciler) write(ctx context.Context, u *unstructured.Unstructured, la
 	return last, nil
 }
 
-// remove deletes the objects of a Gateway that its parameters asked for and do not ask for any more.
+// remove deletes the objects of a Gateway that its parameters requested before but no longer request.
 func (r *Reconciler) remove(ctx context.Context, gateway *kinds.Object, wanted map[ref]applied) (err error) {
 	for _, k := range resources() {
 		if !k.asked {

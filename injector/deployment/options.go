@@ -10,52 +10,53 @@ import (
 	"github.com/istiod-lite/istiod-lite/injector"
 )
 
-// World has the accepted objects.
+// World provides the accepted objects.
 type World interface {
-	ObjectsOf(kind *kinds.Kind) []*kinds.Object // in no order
+	ObjectsOf(kind *kinds.Kind) []*kinds.Object // in no particular order
 	Object(key kinds.Key) *kinds.Object         // nil if there is none
 }
 
-// APIServer answers requests for paths. An *apiserver.Client is one.
+// APIServer answers requests for paths. An *apiserver.Client implements it.
 type APIServer interface {
 	Get(ctx context.Context, path string) ([]byte, error)
 }
 
-// Templates make the objects of a Gateway. An *injector.Injector has some.
+// Templates render the objects of a Gateway. An *injector.Injector implements it.
 type Templates interface {
 	Render(ctx context.Context, template string, g injector.Gateway) ([]map[string]any, error)
 }
 
-// ConfigMaps reads ConfigMaps: the defaults of classes, and single ones that are wanted.
+// ConfigMaps reads ConfigMaps: those with the defaults of classes, and single ones on demand.
 type ConfigMaps interface {
 	Run(ctx context.Context) error
 	Want(objects []kinds.Key)
-	Missing() []kinds.Key // wanted ones that do not exist
+	Missing() []kinds.Key // requested ConfigMaps that do not exist
 	Findings() []diag.Diagnostic
 }
 
-// Maps makes sources of ConfigMaps.
+// Maps creates sources of ConfigMaps.
 type Maps interface {
-	// ConfigMaps makes a source, which hands what it reads to handler, first once it has read all that there are. After
-	// each call of handler all Gateways are to be reconciled.
+	// ConfigMaps creates a source that passes ConfigMaps to handler, the first time after it has read all of them.
+	// After each call of handler all Gateways must be reconciled.
 	ConfigMaps(handler func([]kinds.Change)) (ConfigMaps, error)
 }
 
-// DefaultsLabel names, on a ConfigMap of the system namespace, the class for whose Gateways it has the defaults.
+// DefaultsLabel is the label of a ConfigMap in the system namespace with defaults for Gateways of a class; its value
+// names the class.
 const DefaultsLabel = names.LabelDefaultsForClass
 
-// ControllerName is the controller of the GatewayClasses whose Gateways are deployed, and the manager of the fields of
-// objects.
+// ControllerName is the controller in the GatewayClasses whose Gateways are deployed, and the field manager of the
+// written objects.
 const ControllerName = names.GatewayController
 
 // Options of a Reconciler.
 type Options struct {
-	Namespace string  // the system namespace
-	Revision  string  // empty means default
-	Cluster   string  // ID
+	Namespace string  // system namespace
+	Revision  string  // empty for default
+	Cluster   string  // ID of the cluster
 	Classes   []Class // recognised even if the GatewayClass does not exist
 	World     World
-	APIServer APIServer // tells its version
+	APIServer APIServer // for requests of its version
 	Templates Templates
 	Maps      Maps
 	Logger    *slog.Logger

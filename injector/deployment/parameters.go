@@ -22,15 +22,15 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/lists"
 )
 
-// resource is a kind of objects that are made.
+// resource is a kind of generated objects.
 type resource struct {
 	*kinds.Kind
-	key   string // of ConfigMaps with parameters
-	asked bool   // made only if parameters have the key
-	typed any    // by which two objects are merged
+	key   string // key in ConfigMaps with parameters
+	asked bool   // created only if parameters have the key
+	typed any    // Go type, whose tags define how two objects are merged
 }
 
-// resources returns the kinds, in the order in which they are written.
+// resources returns the kinds in the order in which their objects are written.
 func resources() []resource {
 	kind := func(group, version, name, plural string) *kinds.Kind {
 		return &kinds.Kind{Group: group, Versions: []string{version}, Name: name, Plural: plural}
@@ -44,18 +44,18 @@ func resources() []resource {
 	}
 }
 
-// apiVersion returns the apiVersion of objects of a kind.
+// apiVersion returns the apiVersion of a kind's objects.
 func apiVersion(k *kinds.Kind) string {
 	return schema.GroupVersion{Group: k.Group, Version: k.Versions[0]}.String()
 }
 
-// Parameters are one ConfigMap's.
+// Parameters are the parameters in one ConfigMap.
 type Parameters struct {
-	Name string // for who reads what is wrong
+	Name string // for error messages
 	Data map[string]string
 }
 
-// reference returns the ConfigMap that a Gateway names, and false if it names none.
+// reference returns the key of the ConfigMap that a Gateway names. It returns false if it names none.
 func reference(g *gatewayv1.Gateway, namespace string) (kinds.Key, bool, error) {
 	if g.Spec.Infrastructure == nil || g.Spec.Infrastructure.ParametersRef == nil {
 		return kinds.Key{}, false, nil
@@ -67,8 +67,8 @@ func reference(g *gatewayv1.Gateway, namespace string) (kinds.Key, bool, error) 
 	return kinds.Key{Kind: kinds.ConfigMap, Namespace: namespace, Name: r.Name}, true, nil
 }
 
-// merge returns what is made of a template's objects: those that are always made and those that parameters ask for, in
-// the order of resources, with the parameters merged into them one after the other.
+// merge returns the template's objects with the parameters merged into them one after the other, in the order of
+// resources. It drops the optional objects that no parameters request.
 func merge(objects []map[string]any, list []Parameters) (out []map[string]any, err error) {
 	known := resources()
 	for _, p := range list {
@@ -117,7 +117,7 @@ func is(o map[string]any, r resource) bool {
 	return o["kind"] == r.Name && o["apiVersion"] == apiVersion(r.Kind)
 }
 
-// over returns an object with a text of YAML merged into it, by the rules of a strategic merge.
+// over returns an object with YAML text merged into it, by the rules of a strategic merge.
 func over(o map[string]any, text string, r resource) (map[string]any, error) {
 	patch, err := yaml.YAMLToJSON([]byte(text))
 	if err != nil {

@@ -20,15 +20,15 @@ import (
 	"github.com/istiod-lite/istiod-lite/injector"
 )
 
-// typeAnnotation is the annotation of a Gateway with the type of its Service.
+// typeAnnotation is the annotation of a Gateway that sets the type of its Service.
 const typeAnnotation = names.AnnotationServiceType
 
-// statusPort is the port of a gateway's pods that load balancers ask whether it is ready.
+// statusPort is the port of a gateway's pods at which load balancers check its readiness.
 const statusPort = 15021
 
-// Deploys reports whether a Gateway gets objects by a revision of the control plane that has those tags: it is of one
-// of its classes, and is meant for it. One that names a host is bound to a Service that exists, and a Service cannot
-// have two addresses.
+// Deploys reports whether a revision of the control plane with some tags makes objects for a Gateway: the Gateway has
+// one of the classes and belongs to the revision. A Gateway with a hostname address uses an existing Service. A Gateway
+// with several addresses gets none, because a Service has only one.
 func Deploys(o Options, g *kinds.Object, tags ...string) bool {
 	if !o.classed(g) {
 		return false
@@ -41,7 +41,7 @@ func Deploys(o Options, g *kinds.Object, tags ...string) bool {
 	return len(a) == 0 || len(a) == 1 && (a[0].Type == nil || *a[0].Type == gatewayv1.IPAddressType)
 }
 
-// classed reports whether a Gateway is of a class that is deployed.
+// classed reports whether a Gateway has a class that is deployed.
 func (o Options) classed(of *kinds.Object) bool {
 	g, ok := of.Spec.(*gatewayv1.Gateway)
 	if !ok || of.Cluster != "" {
@@ -62,19 +62,19 @@ func labelsOf(w World, namespace string) map[string]string {
 	return nil
 }
 
-// Needs are what the objects of a Gateway depend on.
+// Needs are the inputs for the objects of a Gateway.
 type Needs struct {
 	Gateway      *kinds.Object
-	ListenerSets []*kinds.Object // all there are
-	World        World           // has the namespaces
+	ListenerSets []*kinds.Object // all ListenerSets
+	World        World           // provides the namespaces
 	Parameters   []Parameters    // each overrides the ones before it
-	Cluster      string          // ID
-	Version      int             // of the API server: 137 is 1.37
+	Cluster      string          // ID of the cluster
+	Version      int             // minor version of the API server with its major: 137 for 1.37
 	Templates    Templates
 }
 
-// Make returns what is written for a Gateway, in that order. An error names the field of the Gateway, its parameters
-// or the template that is wrong.
+// Make returns the objects to write for a Gateway, in the order of the writes. An error names the wrong field of the
+// Gateway, its parameters, or the template.
 func Make(ctx context.Context, n Needs) ([]*unstructured.Unstructured, error) {
 	g := input(n.Gateway, accepted(n.Gateway, n.ListenerSets, n.World))
 	g.ClusterID, g.KubeVersion = n.Cluster, n.Version
@@ -96,8 +96,7 @@ func Make(ctx context.Context, n Needs) ([]*unstructured.Unstructured, error) {
 	return list, nil
 }
 
-// input returns what the template reads of a Gateway, which is read as a kinds.Object has it, with the ListenerSets
-// that it accepts.
+// input returns the template's input for a Gateway with its accepted ListenerSets.
 func input(o *kinds.Object, sets []*gatewayv1.ListenerSet) injector.Gateway {
 	read := o.Spec.(*gatewayv1.Gateway)
 	g := &gatewayv1.Gateway{TypeMeta: metav1.TypeMeta{APIVersion: gatewayv1.GroupVersion.String(), Kind: "Gateway"}, Spec: *read.Spec.DeepCopy()}
@@ -122,7 +121,7 @@ func input(o *kinds.Object, sets []*gatewayv1.ListenerSet) injector.Gateway {
 	return in
 }
 
-// managedValue returns the value of the label of objects that are kept.
+// managedValue returns the value of the label of managed objects.
 func managedValue() string { return strings.ReplaceAll(ControllerName, "/", "-") }
 
 func plain[K, V ~string](m map[K]V) map[string]string {
@@ -133,7 +132,7 @@ func plain[K, V ~string](m map[K]V) map[string]string {
 	return out
 }
 
-// ports returns the ports of the Service: each number once, of the first listener that has it.
+// ports returns the ports of the Service. If several listeners have a number, the first defines the port.
 func ports(g *gatewayv1.Gateway, sets []*gatewayv1.ListenerSet) []corev1.ServicePort {
 	tcp := "tcp"
 	list := []corev1.ServicePort{{Name: "status-port", Port: statusPort, Protocol: corev1.ProtocolTCP, AppProtocol: &tcp}}
@@ -159,13 +158,13 @@ func ports(g *gatewayv1.Gateway, sets []*gatewayv1.ListenerSet) []corev1.Service
 	return list
 }
 
-// portName returns a name that a port may have, for that of a listener.
+// portName returns a valid name of a Service port for a listener's name.
 func portName(name string) string {
 	name = strings.ReplaceAll(name, ".", "-")
 	return strings.TrimRight(name[:min(len(name), validation.DNS1123LabelMaxLength)], "-")
 }
 
-// accepted returns the ListenerSets of a Gateway, the oldest first.
+// accepted returns the ListenerSets that a Gateway accepts, the oldest first.
 func accepted(g *kinds.Object, all []*kinds.Object, w World) (list []*gatewayv1.ListenerSet) {
 	var own []*kinds.Object
 	for _, o := range all {
@@ -182,7 +181,8 @@ func accepted(g *kinds.Object, all []*kinds.Object, w World) (list []*gatewayv1.
 	return list
 }
 
-// parent returns the key of the Gateway that a ListenerSet belongs to. It has no kind where that is no Gateway.
+// parent returns the key of the Gateway that a ListenerSet belongs to. The key has no kind if the parent is not a
+// Gateway.
 func parent(o *kinds.Object) kinds.Key {
 	s, ok := o.Spec.(*gatewayv1.ListenerSet)
 	if !ok {
@@ -199,7 +199,7 @@ func parent(o *kinds.Object) kinds.Key {
 	return k
 }
 
-// allows reports whether a Gateway takes ListenerSets of a namespace.
+// allows reports whether a Gateway accepts ListenerSets of a namespace.
 func allows(g *kinds.Object, from string, w World) bool {
 	a := g.Spec.(*gatewayv1.Gateway).Spec.AllowedListeners
 	if a == nil || a.Namespaces == nil || a.Namespaces.From == nil {
@@ -217,7 +217,7 @@ func allows(g *kinds.Object, from string, w World) bool {
 	return false
 }
 
-// revision returns which revision of the control plane is to deploy a Gateway, or which tag of one.
+// revision returns the revision of the control plane, or the tag, that a Gateway belongs to.
 func revision(o *kinds.Object, w World) string {
 	return cmp.Or(o.Labels[names.LabelRevision], labelsOf(w, o.Namespace)[names.LabelRevision], "default")
 }

@@ -29,24 +29,24 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
-// Reconciler reconciles what Gateways need. A request names a Gateway.
+// Reconciler reconciles the objects of Gateways. A request names a Gateway.
 type Reconciler struct {
 	o       Options
 	client  client.Client
 	watched client.Reader
 
 	// The fields below are owned by the goroutine that reconciles.
-	sets         []*kinds.Object                          // all ListenerSets; nil before the first read
-	applied      map[types.NamespacedName]map[ref]applied // by Gateway
-	named        map[types.NamespacedName]kinds.Key       // the ConfigMap that a Gateway names
-	version      int                                      // of the API server: 137 is 1.37; 0 if it is not known
-	versionError error                                    // of the last request for it
-	backoff      *flowcontrol.Backoff                     // of requests for the version
+	sets         []*kinds.Object                          // all ListenerSets; nil until they are read
+	applied      map[types.NamespacedName]map[ref]applied // last writes, by Gateway
+	named        map[types.NamespacedName]kinds.Key       // ConfigMap that each Gateway names
+	version      int                                      // API server's version, 137 for 1.37; 0 while it is unknown
+	versionError error                                    // error of the last request for version
+	backoff      *flowcontrol.Backoff                     // of requests for version
 
 	mu       sync.Mutex
-	source   ConfigMaps                      // of the term; nil before Start
-	maps     map[kinds.Key]*corev1.ConfigMap // nil until the source has read all
-	defaults map[kinds.Key]string            // the class for whose Gateways a ConfigMap has the defaults
+	source   ConfigMaps                      // source of the current term; nil before Start
+	maps     map[kinds.Key]*corev1.ConfigMap // nil until the source has read all of them
+	defaults map[kinds.Key]string            // class of the Gateways that a ConfigMap has defaults for
 }
 
 // New returns a Reconciler.
@@ -55,12 +55,12 @@ func New(o Options) *Reconciler {
 	return &Reconciler{o: o}
 }
 
-// tags returns the kind of the objects that tag revisions. Not every object of the kind is a tag.
+// tags returns the kind of the objects that define tags of revisions. Other objects of the kind are not tags.
 func tags() *kinds.Kind {
 	return &kinds.Kind{Name: "MutatingWebhookConfiguration", Group: "admissionregistration.k8s.io", Versions: []string{"v1"}, Plural: "mutatingwebhookconfigurations", Cluster: true}
 }
 
-// Kinds returns the kinds that are read and written.
+// Kinds returns the kinds that are read or written.
 func (r *Reconciler) Kinds() []*kinds.Kind {
 	list := []*kinds.Kind{tags()}
 	for _, k := range resources() {
@@ -69,7 +69,7 @@ func (r *Reconciler) Kinds() []*kinds.Kind {
 	return list
 }
 
-// Watches returns the objects that have the label of this controller, and the tags of the revision.
+// Watches returns the objects with this controller's label, and the tags of the revision.
 func (r *Reconciler) Watches() map[client.Object]cache.ByObject {
 	managed := labels.SelectorFromSet(labels.Set{names.LabelManaged: managedValue()})
 	all := map[client.Object]cache.ByObject{}
@@ -78,13 +78,13 @@ func (r *Reconciler) Watches() map[client.Object]cache.ByObject {
 	}
 	tagged, err := labels.Parse(names.LabelTag + "," + names.LabelRevision + "=" + r.o.Revision)
 	if err != nil {
-		panic(err) // unreachable: a revision is the value of a label
+		panic(err) // unreachable: a revision is a valid label value
 	}
 	all[object(tags())] = cache.ByObject{Label: tagged, Transform: reduce}
 	return all
 }
 
-// Requests returns the Gateway that owns an object. A tag, or an object without an owner, concerns all Gateways.
+// Requests returns the Gateway that owns an object. A tag, or an object without an owner, stands for all Gateways.
 func (r *Reconciler) Requests(_ context.Context, o client.Object) []reconcile.Request {
 	for _, owner := range o.GetOwnerReferences() {
 		if owner.Kind == "Gateway" {
@@ -94,7 +94,7 @@ func (r *Reconciler) Requests(_ context.Context, o client.Object) []reconcile.Re
 	return r.gateways()
 }
 
-// gateways returns the Gateways of classes that are deployed.
+// gateways returns the Gateways of deployed classes.
 func (r *Reconciler) gateways() (list []reconcile.Request) {
 	for _, o := range r.o.World.ObjectsOf(kinds.KubeGateway) {
 		if r.o.classed(o) {
@@ -104,10 +104,10 @@ func (r *Reconciler) gateways() (list []reconcile.Request) {
 	return list
 }
 
-// Needed reports whether there is a Gateway of a class that is deployed.
+// Needed reports whether there is a Gateway of a deployed class.
 func (r *Reconciler) Needed() bool { return len(r.gateways()) > 0 }
 
-// All returns the Gateways of classes that are deployed. It reads ListenerSets again.
+// All returns the Gateways of deployed classes. It reads the ListenerSets again.
 func (r *Reconciler) All() []reconcile.Request {
 	r.sets = nil
 	return r.gateways()
@@ -130,7 +130,7 @@ func Affected(batch []kinds.Change) (list []reconcile.Request, all bool) {
 		switch change.Kind {
 		case kinds.KubeGateway:
 			list = append(list, request(change.Key))
-		case kinds.GatewayClass, kinds.ListenerSet, kinds.Namespace, kinds.ProxyConfig, kinds.ConfigMap: // one has the mesh configuration
+		case kinds.GatewayClass, kinds.ListenerSet, kinds.Namespace, kinds.ProxyConfig, kinds.ConfigMap: // mesh configuration
 			all = true
 		}
 	}
@@ -147,7 +147,7 @@ func (r *Reconciler) Begin(c client.Client, watched client.Reader) {
 	r.source, r.maps, r.defaults = nil, nil, map[kinds.Key]string{}
 }
 
-// Start reads the ConfigMaps with parameters until ctx ends, with the term.
+// Start runs the source of ConfigMaps with parameters until ctx ends with the term.
 func (r *Reconciler) Start(ctx context.Context) error {
 	source, err := r.o.Maps.ConfigMaps(r.take)
 	if err != nil {
@@ -164,7 +164,7 @@ func (r *Reconciler) set(source ConfigMaps) {
 	r.source = source
 }
 
-// take takes what the source of ConfigMaps has read.
+// take handles changes of ConfigMaps.
 func (r *Reconciler) take(changes []kinds.Change) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -184,8 +184,8 @@ func (r *Reconciler) take(changes []kinds.Change) {
 	}
 }
 
-// Reconcile writes what a Gateway needs. One that is gone, or that gets nothing, keeps what it has: objects go with
-// their owner.
+// Reconcile writes the objects of a Gateway. A Gateway that was deleted or is no longer deployed is not changed: its
+// objects are deleted with their owner.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	o := r.o.World.Object(key(request))
 	deploys, err := r.deploys(ctx, o)
@@ -232,7 +232,7 @@ func (r *Reconciler) deploys(ctx context.Context, o *kinds.Object) (bool, error)
 	return Deploys(r.o, o, tagged...), nil
 }
 
-// forget drops what is known of a Gateway.
+// forget drops the state of a Gateway.
 func (r *Reconciler) forget(gateway types.NamespacedName) {
 	delete(r.applied, gateway)
 	r.want(gateway, kinds.Key{})
@@ -289,8 +289,8 @@ func (r *Reconciler) parameters(o *kinds.Object) (list []Parameters, known bool,
 	return nil, false, nil
 }
 
-// findVersion gets the version of the API server, once. After a failure it backs off, and returns the error without a
-// request.
+// findVersion reads the API server's version once. After a failure it backs off, and meanwhile returns the last error
+// without a request.
 func (r *Reconciler) findVersion(ctx context.Context) error {
 	if r.version != 0 || r.backoff.IsInBackOffSinceUpdate("", time.Now()) {
 		return r.versionError
@@ -303,7 +303,7 @@ func (r *Reconciler) findVersion(ctx context.Context) error {
 	return r.versionError
 }
 
-// askVersion returns the version of the API server: 137 is 1.37.
+// askVersion requests the API server's version: 137 for 1.37.
 func (r *Reconciler) askVersion(ctx context.Context) (int, error) {
 	text, err := r.o.APIServer.Get(ctx, "/version")
 	if err != nil {
@@ -320,7 +320,7 @@ func (r *Reconciler) askVersion(ctx context.Context) (int, error) {
 	return int(100*v.Major() + v.Minor()), nil
 }
 
-// Finding describes a Gateway whose objects could not be written.
+// Finding returns the finding for a Gateway whose objects could not be written.
 func (r *Reconciler) Finding(request reconcile.Request, _ error) diag.Diagnostic {
 	return diag.Diagnostic{
 		Severity: diag.Warning, Code: "GatewayNotDeployed", Object: key(request).String(),
@@ -328,7 +328,7 @@ func (r *Reconciler) Finding(request reconcile.Request, _ error) diag.Diagnostic
 	}
 }
 
-// Findings returns what is wrong with reading ConfigMaps with parameters.
+// Findings returns the findings of reading ConfigMaps with parameters.
 func (r *Reconciler) Findings() []diag.Diagnostic {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -15,15 +15,15 @@ import (
 	"github.com/istiod-lite/istiod-lite/injector"
 )
 
-// Options are what is injected, and where objects are that do not say it.
+// Options are the injector and the defaults of objects that do not name their namespace.
 type Options struct {
 	Injector  *injector.Injector
-	File      string // the name of the file, for errors
+	File      string // name of the file, for errors
 	Namespace string
 }
 
-// Inject returns a file with proxies. The notes say which Pods stay as they are and why, and what of others has no
-// effect. The error has everything that is wrong, with the file and the line of each document.
+// Inject returns a file with proxies. The notes say which Pods stay unchanged and why, and which settings of other Pods
+// have no effect. The error joins all faults, with the file and the line of each document.
 func Inject(ctx context.Context, o Options, text []byte) (out []byte, notes []string, err error) {
 	var all bytes.Buffer
 	var wrong []error
@@ -47,10 +47,10 @@ func Inject(ctx context.Context, o Options, text []byte) (out []byte, notes []st
 	return all.Bytes(), notes, nil
 }
 
-// part is a document, and the line with dashes before it.
+// part is a document with the separator line before it.
 type part struct {
 	separator, text []byte
-	line            int // of the text's first, from 1
+	line            int // line number of the text's first line, from 1
 }
 
 func split(text []byte) []part {
@@ -79,7 +79,7 @@ type file struct {
 
 func (f *file) at(err error) error { return fmt.Errorf("%s:%d: %w", f.File, f.line, err) }
 
-// document returns a document with proxies, or nil if it stays as it is.
+// document returns a document with proxies, or nil if it stays unchanged.
 func (f *file) document(text []byte) ([]byte, error) {
 	raw, err := yaml.YAMLToJSON(text)
 	if err != nil {
@@ -89,7 +89,7 @@ func (f *file) document(text []byte) ([]byte, error) {
 	d.UseNumber()
 	var object map[string]any
 	if err := d.Decode(&object); err != nil {
-		return nil, nil // no object: text, a list or nothing
+		return nil, nil // not an object but text, a list or nothing
 	}
 	changed, err := f.object(object)
 	if err != nil {
@@ -101,7 +101,7 @@ func (f *file) document(text []byte) ([]byte, error) {
 	return yaml.Marshal(object)
 }
 
-// object injects into an object, and reports whether it did.
+// object injects into an object, and reports whether the object changed.
 func (f *file) object(o map[string]any) (changed bool, err error) {
 	kind, _ := o["kind"].(string)
 	if items, ok := o["items"].([]any); ok && strings.HasSuffix(kind, "List") {
@@ -138,7 +138,7 @@ func (f *file) object(o map[string]any) (changed bool, err error) {
 	return changed, err
 }
 
-// templateOf returns the path to the template of Pods, nil if a kind has none.
+// templateOf returns the path to the Pod template of a kind, or nil if it has none.
 func templateOf(kind string) []string {
 	switch kind {
 	case "Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "ReplicationController", "Job", "DeploymentConfig", "Rollout":
@@ -149,7 +149,7 @@ func templateOf(kind string) []string {
 	return nil
 }
 
-// template injects into a Pod, or into a template of Pods.
+// template injects into a Pod, or into a Pod template.
 func (f *file) template(t map[string]any, r injector.Request, called string) (bool, error) {
 	var err error
 	if r.Pod, err = json.Marshal(t); err != nil {

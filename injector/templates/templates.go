@@ -20,10 +20,10 @@ import (
 	"github.com/istiod-lite/istiod-lite/injector"
 )
 
-// Place is where templates come from. The first place that has templates is in force.
+// Place is a source of templates. The first place that has templates is in force.
 type Place int
 
-// The places.
+// Places, by precedence.
 const (
 	Files Place = iota
 	Configuration
@@ -33,19 +33,19 @@ const (
 
 // Options of Templates.
 type Options struct {
-	Injector  injector.Options   // NativeSidecars is set by New.
-	Functions injector.Functions // of templates
-	Namespace string             // of the ConfigMap
-	// Dir has the texts in the files config and values. Empty if there are no files.
+	Injector  injector.Options   // NativeSidecars is set by New
+	Functions injector.Functions // functions of templates
+	Namespace string             // namespace of the ConfigMap
+	// Dir is a folder with the files config and values. Optional.
 	Dir string
-	// NativeSidecars says whether proxies are init containers if a pod does not: true, false, or auto, which is true if
-	// every node of the cluster can run them.
+	// NativeSidecars says whether proxies are native sidecars if a pod does not say: true, false, or auto, which is
+	// true if every node of the cluster can run them.
 	NativeSidecars string
-	Cluster        bool          // Wait waits for the ConfigMap of the cluster.
-	Limit          int64         // of a file, in bytes
-	Poll           time.Duration // See watchfile.Options.
+	Cluster        bool          // Wait waits for the ConfigMap of the cluster
+	Limit          int64         // maximum size of a file in bytes
+	Poll           time.Duration // see watchfile.Options
 	NoWatch        bool
-	InForce        func() // It is called when other templates are in force.
+	InForce        func() // called when other templates come into force
 }
 
 // Templates decides which templates are in force. It may be used by any goroutine.
@@ -56,21 +56,21 @@ type Templates struct {
 	key     kinds.Key
 	read    chan struct{} // closed when the cluster's ConfigMap has been read
 	looked  chan struct{} // closed when the files have been read for the first time
-	changed chan struct{} // It has one message at most: the templates, or what is wrong with them, may have changed.
+	changed chan struct{} // signals a change of the templates or their faults; holds at most one message
 	first   sync.Once     // closes read
 
 	mu         sync.Mutex
 	texts      [places]*placed
 	old        map[string]bool   // nodes that cannot run native sidecars
-	findings   []diag.Diagnostic // about the texts
-	unreadable []diag.Diagnostic // about files that cannot be read
+	findings   []diag.Diagnostic // findings about the texts
+	unreadable []diag.Diagnostic // findings about files that cannot be read
 }
 
-// placed is a version of the texts.
+// placed is a version of the texts in a place.
 type placed struct {
 	texts    injector.Texts
-	object   string // what has them
-	position string // of the object, where it is in a file
+	object   string // name of the object that has them
+	position string // position of the object in a file; empty otherwise
 }
 
 // New returns Templates that has none yet.
@@ -87,13 +87,13 @@ func New(o Options) *Templates {
 	return x
 }
 
-// FromCluster takes what a source has read of the ConfigMaps of the cluster.
+// FromCluster handles changes of the cluster's ConfigMaps and nodes.
 func (x *Templates) FromCluster(changes []kinds.Change) {
 	x.take(Cluster, changes)
 	x.first.Do(func() { close(x.read) })
 }
 
-// Wait returns when it is known which templates there are, and that they can be used.
+// Wait blocks until it is known which templates there are and that they can be used.
 func (x *Templates) Wait(ctx context.Context) error {
 	for _, known := range []chan struct{}{x.looked, x.read} {
 		select {
@@ -112,8 +112,8 @@ func (x *Templates) Wait(ctx context.Context) error {
 	return nil
 }
 
-// Lacks says which templates the server waits for: they exist and no version of them can be used. It returns an empty
-// string if there are none.
+// Lacks names the templates that the server waits for: they exist and no version of them can be used. It returns "" if
+// there are none.
 func (x *Templates) Lacks() string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -131,7 +131,7 @@ func (x *Templates) inForce() Place {
 	return Place(slices.IndexFunc(x.texts[:], func(p *placed) bool { return p != nil }))
 }
 
-// Run reads the files, and again when they may have changed, until ctx ends.
+// Run reads the files, and reads them again after changes, until ctx ends.
 func (x *Templates) Run(ctx context.Context) error {
 	o := watchfile.Options{Poll: x.o.Poll, NoWatch: x.o.NoWatch, Logger: x.o.Injector.Logger}
 	if dir := x.o.Dir; dir != "" {
@@ -147,7 +147,7 @@ func (x *Templates) Run(ctx context.Context) error {
 	return nil
 }
 
-// readFiles takes the files in, if they are there. Files that vanish or cannot be read keep their last content.
+// readFiles reads the files, if they exist. Files that vanish or cannot be read keep their last content.
 func (x *Templates) readFiles() {
 	dir := x.o.Dir
 	if dir == "" {
@@ -178,7 +178,7 @@ func (x *Templates) readFiles() {
 	x.wake()
 }
 
-// wake makes wait look again.
+// wake makes Wait check again.
 func (x *Templates) wake() {
 	select {
 	case x.changed <- struct{}{}:
@@ -186,10 +186,10 @@ func (x *Templates) wake() {
 	}
 }
 
-// Committed takes the changes of a commit.
+// Committed handles the changes of a commit.
 func (x *Templates) Committed(batch []kinds.Change) { x.take(Configuration, batch) }
 
-// take looks for the ConfigMap and for nodes in changes.
+// take handles changes of the ConfigMap and of nodes.
 func (x *Templates) take(from Place, changes []kinds.Change) {
 	for _, c := range changes {
 		if c.Kind == kinds.Node && c.Cluster == "" {
@@ -207,7 +207,7 @@ func (x *Templates) take(from Place, changes []kinds.Change) {
 	}
 }
 
-// takeNode remembers whether a node can run native sidecars: its kubelet is of Kubernetes 1.33 or later.
+// takeNode records whether a node can run native sidecars: its kubelet has version 1.33 or later.
 func (x *Templates) takeNode(c kinds.Change) {
 	old := false
 	if c.Object != nil {
@@ -223,7 +223,7 @@ func (x *Templates) takeNode(c kinds.Change) {
 	}
 }
 
-// native reports whether proxies are init containers.
+// native reports whether proxies are native sidecars by default.
 func (x *Templates) native() bool {
 	if o := x.o.NativeSidecars; o != "auto" {
 		return o == "true"
@@ -233,7 +233,7 @@ func (x *Templates) native() bool {
 	return len(x.old) == 0
 }
 
-// put takes what a place has, nil if it has nothing any more, and decides what is in force.
+// put sets the templates of a place, or removes them if p is nil, and decides which templates are in force.
 func (x *Templates) put(from Place, p *placed) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -261,7 +261,7 @@ func (x *Templates) put(from Place, p *placed) {
 	x.o.Injector.Logger.Info("injection templates in force", "from", p.object, "templates", len(c.Templates()))
 }
 
-// report sets a list of findings, and logs the new ones. The caller holds the lock.
+// report replaces a list of findings, and logs the new ones. The caller holds mu.
 func (x *Templates) report(of *[]diag.Diagnostic, list []diag.Diagnostic) {
 	for _, d := range list {
 		if !slices.Contains(*of, d) {
@@ -271,7 +271,7 @@ func (x *Templates) report(of *[]diag.Diagnostic, list []diag.Diagnostic) {
 	*of = list
 }
 
-// Findings returns what is wrong with the templates, and with reading them.
+// Findings returns the findings about the templates and about reading them.
 func (x *Templates) Findings() []diag.Diagnostic {
 	x.mu.Lock()
 	defer x.mu.Unlock()

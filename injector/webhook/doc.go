@@ -1,8 +1,7 @@
-// Package webhook answers AdmissionReviews of pods with the patch that gives them a proxy, at /inject, and below it
-// where the path names the cluster and the network of the pods: /inject/cluster/NAME/net/NAME.
+// Package webhook answers AdmissionReviews of pods with a patch that adds a proxy. It serves /inject, and paths below
+// it that name the cluster and the network of the pods: /inject/cluster/NAME/net/NAME.
 //
-// The bounds of requests are those of api/admission, which it shares with the other webhooks. It has no state of its
-// own.
+// Package api/admission bounds the requests, as for the other webhooks. The webhook has no state of its own.
 //
 // # Guarantees
 //

@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics have istiod's names.
+// metrics have the same names as istiod's.
 type metrics struct {
 	requests, succeeded, failed, skipped prometheus.Counter
 	seconds                              prometheus.Histogram

@@ -16,7 +16,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/injector"
 )
 
-// Path is where the webhook answers, and below it.
+// Path is the prefix of the paths at which the webhook answers.
 const Path = "/inject"
 
 // Options of the webhook.
@@ -27,7 +27,7 @@ type Options struct {
 	Logger     *slog.Logger
 }
 
-// New returns what answers AdmissionReviews.
+// New returns the handler of AdmissionReviews.
 func New(o Options) http.Handler {
 	w := &webhook{o, newMetrics(o.Registerer)}
 	return o.Gate.Handler(w.review, func(int) {
@@ -83,8 +83,8 @@ func (w *webhook) inject(r *http.Request, request *admissionv1.AdmissionRequest)
 	return answer, nil
 }
 
-// place returns the cluster and the network that a path names, each empty if it does not. Names and values are in turn;
-// of a value a slash is written %2F or --slash--.
+// place returns the cluster and the network in a path; each is empty if the path has none. Names and values alternate.
+// A slash in a value is written %2F or --slash--.
 func place(path string) (cluster, network string, err error) {
 	rest := strings.Trim(strings.TrimPrefix(path, Path), "/")
 	if rest == "" {

@@ -21,7 +21,7 @@ const (
 	tokenName   = "a name"
 	tokenString = "a string"
 	tokenNumber = "a number"
-	tokenCData  = "a number of 64 bits" // or a complex one: LuaJIT keeps them apart from other numbers
+	tokenCData  = "a number of 64 bits" // or a complex number: LuaJIT keeps both apart from other numbers
 )
 
 // lexer splits a script into tokens. After its first fault, it returns tokenEnd alone.
@@ -32,7 +32,7 @@ type lexer struct {
 	fault *Error
 }
 
-// newLexer skips a byte order mark and a first line that names a program.
+// newLexer returns a lexer behind a byte order mark and a first line that names a program.
 func newLexer(script string) *lexer {
 	if i := strings.IndexByte(script, 0); i >= 0 {
 		script = script[:i]
@@ -243,7 +243,7 @@ var (
 	realNumber  = regexp.MustCompile(`^(?:0[xX](?:[0-9A-Fa-f]+\.?[0-9A-Fa-f]*|\.[0-9A-Fa-f]+)(?:[pP][+-]?[0-9]+)?|0[bB][01]+|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[iI]?$`)
 )
 
-// number reads every character that may belong to a number, and judges the number as a whole.
+// number reads all characters that may belong to a number, and checks the number as a whole.
 func (l *lexer) number() token {
 	start, exponent := l.at, byte('e')
 	if rest := l.in[l.at:]; len(rest) > 1 && rest[0] == '0' && rest[1]|0x20 == 'x' {

@@ -9,7 +9,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/galley/validation/lua"
 )
 
-// TestScripts judges the scripts of testdata, each of which says what is wrong with it. A real Envoy agrees:
+// TestScripts checks the scripts of testdata, each of which says what is wrong with it. A real Envoy agrees:
 // pilot/feature/extension TestEnvoysTakeScripts.
 func TestScripts(t *testing.T) {
 	text, err := os.ReadFile("testdata/scripts.txt")
@@ -36,7 +36,7 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// TestHostile: scripts of any size and shape are judged within bounds, and never panic.
+// TestHostile: scripts of any size and shape are checked within bounds, and never panic.
 func TestHostile(t *testing.T) {
 	const n = 64 << 10
 	for _, s := range []string{

@@ -36,7 +36,7 @@ type parser struct {
 	lexer   *lexer
 	token   token
 	ahead   *token                // the token after token; nil if it was not read
-	line    int                   // the line of the token before token
+	line    int                   // line of the token before token
 	f       *function             // the innermost function
 	level   int                   // nested expressions and blocks
 	names   int                   // locals, labels and jumps of the functions around and of f
@@ -68,7 +68,7 @@ func (p *parser) failAt(line int, message string) {
 
 func (p *parser) refuse(message string) { p.failAt(p.token.line, message) }
 
-// unexpected reports a token that cannot stand where it stands.
+// unexpected reports a token that is not allowed at its place.
 func (p *parser) unexpected() {
 	switch t := p.token; t.kind {
 	case tokenEnd:
@@ -323,7 +323,7 @@ func (p *parser) table() expression {
 	}
 	p.expect("}")
 	if open {
-		f.numberConstant(float64(uint64(1)<<52 + uint64(position))) //nolint:gosec // it only goes up from 1
+		f.numberConstant(float64(uint64(1)<<52 + uint64(position))) //nolint:gosec // counts up from 1
 	}
 	e.kind = inRegister
 	if at == f.instructions-1 {

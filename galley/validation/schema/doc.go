@@ -1,11 +1,11 @@
-// Package schema judges objects by the CustomResourceDefinitions of their kinds, as an API server does: types, enums,
+// Package schema checks objects by the CustomResourceDefinitions of their kinds, as an API server does: types, enums,
 // lengths, formats, keys of lists and CEL rules. It uses the API server's own library.
 //
-// The definitions are embedded in schemas.zip, which `make gen` makes of the modules that go.mod pins: those of Istio's
-// API and those of the standard channel of the Gateway API.
+// The definitions are embedded in schemas.zip, which `make gen` generates from the modules that go.mod pins: Istio's
+// API, and the standard channel of the Gateway API.
 //
-// A definition is compiled when the first object of its kind is judged, and held until Forget. That takes some ten
-// milliseconds and one to five megabytes a kind. A Set may be used from any goroutine; it starts none.
+// A definition is compiled when the first object of its kind is checked, and kept until Forget. Compiling takes some
+// ten milliseconds and one to five megabytes for each kind. A Set may be used from any goroutine; it starts none.
 //
 // # Guarantees
 //

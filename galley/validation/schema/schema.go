@@ -28,27 +28,27 @@ import (
 //go:embed schemas.zip
 var archive []byte
 
-// File is one entry of schemas.zip: the schemas of one kind, named GROUP/KIND.json.
+// File is one entry of schemas.zip: the schemas of one kind. The entry's name is GROUP/KIND.json.
 type File struct {
 	Versions map[string]int    `json:"versions"` // index of each version's schema
 	Schemas  []json.RawMessage `json:"schemas"`
 }
 
-// Set holds the definitions that are compiled. The zero value is ready to use, and holds none.
+// Set holds compiled definitions. The zero value is an empty Set.
 type Set struct {
 	mu       sync.Mutex
 	compiled map[runtime.GroupVersionKind]*definition
 }
 
-// definition is that of one version of a kind. It is nil where there is none.
+// definition is the definition of one version of a kind. It is nil if there is none.
 type definition struct {
 	structural *structural.Structural
 	schema     validation.SchemaValidator
 	rules      *cel.Validator
 }
 
-// Check returns what the definition of that kind finds wrong with an object, whose whole numbers are of type int64. It
-// sets the defaults of the definition in the object. Of a kind without definition it says nothing.
+// Check returns the faults of an object by the definition of its kind, or none if the kind has no definition. The
+// object's whole numbers must be of type int64. Check sets the definition's defaults in the object.
 func (s *Set) Check(gvk runtime.GroupVersionKind, object map[string]any) (field.ErrorList, error) {
 	d, err := s.definition(gvk)
 	if err != nil || d == nil {
@@ -68,8 +68,8 @@ func (s *Set) Check(gvk runtime.GroupVersionKind, object map[string]any) (field.
 	return errs, nil
 }
 
-// name moves the path of the field from an error's text to where it belongs: of alternatives, the library says it only
-// at the beginning of that, and of numbers that are too large for their type at the end.
+// name moves the path of the field from an error's text to its Field. For alternatives the library puts the path only
+// at the beginning of the text, and for numbers that are too large for their type only at the end.
 func name(e *field.Error) {
 	if e.Field != "" && e.Field != "<nil>" {
 		return
@@ -85,7 +85,7 @@ func name(e *field.Error) {
 	}
 }
 
-// Forget frees what is compiled.
+// Forget drops the compiled definitions.
 func (s *Set) Forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,3 +1,3 @@
-// Package deploymenttest reads the Gateways of testdata/gateways.txtar, with what istiod applied for them, and compares
-// it with what is made here. Tests of templates share it.
+// Package deploymenttest compares the objects that an injector makes for the Gateways of testdata/gateways.txtar with
+// the objects that istiod applied for them. Tests of templates share it.
 package deploymenttest

@@ -19,8 +19,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/injector/deployment"
 )
 
-// Compare has a subtest for each Gateway of a file, which fails where what is made of it by the templates of an
-// injector is not what the file says that istiod applied.
+// Compare runs a subtest for each Gateway of a file. A subtest fails if the injector's templates make other objects
+// than istiod applied, as recorded in the file.
 func Compare(t *testing.T, file string, i *injector.Injector) {
 	a, err := txtar.ParseFile(file)
 	if err != nil {
@@ -127,7 +127,7 @@ func unmarshal(t *testing.T, text []byte, into any) {
 	}
 }
 
-// differences returns where two values of JSON differ. A field that is null is none, or empty.
+// differences returns the paths at which two JSON values differ. A null field equals a missing or empty one.
 func differences(at string, theirs, ours any) (list []string) {
 	switch a := theirs.(type) {
 	case map[string]any:
