@@ -67,7 +67,7 @@ func unusable(annotations map[string]string) (warnings []string) {
 	} {
 		if value, ok := annotations[name]; ok {
 			if err := check(value); err != nil {
-				warnings = append(warnings, fmt.Sprintf("annotation %s has the value %s, which means nothing: %v", name, quoted(value), err))
+				warnings = append(warnings, fmt.Sprintf("annotation %s has the value %s, which is not valid: %v", name, quoted(value), err))
 			}
 		}
 	}

@@ -62,7 +62,7 @@ const maxObjects = 16
 func (i *Injector) Render(ctx context.Context, template string, g Gateway) ([]map[string]any, error) {
 	c := i.config.Load()
 	if c == nil {
-		return nil, errors.New("there are no templates: the ConfigMap with them has not been read")
+		return nil, errors.New("there are no templates in force: the ConfigMap of the injector is missing, was not read yet, or has errors")
 	}
 	t := c.templates[template]
 	if t == nil {

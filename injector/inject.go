@@ -117,7 +117,7 @@ type Result struct {
 func (i *Injector) Inject(ctx context.Context, r Request) (*Result, error) {
 	c := i.config.Load()
 	if c == nil {
-		return nil, fmt.Errorf("there are no templates: the ConfigMap with them has not been read")
+		return nil, fmt.Errorf("there are no templates in force: the ConfigMap of the injector is missing, was not read yet, or has errors")
 	}
 	user := &corev1.Pod{}
 	if err := json.Unmarshal(r.Pod, user); err != nil {

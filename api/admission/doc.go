@@ -1,13 +1,13 @@
-// Package admission answers AdmissionReviews over HTTP: it reads what an API server asks, has a function review it, and
-// writes the answer.
+// Package admission answers AdmissionReviews over HTTP: it decodes the request of an API server, calls a function to
+// review it, and writes the answer.
 //
-// Whoever reaches the port may send anything, so the cost of a request is bounded before anybody looks at it: the size
-// of its body, the time that it takes to arrive, how much memory all bodies take, and how much is reviewed at once. The
-// bounds are those of package limits. What exceeds them waits for a while, and is refused then. No address gets all of
-// them, and a body that arrives slowly gives its memory back when others wait for it: so whoever sends nothing does not
-// hold up an API server.
+// Any client that reaches the port may send anything, so the cost of a request is bounded before it is reviewed: the
+// size of its body, the time that it takes to arrive, the memory of all bodies, and the number and size of concurrent
+// reviews. Package limits has the bounds. A request that exceeds them waits for a while and is then refused. No address
+// may use all of a bound, and a body that arrives slowly loses its memory when others wait for it, so a client that
+// sends nothing cannot block an API server.
 //
-// A Gate holds what is taken of the bounds, and is shared by all webhooks of a server. It runs no goroutine.
+// A Gate holds the used parts of the bounds, and all webhooks of a server share it. It runs no goroutine.
 //
 // # Guarantees
 //

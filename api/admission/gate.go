@@ -19,44 +19,44 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/quota"
 )
 
-// largeBody is the size in bytes from which a body counts among the large ones. They have memory of their own, so that
-// they do not hold up all others.
+// largeBody is the size in bytes from which a body is large. Large bodies use memory of their own, so that they do not
+// delay small ones.
 const largeBody = 256 << 10
 
-// A body loses its memory when others wait for it and it is slow: if, after patience, it has arrived at fewer
-// bytes a second than slowestBody.
+// A slow body loses its memory when others wait for it. It is slow if, after patience, it has arrived at fewer bytes a
+// second than slowestBody.
 const (
 	patience    = 100 * time.Millisecond
 	slowestBody = 2 << 20
 )
 
-// Gate bounds what the webhooks of a server cost together. The webhooks are there for API servers, which need no more
-// than one address each: so an API server may have most of it, and the reviews of other addresses together leave room.
-// Safe for concurrent use.
+// Gate bounds the total cost of a server's webhooks. The webhooks serve API servers, each of which needs only one
+// address. So one API server may use most of a bound, and all other addresses together leave room for it. Safe for
+// concurrent use.
 type Gate struct {
 	limits   limits.Limits
 	servers  func() []netip.Addr
 	all      *bodies
-	reviewed *pool // bytes of what is reviewed at once
+	reviewed *pool // bytes of the requests under review
 
-	// Bodies by the address that requests come from. If an API server is known, others has the addresses of no API server.
+	// sources has the bodies of each address. If an API server is known, others has the bodies of all other addresses.
 	sources, others *quota.Table[netip.Addr, *bodies]
 
-	// Slots for reviews. most are for all addresses while no API server is known: each has most of them. few are for
-	// other addresses than those of API servers: each has a tenth, and together they leave room. reviews are for all,
-	// and other addresses take turns with API servers as one.
+	// Slots for reviews. most is used while no API server is known: each address may have most of it. few is for
+	// addresses other than API servers': each may have a tenth, and together they leave room. reviews is for all; the
+	// other addresses take turns in it as if they were one API server.
 	most, few *quota.Slots[netip.Addr]
 	reviews   *quota.Slots[caller]
 }
 
-// caller is what takes a turn in which reviews are made: one API server, or all other addresses.
+// caller is a party in the turns of reviews: one API server, or all other addresses together.
 type caller struct {
 	server  netip.Addr
 	another bool
 }
 
-// NewGate returns a Gate that nothing has passed yet. servers returns the addresses of API servers, as far as they are
-// known, or is nil. While no address is known, each may be the address of an API server.
+// NewGate returns an unused Gate. servers returns the known addresses of API servers; it may be nil. While none is
+// known, every address may be an API server's.
 func NewGate(l limits.Limits, servers func() []netip.Addr) *Gate {
 	if servers == nil {
 		servers = func() []netip.Addr { return nil }
@@ -72,12 +72,12 @@ func NewGate(l limits.Limits, servers func() []netip.Addr) *Gate {
 	}
 }
 
-// bodies bound the memory of the bodies of some requests, in bytes.
+// bodies are the pools of bytes for the bodies of some requests.
 type bodies struct{ small, large *pool }
 
 func newBodies(small, large int64) *bodies { return &bodies{newPool(small), newPool(large)} }
 
-// of returns the memory for a body of a size.
+// of returns the pool for a body of a size.
 func (b *bodies) of(size int64) *pool {
 	if size > largeBody {
 		return b.large
@@ -85,17 +85,17 @@ func (b *bodies) of(size int64) *pool {
 	return b.small
 }
 
-// source is where a request comes from, with what that address may take.
+// source is the origin of a request, with the bounds of its address.
 type source struct {
 	address netip.Addr
 	server  bool                     // an API server
-	bodies  *bodies                  // a quarter of the memory for bodies, or a tenth; and WebhookBody for large ones
+	bodies  *bodies                  // a quarter or a tenth of the memory for bodies, and WebhookBody for large ones
 	reviews *quota.Slots[netip.Addr] // nil for API servers
 }
 
-// source returns where a request comes from, until leave is called.
+// source returns the origin of a request. The caller must call leave when the request is done.
 func (g *Gate) source(r *http.Request) (s source, leave func()) {
-	from, _ := netip.ParseAddrPort(r.RemoteAddr) // the zero address is that of all others
+	from, _ := netip.ParseAddrPort(r.RemoteAddr) // the zero address stands for all unparsed ones
 	s.address = from.Addr().Unmap()
 	servers := g.servers()
 	s.server = s.address.IsLoopback() || slices.Contains(servers, s.address)
@@ -112,7 +112,7 @@ func (g *Gate) source(r *http.Request) (s source, leave func()) {
 	return s, leave
 }
 
-// pool is an amount that requests take parts of. A request that finds too little waits in turn.
+// pool is an amount that requests take parts of. Requests that find too little wait in order.
 type pool struct {
 	free    *semaphore.Weighted
 	waiting atomic.Int64
@@ -130,8 +130,8 @@ func (p *pool) take(ctx context.Context, n int64) bool {
 	return p.free.Acquire(ctx, n) == nil
 }
 
-// takeBoth takes n of a source's pool and then of the one of all, until release is called. It reports false as take
-// does, and has taken nothing then.
+// takeBoth takes n from a source's pool and then from the common one. The caller must call release. It reports false as
+// take does, and then holds nothing.
 func takeBoth(ctx context.Context, own, all *pool, n int64) (release func(), ok bool) {
 	if !own.take(ctx, n) {
 		return nil, false
@@ -146,7 +146,7 @@ func takeBoth(ctx context.Context, own, all *pool, n int64) (release func(), ok 
 	}, true
 }
 
-// arriving is a body that counts what has arrived of it.
+// arriving is a body that tracks how many bytes it has received.
 type arriving struct {
 	io.ReadCloser
 	bytes atomic.Int64
@@ -158,8 +158,8 @@ func (a *arriving) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// watch calls cut, once at most, when the body is slow and others wait for any of some pools. stop ends that: cut is
-// not running then, and will not run.
+// watch calls cut at most once, when the body is slow and other requests wait for any of the pools. After stop has
+// returned, cut is not running and will not run.
 func (a *arriving) watch(cut func(), pools ...*pool) (stop func()) {
 	var mu sync.Mutex
 	start := time.Now()
@@ -188,7 +188,7 @@ func (a *arriving) watch(cut func(), pools ...*pool) (stop func()) {
 	}
 }
 
-// refusal is an HTTP status in the place of a review.
+// refusal is the HTTP status of a request that is not reviewed.
 type refusal struct {
 	status  int
 	message string
@@ -200,14 +200,14 @@ func refuse(status int, format string, args ...any) error {
 	return &refusal{status, fmt.Sprintf(format, args...)}
 }
 
-// read returns the body of a request, in memory that release frees. A body that arrives slowly is refused when
-// others wait for its memory. The error is a refusal.
+// read returns the body of a request, whose memory release frees. A body that arrives slowly is refused if other
+// requests wait for its memory. The error is a refusal.
 func (g *Gate) read(w http.ResponseWriter, r *http.Request, own *bodies) (text []byte, release func(), err error) {
 	ctx, cancel := context.WithTimeout(r.Context(), g.limits.WebhookRead)
 	defer cancel()
 	deadline, _ := ctx.Deadline()
 	conn := http.NewResponseController(w)
-	_ = conn.SetReadDeadline(deadline) // a server without it has a bound of its own
+	_ = conn.SetReadDeadline(deadline) // a server without deadlines has a bound of its own
 	size := r.ContentLength
 	switch media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); {
 	case size == 0:
@@ -217,9 +217,9 @@ func (g *Gate) read(w http.ResponseWriter, r *http.Request, own *bodies) (text [
 	case r.Header.Get("Content-Encoding") != "":
 		return nil, nil, refuse(http.StatusUnsupportedMediaType, "a body must not be encoded: leave out Content-Encoding")
 	case size > g.limits.WebhookBody:
-		_, _ = io.CopyN(io.Discard, r.Body, g.limits.WebhookBody) // a client that goes on sending reads no answer
+		_, _ = io.CopyN(io.Discard, r.Body, g.limits.WebhookBody) // a client that is still sending reads no answer
 		return nil, nil, refuse(http.StatusRequestEntityTooLarge, "the body is larger than %d bytes", g.limits.WebhookBody)
-	case size < 0: // it is not known
+	case size < 0: // the size is unknown
 		size = g.limits.WebhookBody
 	}
 	release, ok := takeBoth(ctx, own.of(size), g.all.of(size), size)

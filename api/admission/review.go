@@ -11,12 +11,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Reviewer answers a request. It must not keep the request: its memory counts as free once the answer is
-// written.
+// Reviewer answers a request. It must not keep the request, whose memory is released when the answer is written.
 type Reviewer func(r *http.Request, request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse
 
-// Handler returns what answers AdmissionReviews, v1 and v1beta1, by what a Reviewer says. The answer has the version
-// and the UID of the request. refused hears the HTTP status of each request that is not reviewed; nil: nobody does.
+// Handler returns a handler of AdmissionReviews, v1 and v1beta1, that calls a Reviewer. The answer has the version and
+// the UID of the request. refused is optional; it is called with the HTTP status of each request that is not reviewed.
 func (g *Gate) Handler(review Reviewer, refused func(status int)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		err := g.answer(w, r, review)
@@ -30,7 +29,7 @@ func (g *Gate) Handler(review Reviewer, refused func(status int)) http.Handler {
 		if refused != nil {
 			refused(no.status)
 		}
-		w.Header().Set("Connection", "close") // what is left of the body is not read
+		w.Header().Set("Connection", "close") // the rest of the body is not read
 		http.Error(w, no.message, no.status)
 	})
 }
@@ -63,7 +62,7 @@ func (g *Gate) answer(w http.ResponseWriter, r *http.Request, review Reviewer) e
 	return nil
 }
 
-// kind of what an API server sends.
+// kind is the kind of the request and of the answer.
 const kind = "AdmissionReview"
 
 // decode reads an AdmissionReview. v1beta1 has the fields of v1. The error is a refusal.
@@ -85,10 +84,10 @@ func decode(body []byte) (*admissionv1.AdmissionReview, error) {
 	return &in, nil
 }
 
-// Deny returns the answer that refuses a request with a message.
+// Deny returns an answer that refuses a request with a message.
 func Deny(message string) *admissionv1.AdmissionResponse {
 	return &admissionv1.AdmissionResponse{Result: &metav1.Status{Message: message}}
 }
 
-// Allow returns the answer that lets a request through.
+// Allow returns an answer that accepts a request.
 func Allow() *admissionv1.AdmissionResponse { return &admissionv1.AdmissionResponse{Allowed: true} }

@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// maxAnswer bounds an answer in bytes.
+// maxAnswer bounds a response in bytes.
 const maxAnswer = 1 << 20
 
 // Client is a client of one API server. Its rate is not limited. Safe for concurrent use.
@@ -22,8 +22,8 @@ type Client struct {
 	base *url.URL
 }
 
-// New returns the client of a configuration. It follows no redirects: another cluster's API server could lead this
-// process anywhere.
+// New returns the client of a configuration. It follows no redirects, because another cluster's API server could
+// redirect this process to any address.
 func New(c *rest.Config) (*Client, error) {
 	shared, err := rest.HTTPClientFor(c)
 	if err != nil {
@@ -53,7 +53,7 @@ func (c *Client) Review(ctx context.Context, path string, review any) error {
 	return json.Unmarshal(answer, review)
 }
 
-// do returns the body of an answer. It is an error, which has the API server's message, if the answer is not a success.
+// do returns the body of a response. If the status is not a success, it returns an error with the API server's message.
 func (c *Client) do(ctx context.Context, method, path string, body []byte) ([]byte, error) {
 	r, err := http.NewRequestWithContext(ctx, method, c.base.JoinPath(path).String(), bytes.NewReader(body))
 	if err != nil {
@@ -71,6 +71,6 @@ func (c *Client) do(ctx context.Context, method, path string, body []byte) ([]by
 		return text, err
 	}
 	var status struct{ Message string }
-	_ = json.Unmarshal(text, &status) // it need not be a Status
+	_ = json.Unmarshal(text, &status) // the body may be no Status
 	return nil, fmt.Errorf("%s answers %d: %s", path, answer.StatusCode, cmp.Or(status.Message, http.StatusText(answer.StatusCode)))
 }

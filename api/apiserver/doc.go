@@ -1,3 +1,3 @@
-// Package apiserver asks an API server questions of one request, such as its version or a review of a token. What an
-// answer may cost is bounded: at most 1 MiB of it is read, and it leads to no other server.
+// Package apiserver sends single requests to an API server, such as for its version or a TokenReview. It reads at most
+// 1 MiB of a response, and follows no redirects.
 package apiserver

@@ -21,8 +21,8 @@ const (
 	sec1  = "EC PRIVATE KEY"
 )
 
-// Blocks returns the blocks of a text. A block that cannot be read is an error with its number, from 1: encoding/pem
-// would skip it. The work is proportional to the text.
+// Blocks returns the PEM blocks of a text. A malformed block is an error with its number, from 1; encoding/pem would
+// skip it. The work is proportional to the text.
 func Blocks(text []byte) ([]*pem.Block, error) {
 	begin := []byte("-----BEGIN ")
 	var list []*pem.Block
@@ -55,8 +55,8 @@ func Join(texts []string) []byte {
 	return all
 }
 
-// Certificates returns the certificates of a text. Blocks of other labels are left out. No certificate at all is an
-// error.
+// Certificates returns the certificates of a text. Blocks with other labels are ignored. A text without any certificate
+// is an error.
 func Certificates(text []byte) ([]*x509.Certificate, error) {
 	blocks, err := Blocks(text)
 	if err != nil {
@@ -93,8 +93,8 @@ func IsPrivateKey(b *pem.Block) bool {
 	return (b.Type == pkcs8 || b.Type == pkcs1 || b.Type == sec1) && len(b.Headers) == 0
 }
 
-// PrivateKey returns the private key of a block, and the block with the label of its content, which Envoy wants there.
-// Some tools write another label. The error has nothing of the key.
+// PrivateKey returns the private key of a block, and the block with the label of its content, which Envoy requires.
+// Some tools write another label. The error contains no part of the key.
 func PrivateKey(b *pem.Block) (crypto.Signer, *pem.Block, error) {
 	for _, form := range []struct {
 		label string
@@ -142,20 +142,20 @@ func IndexOf(chain []*x509.Certificate, key crypto.Signer) int {
 	return slices.IndexFunc(chain, func(c *x509.Certificate) bool { return ok && public.Equal(c.PublicKey) })
 }
 
-// WrongOrder returns the message for a chain whose certificate of the key has this index, and is not the first.
+// WrongOrder returns the message for a chain whose certificate for the key has an index other than 0.
 func WrongOrder(index int) string {
 	return fmt.Sprintf("the certificates are in the wrong order: "+
 		"number %d is the certificate of the private key, and must be the first", index+1)
 }
 
-// KeyPair is tls.X509KeyPair, except that a part of the chain that cannot be read is an error, and that a wrong order
-// is named.
+// KeyPair is tls.X509KeyPair, except that a malformed part of the chain is an error, and that the error names a wrong
+// order.
 func KeyPair(chain, key []byte) (tls.Certificate, error) {
 	list, err := Certificates(chain)
 	if err != nil {
 		return tls.Certificate{}, err
 	}
-	pair, err := tls.X509KeyPair(chain, key) // its errors have nothing of the key
+	pair, err := tls.X509KeyPair(chain, key) // its errors contain no part of the key
 	if blocks, failed := Blocks(key); err != nil && failed == nil {
 		for _, b := range blocks {
 			if signer, _, failed := PrivateKey(b); failed == nil && IndexOf(list, signer) > 0 {

@@ -1,5 +1,5 @@
-// Package armor reads texts of PEM as a whole: a part that cannot be read is an error that says which, and is never
-// left out in silence. Text before, between and behind the blocks is allowed, as tools such as openssl write it.
+// Package armor parses whole PEM texts: a malformed part is an error that names it, and is never skipped. Text around
+// the blocks is allowed, as tools such as openssl write it.
 //
 // # Guarantees
 //

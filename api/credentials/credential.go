@@ -6,45 +6,45 @@ import (
 	"time"
 )
 
-// Credential is what one Secret or ConfigMap holds. It is frozen.
+// Credential is the content of one Secret or ConfigMap. It is immutable.
 type Credential struct {
-	Certificate *Certificate // nil: it has none that can be used
-	Roots       *Roots       // nil likewise
+	Certificate *Certificate // nil if it has no usable certificate
+	Roots       *Roots       // nil if it has no usable CA certificates
 }
 
-// Certificate is a certificate with what belongs to it, in PEM.
+// Certificate is a certificate with its key and chain, in PEM.
 type Certificate struct {
 	Chain, Key []byte
-	Staple     []byte // of OCSP, in DER; empty without one
+	Staple     []byte // OCSP response in DER; empty if there is none
 	Expires    time.Time
 }
 
 // Roots are CA certificates, in PEM.
 type Roots struct {
 	Certificates []byte
-	Revoked      []byte // lists of revoked certificates; empty without one
+	Revoked      []byte // certificate revocation lists; empty if there are none
 
-	Expires time.Time // of the one that is valid for longest
-	Renewal time.Time // when the first of the lists should have been replaced; zero: never
+	Expires time.Time // latest expiry of the certificates
+	Renewal time.Time // earliest next update of the lists; zero if there is none
 }
 
-// redacted stands for the content wherever it would be shown.
+// redacted replaces the content in any output.
 const redacted = "[redacted]"
 
-// Format writes no content, whatever the verb.
+// Format never prints content.
 func (Credential) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, redacted) }
 
-// Format writes no content, whatever the verb.
+// Format never prints content.
 func (Certificate) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, redacted) }
 
-// Format writes no content, whatever the verb.
+// Format never prints content.
 func (Roots) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, redacted) }
 
-// MarshalText returns no content, for encoders of JSON and logs.
+// MarshalText never returns content.
 func (Credential) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 
-// MarshalText returns no content, for encoders of JSON and logs.
+// MarshalText never returns content.
 func (Certificate) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 
-// MarshalText returns no content, for encoders of JSON and logs.
+// MarshalText never returns content.
 func (Roots) MarshalText() ([]byte, error) { return []byte(redacted), nil }

@@ -1,12 +1,12 @@
-// Package credentials is about what Secrets and ConfigMaps hold for TLS: certificates with their keys, and CA
+// Package credentials parses the TLS content of Secrets and ConfigMaps: certificates with their keys, and CA
 // certificates.
 //
-//   - references.go: which of them an object names, and where.
-//   - parse.go: what is in one, and what is wrong with it.
-//   - credential.go: the result, which is never shown.
+//   - references.go: which Secrets and ConfigMaps an object names, and where.
+//   - parse.go: the content of one, and its faults.
+//   - credential.go: the result, which is never printed.
 //
-// What is parsed here an Envoy takes: it is encoded anew, without what stands between or behind the certificates. The
-// package is pure: the time is an argument.
+// Envoy accepts every credential that this package returns: it is encoded again, without text between or behind the
+// certificates. The package is pure: time is an argument.
 //
 // # Guarantees
 //

@@ -21,18 +21,17 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/armor"
 )
 
-// Bounds of what is parsed, in bytes of PEM.
+// Bounds of the input, in bytes of PEM.
 const (
 	maxChain = 95_000
 	maxKey   = 36_500
 	maxRoots = 330_000
-	minRSA   = 2048 // bits; Envoy takes no less
+	minRSA   = 2048 // bits; Envoy accepts no smaller key
 )
 
-// Problem is what is wrong with a part of a Secret or a ConfigMap, which cannot be used for it. It never quotes
-// content.
+// Problem describes why a part of a Secret or a ConfigMap cannot be used. It never quotes content.
 type Problem struct {
-	Key     string // of the data
+	Key     string // key in the data
 	Message string
 	Fix     string
 }
@@ -42,15 +41,15 @@ func (p *Problem) Error() string { return p.Key + ": " + p.Message }
 // Field returns the field of a Secret or a ConfigMap.
 func (p *Problem) Field() string { return fmt.Sprintf("data[%q]", p.Key) }
 
-// Parsed is what was found in a Secret or a ConfigMap.
+// Parsed is the result of parsing a Secret or a ConfigMap.
 type Parsed struct {
 	Credential
-	BadCertificate *Problem // it has a certificate that cannot be used
-	BadRoots       *Problem // it has CA certificates that cannot be used
+	BadCertificate *Problem // why its certificate cannot be used; nil if it can
+	BadRoots       *Problem // why its CA certificates cannot be used; nil if they can
 	Remarks        []*Problem
 }
 
-// The keys of the data: of a Secret of the type kubernetes.io/tls, and of a generic one.
+// Keys of the data: of a Secret of type kubernetes.io/tls, and of a generic one.
 const (
 	tlsCertificate, genericCertificate = corev1.TLSCertKey, "cert"
 	tlsKey, genericKey                 = corev1.TLSPrivateKeyKey, "key"
@@ -59,7 +58,7 @@ const (
 	staple                             = "tls.ocsp-staple"
 )
 
-// OfSecret returns what a Secret holds at a time.
+// OfSecret parses a Secret at a time.
 func OfSecret(s *corev1.Secret, now time.Time) Parsed {
 	data := make(map[string][]byte, len(s.Data)+len(s.StringData))
 	for k, v := range s.Data {
@@ -86,16 +85,16 @@ func OfSecret(s *corev1.Secret, now time.Time) Parsed {
 		}
 	}
 	if p.Certificate != nil && slices.ContainsFunc(leaf.Extensions, isMustStaple) && p.Certificate.Staple == nil {
-		p.Certificate, p.BadCertificate = nil, &Problem{certificate, "it is to be shown with a response of OCSP, and there is none that is good", "add one in " + staple + ", in DER, or have a certificate issued that needs none"}
+		p.Certificate, p.BadCertificate = nil, &Problem{certificate, "it requires an OCSP response, and there is no valid one", "add one in " + staple + ", in DER, or request a certificate that needs none"}
 	}
 	if p.Certificate != nil && isNameless(leaf) {
-		p.Remarks = append(p.Remarks, &Problem{certificate, "it has no common name, DNS name, address or URI: gateways do not show it, clients do", "have a certificate issued with a name"})
+		p.Remarks = append(p.Remarks, &Problem{certificate, "it has no common name, DNS name, address or URI: gateways do not show it, clients do", "request a certificate with a name"})
 	}
 	p.parseRoots(data, now)
 	return p
 }
 
-// OfConfigMap returns what a ConfigMap holds at a time: CA certificates alone.
+// OfConfigMap parses a ConfigMap at a time. It has only CA certificates.
 func OfConfigMap(m *corev1.ConfigMap, now time.Time) Parsed {
 	data := make(map[string][]byte, len(m.Data))
 	for k, v := range m.Data {
@@ -106,7 +105,7 @@ func OfConfigMap(m *corev1.ConfigMap, now time.Time) Parsed {
 	return p
 }
 
-// parseRoots takes the CA certificates, with the list of revoked certificates beside them.
+// parseRoots parses the CA certificates and the revocation lists beside them.
 func (p *Parsed) parseRoots(data map[string][]byte, now time.Time) {
 	for _, keys := range [][2]string{{genericRoots, genericRevoked}, {tlsRoots, tlsRevoked}} {
 		if len(data[keys[0]]) == 0 {
@@ -122,7 +121,7 @@ func (p *Parsed) parseRoots(data map[string][]byte, now time.Time) {
 	}
 }
 
-// parseCertificate returns a certificate and its key, and the certificate itself parsed; or else what is wrong.
+// parseCertificate returns a certificate with its key, and the parsed certificate itself, or else the problem.
 func parseCertificate(certificateName string, certificate []byte, keyName string, key []byte, now time.Time) (c *Certificate, leaf *x509.Certificate, bad *Problem) {
 	switch {
 	case len(certificate) == 0:
@@ -152,32 +151,32 @@ func parseCertificate(certificateName string, certificate []byte, keyName string
 	switch public := leaf.PublicKey.(type) {
 	case *rsa.PublicKey:
 		if public.N.BitLen() < minRSA {
-			return nil, nil, &Problem{certificateName, fmt.Sprintf("its RSA key has %d bits, and proxies take no less than %d", public.N.BitLen(), minRSA), "have a certificate issued for a longer key"}
+			return nil, nil, &Problem{certificateName, fmt.Sprintf("its RSA key has %d bits, and proxies take no less than %d", public.N.BitLen(), minRSA), "request a certificate for a longer key"}
 		}
 	case *ecdsa.PublicKey:
 		if !slices.Contains([]elliptic.Curve{elliptic.P256(), elliptic.P384(), elliptic.P521()}, public.Curve) {
-			return nil, nil, &Problem{certificateName, "proxies do not take the curve of its key", "have a certificate issued for a key of P-256"}
+			return nil, nil, &Problem{certificateName, "proxies do not take the curve of its key", "request a certificate for a key of P-256"}
 		}
 	}
 	if _, ec := leaf.PublicKey.(*ecdsa.PublicKey); ec && leaf.KeyUsage != 0 && leaf.KeyUsage&x509.KeyUsageDigitalSignature == 0 {
-		return nil, nil, &Problem{certificateName, "its key may not be used for signatures", "have a certificate issued for servers or clients"}
+		return nil, nil, &Problem{certificateName, "its key may not be used for signatures", "request a certificate for servers or clients"}
 	}
 	if at < 0 {
 		return nil, nil, &Problem{keyName, "it is not the private key of the certificate", "add the key and the certificate that belong together"}
 	}
 	encoded := pem.EncodeToMemory(private)
-	if _, err := tls.X509KeyPair(chain, encoded); err != nil { // whose text may say something about the key
+	if _, err := tls.X509KeyPair(chain, encoded); err != nil { // its error may describe the key
 		return nil, nil, &Problem{keyName, "it cannot be used with the certificate", "add the key and the certificate that belong together"}
 	}
 	return &Certificate{Chain: chain, Key: encoded, Expires: leaf.NotAfter}, leaf, nil
 }
 
-// isNameless reports whether a certificate has none of the names that Envoy looks for in one of a server's.
+// isNameless reports whether a server certificate has none of the names that Envoy looks for.
 func isNameless(c *x509.Certificate) bool {
 	return c.Subject.CommonName == "" && len(c.DNSNames)+len(c.URIs)+len(c.IPAddresses) == 0
 }
 
-// isMustStaple reports whether an extension has a certificate shown with a response of OCSP: RFC 7633.
+// isMustStaple reports whether an extension requires an OCSP response with the certificate: RFC 7633.
 func isMustStaple(e pkix.Extension) bool {
 	return e.Id.Equal(asn1.ObjectIdentifier{1, 3, 6, 1, 5, 5, 7, 1, 24})
 }
@@ -204,7 +203,7 @@ func parseKey(name string, text []byte) (crypto.Signer, *pem.Block, *Problem) {
 	return nil, nil, &Problem{name, "it is no private key in PEM", fix}
 }
 
-// parseCertificates returns the certificates of a text: as PEM without anything else, and parsed.
+// parseCertificates returns the certificates of a text: as PEM without other text, and parsed.
 func parseCertificates(name string, text []byte, limit int) ([]byte, []*x509.Certificate, *Problem) {
 	if len(text) > limit {
 		return nil, nil, &Problem{name, fmt.Sprintf("it has %d bytes, more than %d", len(text), limit), "add the certificates that are needed alone"}
@@ -236,7 +235,7 @@ func parseRoots(name string, text []byte, now time.Time) (*Roots, *Problem) {
 	return &Roots{Certificates: encoded, Expires: last.NotAfter}, nil
 }
 
-// revoke takes lists of revoked certificates in PEM. A text without a list is an error: it would revoke nothing.
+// revoke adds revocation lists in PEM. A text without a list is an error, because it would revoke nothing.
 func (r *Roots) revoke(name string, text []byte) *Problem {
 	if len(text) > maxRoots {
 		return &Problem{name, fmt.Sprintf("it has %d bytes, more than %d", len(text), maxRoots), "add the lists that are needed alone"}
@@ -264,7 +263,7 @@ func (r *Roots) revoke(name string, text []byte) *Problem {
 	return nil
 }
 
-// checkStaple returns what is wrong with a stapled response of OCSP for a certificate.
+// checkStaple returns the problem of a stapled OCSP response for a certificate, or nil.
 func checkStaple(c *Certificate, der []byte, now time.Time) *Problem {
 	b, _ := pem.Decode(c.Chain)
 	leaf, err := x509.ParseCertificate(b.Bytes)

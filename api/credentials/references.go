@@ -10,15 +10,15 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
-// Reference is a resource of SDS that an object names and that the control plane serves.
+// Reference is a resource of SDS that an object names and the control plane serves.
 type Reference struct {
-	Resource string // its name
-	Field    string // of the object that names it
-	Own      bool   // it is to be a certificate with its key, not CA certificates
+	Resource string // name of the resource
+	Field    string // field of the object that names it
+	Own      bool   // a certificate with its key, instead of CA certificates
 }
 
-// Names returns the names of the Secrets or ConfigMaps, of whatever namespace, that a resource may be made of: the
-// first that exists counts.
+// Names returns the names of the Secrets or ConfigMaps, in any namespace, that a resource may be made from. The first
+// that exists is used.
 func (r Reference) Names() []string {
 	s, ok := names.ParseSecret(r.Resource, "own")
 	if !ok {
@@ -27,13 +27,13 @@ func (r Reference) Names() []string {
 	return s.Objects()
 }
 
-// Misnamed reports whether a resource is to be a certificate, and has the name of one that has CA certificates.
+// Misnamed reports whether a resource must be a certificate but has the name of a resource with CA certificates.
 func (r Reference) Misnamed() bool {
 	s, ok := names.ParseSecret(r.Resource, "own")
 	return ok && s.CA && r.Own
 }
 
-// References returns what a Gateway or a DestinationRule names.
+// References returns the resources that a Gateway or a DestinationRule names.
 func References(o *kinds.Object) []Reference {
 	switch spec := o.Spec.(type) {
 	case *networkingv1.Gateway:
@@ -57,7 +57,7 @@ func ofGateway(g *networkingv1.Gateway) (list []Reference) {
 	return list
 }
 
-// OfServer returns what the TLS settings of a server name, at a field.
+// OfServer returns the resources that the TLS settings of a server name, which are at a field.
 func OfServer(t *networkingv1alpha3.ServerTLSSettings, field string) (list []Reference) {
 	add := func(at string, own bool, resource string, served bool) {
 		if served {

@@ -6,10 +6,10 @@ import (
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 )
 
-// entryBytes is what a route or a match counts beside its text.
+// entryBytes is the size of a route or a match besides its text.
 const entryBytes = 64
 
-// cost is what a list of routes has, without their matches, and what their matches have.
+// cost is the number and size of a list of routes without their matches, and of their matches.
 type cost struct {
 	routes, text           int
 	unmatched              int // routes without a match
@@ -30,16 +30,16 @@ func (c *cost) add(h *networkingv1alpha3.HTTPRoute) {
 	c.textOfMatches += len(h.Match)*entryBytes + sum
 }
 
-// within returns about how many bytes the routes are when each is narrowed by route h of another VirtualService.
+// within returns about how many bytes the routes have after each is narrowed by route h of another VirtualService.
 func (c *cost) within(h *networkingv1alpha3.HTTPRoute) int {
 	var root cost
 	root.add(h)
 	return c.text + c.routes*root.text + max(root.matches, 1)*c.textOfMatches + (c.matches+c.unmatched)*root.textOfMatches
 }
 
-// Fitting returns how many of the first routes of a VirtualService may be used: all, or those before the delegation
-// with which it would ask for more than a number of bytes, its hosts times its routes and those of its delegates. find
-// returns a delegate, nil where there is none.
+// Fitting returns how many of the first routes of a VirtualService may be used: all, or those in front of the
+// delegation that exceeds the bound. most bounds the product of its hosts and the bytes of its routes and its
+// delegates' routes. find returns a delegate, or nil if there is none.
 func Fitting(root *networkingv1.VirtualService, most int, find func(*networkingv1alpha3.Delegate) *networkingv1.VirtualService) int {
 	left := most / max(len(root.Hosts), 1)
 	costs := map[*networkingv1.VirtualService]*cost{}

@@ -1,7 +1,7 @@
-// Package delegates says what becomes of the rules of VirtualServices to which others delegate: which are left out
-// because they match what the delegating rule does not, and how many there may be, since the rules of a delegate are
-// there once for each rule that delegates to it, and its matches once for each match of that rule. It is pure: what
-// is left out, and the finding about it, come from the same calculation.
+// Package delegates combines the rules of VirtualServices with the rules that delegate to them. It decides which rules
+// are left out because their matches lie outside the delegating rule's, and how many rules there may be: a delegate's
+// rules are repeated for each rule that delegates to it, and its matches for each match of that rule. It is pure, and
+// both the proxies' configuration and the findings come from this calculation.
 //
 // # Guarantees
 //

@@ -19,9 +19,9 @@ type Rule struct {
 	Namespace string
 }
 
-// Narrow returns the matches that a delegate's rule has in place of a rule that delegates: each match of the delegate
-// combined with each match of root that it lies within. If one match of the delegate lies within no match of root, the
-// whole rule is left out, as in istiod: Narrow returns the index of that match. Otherwise the index is -1.
+// Narrow returns the matches of a delegate's rule after delegation: each match of the delegate combined with each match
+// of root that it lies within. If a match of the delegate lies within no match of root, the whole rule is left out, as
+// in istiod, and Narrow returns the index of that match. Otherwise the index is -1.
 func Narrow(root, child Rule) (list []*networkingv1alpha3.HTTPMatchRequest, outside int) {
 	if len(root.Match) == 0 {
 		return child.Match, -1
@@ -93,8 +93,8 @@ func within(r, c *networkingv1alpha3.HTTPMatchRequest, rootNamespace, childNames
 	})
 }
 
-// covers reports whether istiod takes every string that c matches for one that r matches. A nil match matches every
-// string. A match without a value, which is one for the presence of a header, covers nothing and is covered by nothing.
+// covers reports whether istiod considers that r matches every string that c matches. A nil match matches every string.
+// A match without a value, which tests that a header is present, covers nothing and is covered by nothing.
 func covers(r, c *networkingv1alpha3.StringMatch) bool {
 	if r == nil || c == nil {
 		return true
@@ -112,7 +112,7 @@ func covers(r, c *networkingv1alpha3.StringMatch) bool {
 	return !isPrefix && r.GetExact() == narrow
 }
 
-// combined returns the match of the requests that match both: c with what only r has.
+// combined returns the match of the requests that match both: c with the conditions that only r has.
 func combined(r, c *networkingv1alpha3.HTTPMatchRequest) *networkingv1alpha3.HTTPMatchRequest {
 	if r == nil {
 		return c
@@ -136,7 +136,7 @@ func combined(r, c *networkingv1alpha3.HTTPMatchRequest) *networkingv1alpha3.HTT
 	return out
 }
 
-// union returns the entries of both maps, nil if there are none. Those of the second take precedence.
+// union returns the entries of both maps, or nil if there are none. Entries of the second take precedence.
 func union[V any](a, b map[string]V) map[string]V {
 	if len(a) == 0 {
 		return b
@@ -146,11 +146,11 @@ func union[V any](a, b map[string]V) map[string]V {
 	return out
 }
 
-// replaceable are the fields of a rule that have parts: a delegate that has such a field of its own loses the root's.
+// replaceable are the fields of a rule that have parts. A delegate's field replaces the root's as a whole.
 var replaceable = []protoreflect.Name{"rewrite", "retries", "fault", "mirrors", "cors_policy", "headers"}
 
-// Replaced returns the names of the fields of root, as in YAML, of which something is lost because a delegate's rule
-// has the field too: a field of the delegate replaces the whole field of the rule that delegates to it.
+// Replaced returns the names, as in YAML, of the fields of root that lose a part because a delegate's rule has the
+// field too.
 func Replaced(root, child *networkingv1alpha3.HTTPRoute) (fields []string) {
 	a, b := root.ProtoReflect(), child.ProtoReflect()
 	for _, name := range replaceable {
@@ -162,7 +162,7 @@ func Replaced(root, child *networkingv1alpha3.HTTPRoute) (fields []string) {
 	return fields
 }
 
-// includes reports whether value b of a field says something about everything that value a says something about.
+// includes reports whether value b of a field sets everything that value a sets.
 func includes(f protoreflect.FieldDescriptor, b, a protoreflect.Value) bool {
 	switch {
 	case f.IsMap():

@@ -9,7 +9,8 @@ import (
 // Severity of a Diagnostic.
 type Severity int
 
-// Severities. An object with an Error is not used, or requests fail for it; one with a Warning is used. Info is advice.
+// Severities. An Error means that the object is not used or that requests fail; an object with a Warning is used. Info
+// is advice.
 const (
 	Info Severity = iota - 1
 	Warning
@@ -29,7 +30,7 @@ func (s Severity) String() string {
 // MarshalText writes the severity as a word.
 func (s Severity) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// UnmarshalText reads what MarshalText writes. An unknown word is a warning.
+// UnmarshalText parses the text of MarshalText. An unknown word stands for a Warning.
 func (s *Severity) UnmarshalText(text []byte) error {
 	*s = Warning
 	for _, x := range []Severity{Info, Error} {
@@ -40,24 +41,24 @@ func (s *Severity) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Diagnostic says what is wrong with one object. Bad input yields diagnostics, not errors.
+// Diagnostic describes one fault of one object. Bad input yields diagnostics, not errors.
 type Diagnostic struct {
 	Severity Severity `json:"severity"`
-	// stable: IST0101 where istioctl analyze has the same finding, else a word such as UnknownField
+	// Code is stable: IST0101 if istioctl analyze has the same finding, else a word such as UnknownField.
 	Code    string `json:"code"`
-	Object  string `json:"object,omitempty"` // VirtualService a/web, empty when the document does not say
-	Field   string `json:"field,omitempty"`  // spec.http[0].route[1].weight
-	Message string `json:"message"`          // what is wrong
-	Fix     string `json:"fix,omitempty"`    // what to write instead
+	Object  string `json:"object,omitempty"` // such as VirtualService a/web; empty if the document does not say
+	Field   string `json:"field,omitempty"`  // such as spec.http[0].route[1].weight
+	Message string `json:"message"`          // the fault
+	Fix     string `json:"fix,omitempty"`    // the remedy
 	File    string `json:"file,omitempty"`
-	Line    int    `json:"line,omitempty"`   // from 1; 0 is unknown
-	Column  int    `json:"column,omitempty"` // from 1, in characters
+	Line    int    `json:"line,omitempty"`   // from 1; 0 if unknown
+	Column  int    `json:"column,omitempty"` // from 1, in characters; 0 if unknown
 }
 
-// At returns d with the position of an object, file:line:column; without one if the object has none.
+// At returns d with an object's position, which is file:line:column or empty.
 func (d Diagnostic) At(position string) Diagnostic {
 	part := strings.Split(position, ":")
-	if n := len(part) - 2; n > 0 { // the file's name may have colons
+	if n := len(part) - 2; n > 0 { // the file's name may contain colons
 		d.File = strings.Join(part[:n], ":")
 		d.Line, _ = strconv.Atoi(part[n])
 		d.Column, _ = strconv.Atoi(part[n+1])
@@ -65,7 +66,7 @@ func (d Diagnostic) At(position string) Diagnostic {
 	return d
 }
 
-// String is one line: file:line:column: severity: object: field: message (fix).
+// String returns one line: file:line:column: severity: object: field: message (fix).
 func (d Diagnostic) String() string {
 	var b strings.Builder
 	if d.File != "" {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Nearest returns the known name that a typing mistake most likely meant, or "": two mistakes at most, and fewer in a
-// short name. Case, dashes and underscores do not count.
+// Nearest returns the known name that a mistyped name most likely stands for, or "". The names may differ by two typing
+// mistakes, and by fewer if they are short. Case, dashes and underscores are ignored.
 func Nearest(name string, known []string) string {
 	best, limit := "", min(2, len(name)/2)+1
 	plain := func(s string) string { return strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(s)) }
@@ -26,9 +26,9 @@ func Nearest(name string, known []string) string {
 	return best
 }
 
-// NearestField returns the name of the known field that an unknown one most likely stands for, or "": the Nearest name,
-// or else the only one that has the same words, where one of the two names may have more words than the other. A word
-// with another ending, such as a plural, is the same word.
+// NearestField returns the known field that an unknown one most likely stands for, or "": the Nearest name, or else the
+// only field that has all words of the name or whose words the name has. Words with different endings, such as a
+// plural, are equal.
 func NearestField(name string, known []string) string {
 	if best := Nearest(name, known); best != "" {
 		return best
@@ -49,7 +49,7 @@ func NearestField(name string, known []string) string {
 	return meant
 }
 
-// within reports whether all words of a are words of b, or begin like one.
+// within reports whether each word of a equals a word of b, or begins like one.
 func within(a, b []string) bool {
 	return !slices.ContainsFunc(a, func(w string) bool {
 		return !slices.ContainsFunc(b, func(v string) bool {
@@ -58,8 +58,7 @@ func within(a, b []string) bool {
 	})
 }
 
-// words returns the words of a name such as trafficPolicies or traffic_policy, in lower case and in the
-// singular.
+// words returns the words of a name such as trafficPolicies or traffic_policy, in lower case and singular.
 func words(name string) []string {
 	var out []string
 	add := func(word string) {
@@ -89,11 +88,11 @@ func words(name string) []string {
 
 func isUpper(c byte) bool { return 'A' <= c && c <= 'Z' }
 
-// DidYouMean returns the Fix that suggests a name.
+// DidYouMean returns a Fix that suggests a name.
 func DidYouMean(name string) string { return fmt.Sprintf("did you mean %q?", name) }
 
-// UnknownName returns the Fix for a name that is none of the known ones: the name that it most likely stands for, or
-// all names if they are few.
+// UnknownName returns the Fix for an unknown name: the known name that it most likely stands for, or all known names if
+// they are few.
 func UnknownName(name string, known []string) string {
 	if best := NearestField(name, known); best != "" {
 		return DidYouMean(best)
@@ -104,7 +103,7 @@ func UnknownName(name string, known []string) string {
 	return "remove it"
 }
 
-// Distance returns the number of bytes to insert, delete, replace or swap with their neighbour to make b of a.
+// Distance returns how many bytes must be inserted, deleted, replaced or swapped with their neighbour to turn a into b.
 func Distance(a, b string) int {
 	before, last, cur := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range last {
@@ -127,8 +126,8 @@ func Distance(a, b string) int {
 	return last[len(b)]
 }
 
-// NearNames returns the end of a sentence about a name that is not among all: which are like it, ": did you mean a or
-// b?", or the first few that there are.
+// NearNames returns the end of a sentence about a name that is not among all: similar names as ": did you mean a or
+// b?", or else the first few names.
 func NearNames(name string, all []string) string {
 	const few = 5
 	all = slices.Compact(slices.Sorted(slices.Values(all)))

@@ -1,2 +1,2 @@
-// Package diag holds Diagnostic: what is wrong with one user's object, said so that the user can mend it.
+// Package diag defines Diagnostic, a description of a fault in a user's object that tells the user how to correct it.
 package diag

@@ -15,7 +15,7 @@ func LogOnce(logger *slog.Logger) func(Diagnostic) {
 	var mu sync.Mutex
 	seen, err := simplelru.NewLRU[Diagnostic, struct{}](recentFindings, nil)
 	if err != nil {
-		panic(err) // only for a size below one
+		panic(err) // unreachable: the size is positive
 	}
 	return func(d Diagnostic) {
 		mu.Lock()

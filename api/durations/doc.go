@@ -1,3 +1,3 @@
-// Package durations rewrites durations in the JSON of protobuf messages. Istio reads such JSON with a parser that takes
-// every duration of Go, 1h30m as well as 5400s; package protojson takes seconds alone. Its functions are pure.
+// Package durations rewrites durations in the JSON of protobuf messages. Istio's parser accepts every duration of Go,
+// such as 1h30m or 5400s; package protojson accepts only seconds. Its functions are pure.
 package durations

@@ -15,7 +15,7 @@ const (
 	durationName = "google.protobuf.Duration"
 )
 
-// Seconds returns a duration of Go as protojson takes it. It returns a text that is no duration unchanged.
+// Seconds converts a duration of Go to the form of protojson. It returns any other text unchanged.
 func Seconds(text string) string {
 	d, err := time.ParseDuration(text)
 	if err != nil {
@@ -25,7 +25,7 @@ func Seconds(text string) string {
 	return quoted[1 : len(quoted)-1]
 }
 
-// Rewrite writes the durations of a message in seconds, in place: s is the JSON of a message of type md. It follows
+// Rewrite converts the durations of a message to seconds, in place: s is the JSON of a message of type md. It follows
 // messages of type Any whose types are linked.
 func Rewrite(md protoreflect.MessageDescriptor, s *structpb.Struct) {
 	if md.FullName() == anyName {

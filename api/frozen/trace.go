@@ -1,6 +1,6 @@
 package frozen
 
-// trace is a list of items, and what is called for those that a look-up seeks.
+// trace has the items to trace, and the function to call when a look-up seeks one of them.
 type trace[T any] struct {
 	items []T
 	found func(T)

@@ -1,3 +1,3 @@
-// Package http3 says which servers of Gateways take HTTP/3 where PILOT_ENABLE_QUIC_LISTENERS asks for it. Translation
-// and analysis both ask. It is pure, and has no state.
+// Package http3 decides which servers of Gateways serve HTTP/3 if PILOT_ENABLE_QUIC_LISTENERS is set. Translation and
+// analysis share it. It is pure, and has no state.
 package http3

@@ -12,14 +12,14 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
-// FilterKinds returns the kinds whose objects may add filters of connections.
+// FilterKinds returns the kinds whose objects may add connection filters.
 func FilterKinds() []*kinds.Kind {
 	return []*kinds.Kind{kinds.WasmPlugin, kinds.TrafficExtension, kinds.EnvoyFilter}
 }
 
-// Filters returns the field by which an object that applies to a gateway adds filters of connections to those of a port
-// of its workload, and an empty one if it adds none. Over QUIC such a filter sees no data, and Envoy takes few filters
-// of listeners: what they should refuse would come in. A patch that names the listener for QUIC is meant for it.
+// Filters returns the field of an object that adds connection filters to a port of a gateway's workload, or "" if it
+// adds none. Over QUIC such a filter sees no data, and Envoy accepts few listener filters there, so connections that
+// the filter should refuse would be accepted. A patch that names the listener for QUIC is exempt.
 func Filters(o *kinds.Object, port uint32) (field string) {
 	switch s := o.Spec.(type) {
 	case *extensionsv1alpha1.WasmPlugin:
@@ -40,7 +40,7 @@ func Filters(o *kinds.Object, port uint32) (field string) {
 	return ""
 }
 
-// matches reports whether one of the matches of an extension is for a port of a gateway, the client of the services
+// matches reports whether an extension's matches include a port of a gateway, which is the client of the services
 // behind it.
 func matches[M interface {
 	GetMode() typev1beta1.WorkloadMode
@@ -52,7 +52,7 @@ func matches[M interface {
 	})
 }
 
-// inserts reports whether a patch adds a filter to the listener for QUIC of a port, or to its chains.
+// inserts reports whether a patch adds a filter to the listener for QUIC of a port, or to its filter chains.
 func inserts(p *networkingv1alpha3.EnvoyFilter_EnvoyConfigObjectPatch, port uint32) bool {
 	switch p.GetPatch().GetOperation() {
 	case networkingv1alpha3.EnvoyFilter_Patch_ADD, networkingv1alpha3.EnvoyFilter_Patch_INSERT_BEFORE,
@@ -71,9 +71,9 @@ func inserts(p *networkingv1alpha3.EnvoyFilter_EnvoyConfigObjectPatch, port uint
 	}
 	switch p.GetApplyTo() {
 	case networkingv1alpha3.EnvoyFilter_LISTENER_FILTER:
-		return m.GetListenerFilter() == "" // there is none that it could stand beside
+		return m.GetListenerFilter() == "" // it has no listener filter to insert next to
 	case networkingv1alpha3.EnvoyFilter_NETWORK_FILTER:
-		c := m.GetFilterChain() // the chains have a connection manager alone, and match server names
+		c := m.GetFilterChain() // its chains have only a connection manager, and match server names
 		name := c.GetFilter().GetName()
 		return c.GetTransportProtocol() == "" && c.GetApplicationProtocols() == "" && c.GetDestinationPort() == 0 &&
 			(name == "" || strings.HasSuffix(name, "http_connection_manager"))

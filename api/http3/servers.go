@@ -8,10 +8,10 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
-// Variable is the variable of the environment that asks for HTTP/3.
+// Variable is the environment variable that enables HTTP/3.
 const Variable = "PILOT_ENABLE_QUIC_LISTENERS"
 
-// Terminates reports whether a server is for HTTPS and ends its TLS: only such a server can take HTTP/3.
+// Terminates reports whether a server terminates the TLS of HTTPS. Only such a server can serve HTTP/3.
 func Terminates(s *networkingv1alpha3.Server) bool {
 	if s.GetTls() == nil || !strings.EqualFold(s.GetPort().GetProtocol(), "HTTPS") {
 		return false
@@ -23,8 +23,8 @@ func Terminates(s *networkingv1alpha3.Server) bool {
 	return true
 }
 
-// Refusal returns why a server that Terminates does not take HTTP/3: over QUIC what the field says could not be kept.
-// Both are empty for one that does.
+// Refusal returns why a server for which Terminates is true does not serve HTTP/3: the field whose setting does not
+// work over QUIC. Both are empty if it does.
 func Refusal(s *networkingv1alpha3.Server) (field, reason string) {
 	if strings.HasPrefix(s.GetBind(), "unix://") {
 		return "bind", "QUIC comes over UDP, and never to a Unix socket"
@@ -39,7 +39,7 @@ func Refusal(s *networkingv1alpha3.Server) (field, reason string) {
 	return "tls.maxProtocolVersion", "QUIC has TLS 1.3 alone"
 }
 
-// DemandsCertificates reports whether a server serves no client without a certificate.
+// DemandsCertificates reports whether a server requires client certificates.
 func DemandsCertificates(s *networkingv1alpha3.Server) bool {
 	switch s.GetTls().GetMode() {
 	case networkingv1alpha3.ServerTLSSettings_MUTUAL, networkingv1alpha3.ServerTLSSettings_ISTIO_MUTUAL:
@@ -48,11 +48,11 @@ func DemandsCertificates(s *networkingv1alpha3.Server) bool {
 	return false
 }
 
-// Strict is the hosts of servers that demand certificates of clients, by a port: the servers', or that of the workload
-// where they are served. It is not safe for concurrent use.
+// Strict has the hosts of servers that require client certificates, by the port of the servers or by the port of their
+// workload. It is not safe for concurrent use.
 type Strict map[uint32]*names.HostIndex[struct{}]
 
-// Add adds the hosts of a server on a port, if it demands certificates.
+// Add adds the hosts of a server on a port, if it requires client certificates.
 func (x Strict) Add(port uint32, s *networkingv1alpha3.Server) {
 	if !DemandsCertificates(s) || !Terminates(s) {
 		return
@@ -65,8 +65,8 @@ func (x Strict) Add(port uint32, s *networkingv1alpha3.Server) {
 	}
 }
 
-// Exposed returns a host that a server on a port would take over QUIC by a pattern of its own: there the server that
-// demands certificates for it does not take connections. It is empty where there is none.
+// Exposed returns a host that a server on a port would serve over QUIC by a wildcard of its own, although another
+// server requires client certificates for the host and is not served over QUIC. It returns "" if there is none.
 func (x Strict) Exposed(port uint32, s *networkingv1alpha3.Server) string {
 	hosts := x[port]
 	if hosts == nil {
@@ -90,7 +90,7 @@ func withoutNamespace(host string) string {
 	return strings.ToLower(host)
 }
 
-// Takes reports whether a server takes HTTP/3, if there is no other server on its port.
+// Takes reports whether a server serves HTTP/3, provided that there is no other server on its port.
 func Takes(s *networkingv1alpha3.Server) bool {
 	field, _ := Refusal(s)
 	return Terminates(s) && field == ""

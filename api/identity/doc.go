@@ -1,7 +1,7 @@
-// Package identity names workloads, and who is at the other end of a connection.
+// Package identity names workloads and the peers of connections.
 //
-// An ID is the SPIFFE ID of a workload, as Istio writes it. A Peer is whoever sent a request: its address, and the ID
-// that it proved to have, with how. The package decides nothing: package authorize does. It is pure.
+// An ID is the SPIFFE ID of a workload in Istio's form. A Peer is the sender of a request: its address, and the ID that
+// it proved, with the proof. The package authorizes nothing; package authorize does. It is pure.
 //
 // # Guarantees
 //

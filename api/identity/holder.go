@@ -2,15 +2,15 @@ package identity
 
 import "net/netip"
 
-// Holder is what a bound for one client is for: an ID that peers have proved, or the address of peers that have proved
-// none. The zero Holder is a peer without either, or on this host.
+// Holder is a client that a bound applies to: a proved ID, or the address of peers that have proved none. The zero
+// Holder is a peer without either, or on this host.
 type Holder struct {
 	ID      ID
 	Address netip.Addr
 }
 
-// Holder returns the holder of what a peer holds. It returns false if no bound for one client is for the peer: it has
-// proved no ID, and is on this host or has no address.
+// Holder returns the holder that a peer belongs to. It returns false if no bound applies to the peer, because it has
+// proved no ID and is on this host or has no address.
 func (p Peer) Holder() (h Holder, bounded bool) {
 	switch {
 	case p.Proved():
@@ -48,7 +48,7 @@ func (h Holder) Tenant() Tenant {
 	return Tenant{Unproved: h != Holder{}}
 }
 
-// String returns what the tenant is called in messages.
+// String returns the name of the tenant for messages.
 func (t Tenant) String() string {
 	if t.Unproved {
 		return "peers that prove no identity"

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// ID is the identity of a workload. The zero ID is nobody's.
+// ID is the identity of a workload. The zero ID stands for no identity.
 type ID struct{ TrustDomain, Namespace, ServiceAccount string }
 
 // maxLength bounds a SPIFFE ID: https://github.com/spiffe/spiffe/blob/main/standards/SPIFFE-ID.md, section 2.
@@ -59,9 +59,9 @@ type Proof int
 
 // Proofs.
 const (
-	Unproved    Proof = iota // not at all: the peer has no ID
-	Certificate              // by a client certificate that was verified
-	Token                    // by a token that its issuer reviewed
+	Unproved    Proof = iota // the peer has no ID
+	Certificate              // a verified client certificate
+	Token                    // a token that its issuer reviewed
 )
 
 // String returns the name of the proof.
@@ -75,28 +75,28 @@ func (p Proof) String() string {
 	return "unproved"
 }
 
-// Peer is who is at the other end of a connection.
+// Peer is the other end of a connection.
 type Peer struct {
 	ID      ID // zero if it proved none
 	Proof   Proof
-	Address netip.AddrPort // invalid if it is not an address of IP
+	Address netip.AddrPort // invalid if it is not an IP address
 
 	Bound   Bound
-	Expires time.Time // when the proof does; zero if it proved none
+	Expires time.Time // expiry of the proof; zero if there is none
 
-	// Federated: those who vouch for the ID may do so for aliases of the mesh's trust domain alone. The control plane
-	// shows it nothing that the mesh keeps to itself.
+	// Federated is true if the issuer of the ID is only trusted for aliases of the mesh's trust domain. The control
+	// plane shows such a peer no internals of the mesh.
 	Federated bool
 }
 
-// Bound restricts what a proof is good for beside its ID. An empty field restricts nothing.
+// Bound restricts what the proof is valid for besides its ID. An empty field restricts nothing.
 type Bound struct {
-	Cluster     string // whose token it is
-	Pod, PodUID string // of the ID's namespace
-	Node        string // that the pod runs on
+	Cluster     string // ID of the cluster that issued the token
+	Pod, PodUID string // pod in the ID's namespace
+	Node        string // node that the pod runs on
 }
 
-// Pod describes the pod that a token is bound to. The zero Pod is one that does not exist.
+// Pod describes the pod that a token is bound to. The zero Pod stands for a pod that does not exist.
 type Pod struct{ UID, ServiceAccount, Node string }
 
 // Proved reports whether the peer proved an ID.
@@ -105,7 +105,7 @@ func (p Peer) Proved() bool { return p.Proof != Unproved && p.ID != ID{} }
 // OnHost reports whether the peer is on this host, by its address.
 func (p Peer) OnHost() bool { return p.Address.IsValid() && p.Address.Addr().Unmap().IsLoopback() }
 
-// String returns what a message calls the peer: its ID, or its address where it proved none.
+// String returns the name of the peer for messages: its ID, or its address if it proved none.
 func (p Peer) String() string {
 	switch {
 	case p.Proved():

@@ -1,9 +1,9 @@
-// Package jwks reads sets of public keys by which tokens are verified: JSON Web Key Sets, RFC 7517. What is fetched has
-// public keys alone, whatever a set had in it.
+// Package jwks parses sets of public keys that verify tokens: JSON Web Key Sets, RFC 7517. A fetched set is reduced to
+// its public keys.
 //
-//   - jwks.go: sets that were fetched.
-//   - inline.go: sets that users wrote for Envoy, and the set by which no token is valid.
-//   - source.go: where a set is fetched from. A Fetcher does the I/O.
+//   - jwks.go: fetched sets.
+//   - inline.go: sets that users wrote for Envoy, and the set that accepts no token.
+//   - source.go: the origin of a set. A Fetcher does the I/O.
 //
 // # Guarantees
 //

@@ -10,13 +10,13 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// Nobody is a key set by which no token is valid, because nobody can know the private key: its point on P-256 is the
-// SHA-256 of "a key that nobody holds 0" as x, with the even y.
-const Nobody = `{"keys":[{"kty":"EC","crv":"P-256","kid":"nobody","alg":"ES256","use":"sig","x":"-hOZ08elhHQ-QaIaLCkciudGVUnH0Sv0z7ghplqie4c","y":"aBiMHCIRhLbV2d2kop_GanRmmBGSTXtFazATLbLr32g"}]}`
+// AcceptsNone is a key set that verifies no token, because its private key is unknown: its point on P-256 has as x the
+// SHA-256 of "a key that nobody holds 0", with the even y.
+const AcceptsNone = `{"keys":[{"kty":"EC","crv":"P-256","kid":"nobody","alg":"ES256","use":"sig","x":"-hOZ08elhHQ-QaIaLCkciudGVUnH0Sv0z7ghplqie4c","y":"aBiMHCIRhLbV2d2kop_GanRmmBGSTXtFazATLbLr32g"}]}`
 
-// Inline returns a key set that a user wrote, without private keys and without keys that cannot be used, and why each
-// of these was left out or changed. Where nothing was, it is the text itself. Shared secrets stay: whoever writes one
-// here means it. It is an error if no key is left.
+// Inline returns a key set that a user wrote without private and unusable keys, and why each of these was left out or
+// changed. If none was, it returns the text itself. Shared secrets stay, because a user who writes one here intends it.
+// It is an error if no key is left.
 func Inline(text string) (set string, changed []string, err error) {
 	var raw struct {
 		Keys []json.RawMessage `json:"keys"`
@@ -54,8 +54,8 @@ func Inline(text string) (set string, changed []string, err error) {
 	return string(out), changed, err
 }
 
-// keysOnce reports whether a JSON object has one list called keys, in small letters. Of several, or of one in capital
-// letters, Go's decoder reads what Envoy's does not.
+// keysOnce reports whether a JSON object has exactly one list called keys, in lower case. Go's decoder and Envoy's
+// decode other objects differently.
 func keysOnce(text string) bool {
 	d := json.NewDecoder(strings.NewReader(text))
 	var names []string
@@ -69,7 +69,7 @@ func keysOnce(text string) bool {
 			depth++
 		case token == json.Delim('}') || token == json.Delim(']'):
 			depth--
-		case ok && depth == 1 && strings.EqualFold(name, "keys"): // a value of that text counts too: then the set is only encoded again
+		case ok && depth == 1 && strings.EqualFold(name, "keys"): // a string value is counted too, but then the set is only encoded again
 			names = append(names, name)
 		}
 	}

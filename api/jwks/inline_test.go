@@ -20,13 +20,13 @@ import (
 // TestNobody derives the key again from its text: whoever chose it could not choose its private key.
 func TestNobody(t *testing.T) {
 	x := sha256.Sum256([]byte("a key that nobody holds 0"))
-	set, err := jwks.Parse([]byte(jwks.Nobody))
+	set, err := jwks.Parse([]byte(jwks.AcceptsNone))
 	must.Succeed(t, err)
 	key, ok := set.Key("nobody").Key.(*ecdsa.PublicKey)
 	if !ok || key.X.Cmp(new(big.Int).SetBytes(x[:])) != 0 || key.Y.Bit(0) != 0 || !elliptic.P256().IsOnCurve(key.X, key.Y) { //nolint:staticcheck // a test of the point itself
 		t.Errorf("%+v", key)
 	}
-	if text, changed, err := jwks.Inline(jwks.Nobody); text != jwks.Nobody || changed != nil || err != nil {
+	if text, changed, err := jwks.Inline(jwks.AcceptsNone); text != jwks.AcceptsNone || changed != nil || err != nil {
 		t.Errorf("%s %v %v", text, changed, err)
 	}
 }
@@ -72,7 +72,7 @@ func TestInline(t *testing.T) {
 
 // FuzzInline shows that no text makes a set with a private key, or one that is not a set.
 func FuzzInline(f *testing.F) {
-	f.Add(jwks.Nobody)
+	f.Add(jwks.AcceptsNone)
 	f.Add(`{"keys":[{"kty":"oct","k":"c2VjcmV0"},null,7,{"kty":"EC","crv":"P-256","x":"","y":"","d":""}]}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		set, changed, err := jwks.Inline(text)
@@ -90,7 +90,7 @@ func FuzzInline(f *testing.F) {
 
 // FuzzParse shows that no text makes a set with a private key.
 func FuzzParse(f *testing.F) {
-	f.Add([]byte(jwks.Nobody))
+	f.Add([]byte(jwks.AcceptsNone))
 	f.Add([]byte(`{"keys":[{"kty":"oct","k":"c2VjcmV0"},null,7]}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		s, err := jwks.Parse(text)

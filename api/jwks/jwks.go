@@ -15,7 +15,7 @@ import (
 // Bounds of a set.
 const (
 	maxKeys = 100
-	maxName = 512 // bytes of a key's ID, and of its algorithm
+	maxName = 512 // in bytes, also of its algorithm
 	minRSA  = 2048
 	maxRSA  = 8192
 )
@@ -23,9 +23,8 @@ const (
 // Set is the public keys of an issuer.
 type Set struct{ keys []jose.JSONWebKey }
 
-// Parse returns the public keys of a JSON text. Keys that are shared secrets, of a kind that is not known, for
-// something other than signatures, or too weak are left out, and the private part of others. It is an error if none is
-// left.
+// Parse returns the public keys of a JSON text. It leaves out keys that are shared secrets, of an unknown kind, not for
+// signatures, or too weak, and the private parts of other keys. It is an error if no key is left.
 func Parse(text []byte) (*Set, error) {
 	var raw struct {
 		Keys []json.RawMessage `json:"keys"`
@@ -49,7 +48,7 @@ func Parse(text []byte) (*Set, error) {
 			continue
 		}
 		if last = usable(k); last == nil {
-			// No certificate of the key is kept: nobody reads one, and a chain may be long.
+			// Certificates of the key are dropped: they are not used, and a chain may be long.
 			s.keys = append(s.keys, jose.JSONWebKey{Key: k.Key, KeyID: k.KeyID, Algorithm: k.Algorithm, Use: k.Use})
 		}
 	}
@@ -79,8 +78,8 @@ func usable(k jose.JSONWebKey) error {
 	return nil
 }
 
-// Key returns the key of an ID. Without an ID it is the only key, if there is one only. It returns nil if there is
-// none.
+// Key returns the key with an ID. Without an ID it returns the only key, if there is exactly one. It returns nil if
+// there is none.
 func (s *Set) Key(id string) *jose.JSONWebKey {
 	if id == "" && len(s.keys) == 1 {
 		return &s.keys[0]

@@ -11,23 +11,23 @@ import (
 	"time"
 )
 
-// Times that fetching a key set may take.
+// Timeouts of fetching a key set.
 const (
 	DefaultTimeout = 5 * time.Second
 	MaxTimeout     = 30 * time.Second
 )
 
-// discovery is where an issuer says where its keys are, below its own URL.
+// discovery is the path, below an issuer's URL, of the document that names the location of its keys.
 const discovery = "/.well-known/openid-configuration"
 
-// Remote is where a key set is fetched from.
+// Remote is the origin of a fetched key set.
 type Remote struct {
-	URI     string        // of the key set; empty: the issuer's document says where it is
-	Issuer  string        // where there is no URI
-	Timeout time.Duration // of all that it takes; 0 is DefaultTimeout, and there is no more than MaxTimeout
+	URI     string        // URI of the key set; if empty, the issuer's document has it
+	Issuer  string        // used if there is no URI
+	Timeout time.Duration // for all requests; 0 stands for DefaultTimeout, and MaxTimeout is the maximum
 }
 
-// Name returns the name of a Source, from which ParseSource makes it again.
+// Name returns the name of a Remote, which ParseSource parses.
 func (s Remote) Name() string {
 	timeout := min(cmp.Or(s.Timeout, DefaultTimeout), MaxTimeout)
 	if s.URI != "" {
@@ -36,7 +36,7 @@ func (s Remote) Name() string {
 	return timeout.String() + " issuer " + s.Issuer
 }
 
-// ParseSource returns the Source of a name.
+// ParseSource returns the Remote with a name.
 func ParseSource(name string) (Remote, error) {
 	timeout, rest, _ := strings.Cut(name, " ")
 	what, at, ok := strings.Cut(rest, " ")
@@ -55,7 +55,7 @@ func ParseSource(name string) (Remote, error) {
 	return s, nil
 }
 
-// Discovery returns the URL of the document in which an issuer says where its keys are.
+// Discovery returns the URL of the document that names the location of an issuer's keys.
 func (s Remote) Discovery() (string, error) {
 	u, err := url.Parse(s.Issuer)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
@@ -79,7 +79,7 @@ func (s Remote) Fetch(ctx context.Context, from Fetcher) (*Set, error) {
 		if uri, err = s.discover(ctx, from); err != nil {
 			return nil, err
 		}
-		what = "the keys that " + s.Issuer + " names" // the URI is a part of the answer, which messages do not repeat
+		what = "the keys that " + s.Issuer + " names" // messages do not repeat the URI, which is part of the answer
 	}
 	body, err := from.Get(ctx, uri)
 	if err != nil {

@@ -47,7 +47,7 @@ func TestDiscoveryKeepsTLS(t *testing.T) {
 		{"http://idp.example", "https://keys.example/k", true},
 	} {
 		document, _ := json.Marshal(map[string]string{"jwks_uri": c.uri})
-		set, err := jwks.Remote{Issuer: c.issuer}.Fetch(t.Context(), documents{c.issuer + "/.well-known/openid-configuration": string(document), c.uri: jwks.Nobody})
+		set, err := jwks.Remote{Issuer: c.issuer}.Fetch(t.Context(), documents{c.issuer + "/.well-known/openid-configuration": string(document), c.uri: jwks.AcceptsNone})
 		if (err == nil) != c.good || c.good && set.Key("nobody") == nil {
 			t.Errorf("%s names %s: %v", c.issuer, c.uri, err)
 		}

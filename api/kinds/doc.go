@@ -1,7 +1,6 @@
-// Package kinds lists the configuration kinds that the control plane understands, one value each, and the frozen
-// objects and changes that sources make of them. It holds no behaviour: what an object means is decided by those who
+// Package kinds lists the configuration kinds that the control plane reads, one value each, and defines the immutable
+// objects and changes that sources create of them. Packages that read the objects define their behaviour.
 // read it.
 //
-// Objects are never modified once a source has handed them on; whoever holds one may read it from any goroutine without
-// a lock.
+// A source never modifies an object after it has passed it on, so any goroutine may read it without a lock.
 package kinds

@@ -21,55 +21,55 @@ import (
 
 // Kind describes one resource kind of the Kubernetes API. Kinds are compared by pointer.
 type Kind struct {
-	Name     string   // as in YAML: VirtualService
+	Name     string   // as in YAML, such as VirtualService
 	Group    string   // empty for the core group
 	Versions []string // served versions, the preferred one first; all share one schema
-	Plural   string   // as in URLs: virtualservices
+	Plural   string   // as in URLs, such as virtualservices
 	Cluster  bool     // cluster-scoped: objects have no namespace
-	Istio    bool     // New gives the spec, a proto.Message; else New gives the whole Kubernetes object
+	Istio    bool     // New returns the spec, a proto.Message; otherwise New returns the whole Kubernetes object
 	Security bool     // a field that is unknown here is an error; a file's object with errors stops the first load
 	New      func() any
 }
 
-// Object is one configuration object, frozen.
+// Object is one configuration object. It is immutable.
 type Object struct {
 	Key
 	UID         string
-	Generation  int64 // which version of its spec an API server says it is; 0 for core objects, and where it is unknown
+	Generation  int64 // metadata.generation; 0 for core objects and if unknown
 	Labels      map[string]string
 	Annotations map[string]string
-	Created     time.Time // zero where the source does not say: then ties go by namespace and name
-	Relayed     bool      // another control plane serves it, from which it came
-	Position    string    // where it was read, file:line:column; empty for objects of an API server
+	Created     time.Time // zero if unknown: then objects are ordered by namespace and name
+	Relayed     bool      // received from another control plane, which serves it too
+	Position    string    // file:line:column; empty for objects of an API server
 
 	// Spec is a pointer: the spec message for an Istio kind (*networkingv1.VirtualService …), the whole object for any
 	// other (*corev1.Service …).
 	Spec any
 
-	Extra Extra // what a stage says beside the spec; nil for objects of sources
+	Extra Extra // settings that a stage adds to the spec; nil for objects of sources
 }
 
-// Extra is what a derived object says that its spec has no field for. It is a *GatewayExtra, a *RouteExtra or a
-// *RuleExtra, by the kind of the object.
+// Extra holds settings of a derived object that its spec has no field for. It is a *GatewayExtra, a *RouteExtra or a
+// *RuleExtra, depending on the kind of the object.
 type Extra interface{ extra() }
 
 // GatewayExtra is the Extra of a Gateway.
 type GatewayExtra struct {
-	Workloads []WorkloadSelector // in place of its selector, unless there is none
+	Workloads []WorkloadSelector // used instead of its selector; optional
 }
 
 // RouteExtra is the Extra of a VirtualService.
 type RouteExtra struct {
-	Segments       bool   // prefixes of paths end at the end of a segment: /a matches /a and /a/b, and not /ab
-	SchemePort     bool   // a redirect to another scheme, and to no port, is to the scheme's well-known port
-	MissingCluster uint32 // the status of requests that are routed to a service that does not exist; 0 for Envoy's default, 503
+	Segments       bool   // prefixes of paths match whole segments: /a matches /a and /a/b, and not /ab
+	SchemePort     bool   // a redirect to another scheme without a port uses the scheme's well-known port
+	MissingCluster uint32 // status of requests to a service that does not exist; 0 for Envoy's default, 503
 }
 
-// RuleExtra is the Extra of a DestinationRule that was made of BackendTLSPolicies. Its TLS settings replace the
+// RuleExtra is the Extra of a DestinationRule that was derived from BackendTLSPolicies. Its TLS settings replace the
 // settings of other rules.
 type RuleExtra struct {
-	// ClientCertificate is the credential that the proxies of a Gateway show to backends, or empty. A rule with one is in
-	// force beside others, though it has a workload selector.
+	// ClientCertificate is the credential that a Gateway's proxies show to backends, or empty. A rule with a
+	// ClientCertificate is in force together with other rules, although it has a workload selector.
 	ClientCertificate string
 }
 
@@ -77,7 +77,7 @@ func (*GatewayExtra) extra() {}
 func (*RouteExtra) extra()   {}
 func (*RuleExtra) extra()    {}
 
-// RouteExtra returns what a derived VirtualService says beside its spec.
+// RouteExtra returns the Extra of a derived VirtualService.
 func (o *Object) RouteExtra() RouteExtra {
 	if e, ok := o.Extra.(*RouteExtra); ok {
 		return *e
@@ -85,11 +85,11 @@ func (o *Object) RouteExtra() RouteExtra {
 	return RouteExtra{}
 }
 
-// SharedSecret is a secret that proxies may be sent because an object names it for them.
+// SharedSecret is a secret that proxies may receive because an object names it for them.
 type SharedSecret struct {
-	Namespace string // of the proxies; empty: all
-	Account   string // their service account; empty: those that may list the Secrets of their own namespace
-	Resource  string // of SDS, as proxies ask for it
+	Namespace string // namespace of the proxies; empty for all
+	Account   string // their service account; empty for the accounts that may list the Secrets of their namespace
+	Resource  string // name of the SDS resource
 }
 
 // WorkloadSelector selects workloads of one namespace.
@@ -108,14 +108,14 @@ func (e *GatewayExtra) Selects(namespace string, labels map[string]string) bool 
 	return false
 }
 
-// AnnotationDryRun is set by the user on an AuthorizationPolicy that is to refuse nothing: to "true".
+// AnnotationDryRun with the value "true" makes an AuthorizationPolicy refuse nothing.
 const AnnotationDryRun = names.AnnotationDryRun
 
-// AnnotationIgnorePolicy is set by the user on a BackendTLSPolicy that is for other controllers: to "true".
+// AnnotationIgnorePolicy with the value "true" marks a BackendTLSPolicy for other controllers.
 const AnnotationIgnorePolicy = names.AnnotationIgnorePolicy
 
-// AnnotationRouteSemantics is set on a VirtualService whose paths are read as another API has them. With the value
-// RoutesOfIngress a prefix ends at the end of a segment: /a matches /a and /a/b, and not /ab.
+// AnnotationRouteSemantics is set on a VirtualService whose paths have the semantics of another API. With the value
+// RoutesOfIngress a prefix matches whole segments: /a matches /a and /a/b, and not /ab.
 const (
 	AnnotationRouteSemantics = names.AnnotationRouteSemantics
 	RoutesOfIngress          = "ingress"
@@ -124,16 +124,15 @@ const (
 // AnnotationIngressClass names the class of an Ingress, as spec.ingressClassName does.
 const AnnotationIngressClass = names.AnnotationIngressClass
 
-// AnnotationHealthy is set on a WorkloadEntry whose status has a condition Healthy: to "true" or "false". Objects have
-// no status of their own.
+// AnnotationHealthy has the condition Healthy in the status of a WorkloadEntry, "true" or "false", because objects have
+// no status here.
 const AnnotationHealthy = names.AnnotationHealthy
 
-// AnnotationAddresses is set on a ServiceEntry whose status has addresses that another control plane allotted: "host
-// address", one a line, with an empty host where the address is for all of the entry's.
+// AnnotationAddresses has the addresses in the status of a ServiceEntry, which another control plane assigned: a line
+// "host address" for each, with an empty host if the address is for all of the entry's hosts.
 const AnnotationAddresses = names.AnnotationAddresses
 
-// AnnotationSuppress names the codes of findings that an object's author does not want, with commas between, or * for
-// all.
+// AnnotationSuppress lists the codes of findings to suppress for an object, separated by commas, or * for all.
 const AnnotationSuppress = names.AnnotationSuppress
 
 // Key names one object.
@@ -141,19 +140,19 @@ type Key struct {
 	Kind      *Kind
 	Namespace string // empty for cluster-scoped kinds
 	Name      string
-	Cluster   string // ID of the remote cluster that holds it; empty for the server's own, and for files
+	Cluster   string // ID of the remote cluster that has it; empty for the server's own cluster and for files
 }
 
-// LastGood is the suffix of the name of a last good version that is in force beside the next version of its object. No
-// object of an API server or of a file can have such a name.
+// LastGood is the suffix of the name of a last good version that is in force together with the next version of its
+// object. No object of an API server or of a file can have such a name.
 const LastGood = "@last-good"
 
-// IsLastGood reports whether the object is the last good version of another one, which has an error. It is written
-// nowhere.
+// IsLastGood reports whether the object is the last good version of an object whose current version has an error. Such
+// an object exists in no source.
 func (k Key) IsLastGood() bool { return strings.HasSuffix(k.Name, LastGood) }
 
-// String returns the object's kind and name, such as "VirtualService a/web". It says if the object is of a remote
-// cluster or a last good version.
+// String returns the object's kind and name, such as "VirtualService a/web". It also names a remote cluster, and marks
+// a last good version.
 func (k Key) String() string {
 	name := k.Kind.Name + " "
 	if k.Namespace != "" {
@@ -169,14 +168,14 @@ func (k Key) String() string {
 	return name
 }
 
-// Change is one object created, updated or deleted, from any source, already validated.
+// Change is one created, updated or deleted object of any source, after validation.
 type Change struct {
 	Key
-	Object *Object // nil: the object is gone
+	Object *Object // nil if the object was deleted
 }
 
-// Path is the object's URL path in the Kubernetes API without the resource name's plural: what Istio writes into Envoy
-// metadata, /apis/networking.istio.io/v1/namespaces/<ns>/virtual-service/<name>.
+// Path is the path that Istio writes into Envoy's metadata: the object's URL path in the Kubernetes API with the kind
+// in the singular, such as /apis/networking.istio.io/v1/namespaces/<ns>/virtual-service/<name>.
 func (k Key) Path() string {
 	return "/apis/" + k.Kind.Group + "/" + k.Kind.Versions[0] + "/namespaces/" + k.Namespace + "/" + kebab(k.Kind.Name) + "/" + k.Name
 }
@@ -251,24 +250,24 @@ var (
 	ConfigMap     = &Kind{Name: "ConfigMap", Versions: []string{"v1"}, Plural: "configmaps", New: func() any { return &corev1.ConfigMap{} }}
 )
 
-// HostAddresses is what a host name resolves to: the Object is named by it, its Spec a *[]string. The server makes
-// these itself: no source has one, and All leaves it out.
+// HostAddresses is the resolution of a host name: the Object is named by the host, and its Spec is a *[]string. The
+// server makes these objects itself: no source has one, and All does not include the kind.
 var HostAddresses = &Kind{Name: "HostAddresses"}
 
-// JWKS is the public keys of a token issuer: the Object is named by the jwks.Remote that they are fetched from, its
-// Spec a *string, a JSON Web Key Set. The server makes these itself.
+// JWKS is the public keys of a token issuer: the Object is named by the jwks.Remote that the keys are fetched from, and
+// its Spec is a *string, a JSON Web Key Set. The server makes these objects itself.
 var JWKS = &Kind{Name: "JWKS"}
 
-// Roots says that the roots which proxies trust may have changed. A change of it has no Object. The server makes these
-// itself.
+// Roots has no Objects. A Change of it means that the roots which proxies trust may have changed. The server makes
+// these Changes itself.
 var Roots = &Kind{Name: "Roots"}
 
-// ServicePort is the fact that a service of the mesh has a port: the Object is named host:port, its Spec a *bool.
-// Package snapshot makes these of the registries' services.
+// ServicePort is the fact that a service of the mesh has a port: the Object is named host:port, and its Spec is a
+// *bool. Package snapshot makes these objects from the registries' services.
 var ServicePort = &Kind{Name: "ServicePort"}
 
-// What a Secret, or a ConfigMap, holds for TLS: the Object is named as that is, its Spec a *credentials.Credential. The
-// server makes these itself: no source has one, and All leaves them out.
+// The TLS content of a Secret or a ConfigMap: the Object has the same name, and its Spec is a *credentials.Credential.
+// The server makes these objects itself: no source has one, and All does not include the kinds.
 var (
 	SecretCredential    = &Kind{Name: "SecretCredential"}
 	ConfigMapCredential = &Kind{Name: "ConfigMapCredential"}
@@ -306,7 +305,7 @@ func Find(apiVersion, kind string) *Kind {
 	return nil
 }
 
-// APIVersion is what a YAML document of version v says in its field apiVersion.
+// APIVersion returns the apiVersion of version v in a YAML document.
 func (k *Kind) APIVersion(v string) string {
 	if k.Group == "" {
 		return v

@@ -1,9 +1,8 @@
-// Package limits holds every bound that the server puts on what others send it or make it do, in one struct, so that
-// each can be read, shown at /debug/limits and changed in one place. The pauses after failed requests to API servers
-// are constants.
+// Package limits defines all bounds on input and work of the server in one struct, so that each can be read, shown at
+// /debug/limits and changed in one place. The backoff after failed requests to API servers is constant.
 //
-// It enforces nothing: whoever holds a resource reads its field, refuses what exceeds it and counts the refusal. The
-// package has no state.
+// The package enforces nothing: the owner of a resource reads its field, refuses requests that exceed it and counts the
+// refusals. The package has no state.
 //
 // # Guarantees
 //

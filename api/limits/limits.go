@@ -6,35 +6,35 @@ import "time"
 // "unlimited": start from Default.
 type Limits struct {
 	// Connections and streams.
-	HandshakeTimeout  time.Duration // TLS, the HTTP/2 preface and settings, together
-	ConnectionIdle    time.Duration // how long a connection stays without any stream
+	HandshakeTimeout  time.Duration // for TLS, the HTTP/2 preface and the settings together
+	ConnectionIdle    time.Duration // lifetime of a connection without streams
 	HeaderListSize    uint32        // all headers of one gRPC request
 	StreamsPerConn    uint32        // concurrent gRPC streams of one connection
-	RecvMessage       int           // one gRPC message from a client
-	Streams           int           // streams served at a time; more wait
+	RecvMessage       int           // size of one gRPC message from a client
+	Streams           int           // concurrent streams; more wait
 	RequestsPerSecond float64       // discovery requests of one stream, ACKs included
-	RequestsBurst     int           // discovery requests of one stream at once
-	// a Send may take SendGrace plus its size over SendRate, then the connection is closed
+	RequestsBurst     int           // burst of RequestsPerSecond
+	// A Send may take SendGrace plus its size divided by SendRate. After that the connection is closed.
 	SendGrace   time.Duration
-	SendRate    int // bytes a second that a client has to take at least
+	SendRate    int // lowest rate in bytes per second at which a client must receive
 	Generations int // concurrent translations, for each CPU
 
-	// What peers on other hosts that prove no identity may hold, those of one address together.
-	ConnectionsPerSource int // connections, whatever they prove later
+	// Bounds of all peers at one address, on another host, that prove no identity.
+	ConnectionsPerSource int // connections, whatever their peers prove later
 	StreamsPerSource     int // streams; more are refused
-	NameBytesPerSource   int // memory of the resource names that they subscribe to
+	NameBytesPerSource   int // bytes of the resource names that they subscribe to
 
-	// Departure is how long a connected proxy keeps its inbound configuration after its workload has gone: others may
-	// still send it requests.
+	// Departure is how long a connected proxy keeps its inbound configuration after its workload was removed, because
+	// clients may still send it requests.
 	Departure time.Duration
 
-	// What a discovery request may hold. Nodes have bounds of their own, in package node.
+	// Bounds of a discovery request. Package node bounds the node in it.
 	NamesPerRequest int // resource names in one request, subscribed and unsubscribed
 	NamesPerStream  int // resource names that one stream subscribes to, all types
 	NameLength      int // one resource name
 
-	// Tombstones bounds the removed virtual hosts of one stream that an Envoy keeps, at some 2 kB each. Beyond them its
-	// route configurations go whole.
+	// Tombstones bounds the removed virtual hosts of one stream that an Envoy keeps, which use about 2 kB each. Beyond
+	// them its route configurations are sent whole.
 	Tombstones int
 
 	// HTTP servers: debug, readiness, metrics.
@@ -47,83 +47,83 @@ type Limits struct {
 	DebugRequests  int           // concurrent requests of /debug; more get 429
 
 	// Answers with debug pages over xDS.
-	DebugAnswers int           // made or not read yet, at a time; more wait
-	DebugWait    time.Duration // for which a request for a page waits, before it is refused
+	DebugAnswers int           // answers that are being made or not read yet; more wait
+	DebugWait    time.Duration // how long a request for a page waits before it is refused
 
-	// Webhooks of an API server. Whoever reaches the port may call them.
+	// Webhooks of an API server. Any client that reaches the port may call them.
 	WebhookConns  int           // connections from one address that is not on this host; more are closed
 	WebhookBody   int64         // the body of one request
-	WebhookBodies int64         // all bodies together, but for the large ones, which have twice WebhookBody
+	WebhookBodies int64         // all bodies together, except large ones, which have twice WebhookBody
 	WebhookRead   time.Duration // from the headers of a request to the end of its body
 	Reviews       int           // concurrent reviews; more wait
-	ReviewedBytes int64         // what is reviewed at once; what is larger is reviewed alone
-	ReviewWait    time.Duration // for which a review waits, before it gets 429
+	ReviewedBytes int64         // bytes under review; a larger request is reviewed alone
+	ReviewWait    time.Duration // how long a review waits before it is refused with 429
 
 	// User-written regular expressions.
 	RegexBytes        int // one expression
 	RegexInstructions int // one compiled program
 	RegexPerObject    int // all programs of one object
 
-	// One configuration object of any source. Istio's own CRDs have no longer lists either, where they bound them.
+	// One configuration object of any source. Istio's own CRDs allow no longer lists either, where they bound them.
 	ListEntries int // entries of one list: hosts, routes, subsets, ports, servers
-	// bytes of what a VirtualService and its delegates say for each of its hosts, or a DestinationRule for each of its
-	// subsets, all together
+	// RepeatedText bounds the bytes that a VirtualService and its delegates have for each of its hosts, or a
+	// DestinationRule for each of its subsets, in total.
 	RepeatedText  int
-	EntryClusters int // hosts of a ServiceEntry, for each of its ports: every proxy has a cluster for each
-	// clusters of one host: its ports, times one and the subsets that DestinationRules define; see Subsets
+	EntryClusters int // hosts of a ServiceEntry times its ports: every proxy has a cluster for each
+	// HostClusters bounds the clusters of one host: its ports, times one plus the subsets that DestinationRules define;
+	// see Subsets.
 	HostClusters   int
 	ReviewObject   int // JSON of an object to check before it is stored; an API server stores 1.5 MiB
-	EntryEndpoints int // endpoints and addresses of a ServiceEntry, for each of its ports and hosts, all together
+	EntryEndpoints int // endpoints and addresses of a ServiceEntry, times its ports and hosts
 
 	// The configuration directory.
-	FileSize   int64 // one file, which may hold many objects; an API server takes 1.5 MiB for one
+	FileSize   int64 // one file, which may hold many objects; an API server accepts 1.5 MiB for one
 	Files      int   // regular files under the directory
 	FilesTotal int64 // all files together
 	FileDocs   int   // YAML documents in one file
 	YAMLDepth  int   // levels of nested values in one document
 	MeshConfig int64 // the mesh configuration file
 
-	// Secrets of a namespace that are watched one by one, and ConfigMaps. Where more are wanted, all that the namespace
-	// has are read by one watch.
+	// WatchedNames bounds the Secrets, and the ConfigMaps, of a namespace that are watched one by one. If more are
+	// wanted, one watch reads all of the namespace.
 	WatchedNames int
 
-	// The keys of token issuers, which are fetched.
-	KeySet          int64 // the body of an answer
-	KeySetHeader    int64 // its headers
-	KeySetRedirects int   // those that are followed
+	// Fetched keys of token issuers.
+	KeySet          int64 // body of a response
+	KeySetHeader    int64 // headers of a response
+	KeySetRedirects int   // redirects that are followed
 	KeySets         int   // key sets that the policies of one namespace need
 	KeySetBytes     int   // the public keys in all of them
 
-	// Questions to servers elsewhere: about names, keys of token issuers, and bundles of trust domains.
-	Questions     int           // open at a time, of each sort
-	FirstQuestion time.Duration // the first about a name; a later one may take longer
+	// Requests to other servers: about names, keys of token issuers, and bundles of trust domains.
+	Questions     int           // concurrent requests of each kind
+	FirstQuestion time.Duration // timeout of the first request about a name; a later one may take longer
 
-	// Reviews of tokens by the API server of one cluster.
-	TokenReviews  int           // open at a time
-	TokenRechecks int           // open at a time, of tokens that were verified without a review
-	TokenReview   time.Duration // one review
-	TokenFailures float64       // reviews of tokens that anybody could have made, and that fail
-	TokensKept    int           // tokens of all clusters whose review is remembered
+	// TokenReviews by the API server of one cluster.
+	TokenReviews  int           // concurrent reviews
+	TokenRechecks int           // concurrent reviews of tokens that were verified without one
+	TokenReview   time.Duration // timeout of one review
+	TokenFailures float64       // failed reviews of unverified tokens, which any client can forge
+	TokensKept    int           // cached reviews of all clusters
 
-	// Certificates that are issued.
-	Requesters    int // callers whose rates are remembered; beyond them the least recent one begins anew
-	Signings      int // made at a time, for each CPU; more wait
-	SignerWaiting int // asked of signers of Kubernetes at a time, which is mostly waiting
+	// Issued certificates.
+	Requesters    int // callers with a rate limit in memory; the least recent one is dropped
+	Signings      int // concurrent signatures, for each CPU; more wait
+	SignerWaiting int // concurrent requests to signers of Kubernetes, which mostly wait
 
-	// Sources of configuration that other control planes are.
+	// Other control planes as sources of configuration.
 	ConfigResponse int           // one response: all objects of one kind
 	ConfigObject   int           // one object
-	ConfigAnswer   time.Duration // from the first request of a stream to an answer
+	ConfigAnswer   time.Duration // from the first request of a stream to a response
 }
 
-// The time between a failed request to an API server and the next try, at first and at most. It doubles with each
-// failure.
+// The backoff after a failed request to an API server, initial and maximum. It doubles with each failure.
 const (
 	MinBackoff = time.Second
 	MaxBackoff = time.Minute
 )
 
-// Default returns the limits of a server that nobody has tuned.
+// Default returns the default limits.
 func Default() Limits {
 	return Limits{
 		HandshakeTimeout:  10 * time.Second,
@@ -214,6 +214,5 @@ func Default() Limits {
 	}
 }
 
-// Subsets returns how many subsets a host of some ports may have: each port has a cluster of its own, and one for each
-// subset.
+// Subsets returns how many subsets a host with some ports may have: each port has one cluster, and one for each subset.
 func Subsets(hostClusters, ports int) int { return max(hostClusters/max(ports, 1)-1, 0) }

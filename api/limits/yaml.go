@@ -5,9 +5,9 @@ import (
 	"iter"
 )
 
-// YAMLNodes returns for each document of a text of YAML the line where it begins, from 1, and the most nodes that a
-// parser may make of it. It counts signs without parsing: those within strings count as well. Nodes are what parsing
-// costs, several hundred bytes each. Anchors and tags cost as much and are counted too.
+// YAMLNodes yields, for each document of a YAML text, the line where it begins, from 1, and an upper bound of the nodes
+// that a parser makes of it. It counts characters without parsing, including those within strings. Nodes determine the
+// cost of parsing: several hundred bytes each. Anchors and tags cost as much and are counted too.
 func YAMLNodes(text []byte) iter.Seq2[int, int] {
 	return func(yield func(line, nodes int) bool) {
 		c, begin, number := yamlCounter{nodes: 1}, 1, 0
@@ -32,8 +32,8 @@ func YAMLNodes(text []byte) iter.Seq2[int, int] {
 // yamlCounter counts the nodes of one document.
 type yamlCounter struct {
 	nodes int
-	pair  bool // the key and the value of this entry of a flow collection are counted
-	empty bool // nothing stands in the flow collection that was opened last
+	pair  bool // the key and the value of the current entry of a flow collection are counted
+	empty bool // the flow collection that was opened last is empty so far
 }
 
 func (c *yamlCounter) line(line []byte) {

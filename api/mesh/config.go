@@ -15,14 +15,14 @@ import (
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 )
 
-// Config is the mesh's configuration with every default filled in. The embedded getters give what needs no reading
-// between the lines.
+// Config is the mesh's configuration with all defaults filled in. The embedded getters return fields that need no
+// interpretation.
 type Config struct {
 	*meshv1alpha1.MeshConfig
 	own variants
 }
 
-// Default returns the configuration of a mesh that sets nothing.
+// Default returns the configuration of a mesh that sets no field.
 func Default() *Config {
 	everywhere := func() []string { return []string{"*"} }
 	return &Config{MeshConfig: &meshv1alpha1.MeshConfig{
@@ -65,7 +65,8 @@ func Default() *Config {
 // FileLogProvider is the name of the provider of access logs that every mesh has.
 const FileLogProvider = "envoy"
 
-// defaultProviders can be named in every mesh; a provider that the user defines under the same name takes its place.
+// defaultProviders returns the providers that every mesh has. A provider that the user defines under the same name
+// replaces one.
 func defaultProviders() []*meshv1alpha1.MeshConfig_ExtensionProvider {
 	return []*meshv1alpha1.MeshConfig_ExtensionProvider{
 		{Name: "prometheus", Provider: &meshv1alpha1.MeshConfig_ExtensionProvider_Prometheus{Prometheus: &meshv1alpha1.MeshConfig_ExtensionProvider_PrometheusMetricsProvider{}}},
@@ -112,16 +113,17 @@ func (c *Config) Equal(o *Config) bool {
 	return proto.Equal(c.MeshConfig, o.MeshConfig)
 }
 
-// AutoMTLS reports whether sidecars use mutual TLS with whoever can, where no rule asks for it.
+// AutoMTLS reports whether sidecars use mutual TLS with servers that support it if no rule sets the TLS mode.
 func (c *Config) AutoMTLS() bool { return c.GetEnableAutoMtls().GetValue() }
 
-// AllowAny reports whether traffic to addresses that no service has is let through where no Sidecar decides it; else it
-// is REGISTRY_ONLY.
+// AllowAny reports whether traffic to addresses without a service is allowed if no Sidecar decides it. Otherwise the
+// policy is REGISTRY_ONLY.
 func (c *Config) AllowAny() bool {
 	return c.GetOutboundTrafficPolicy().GetMode() == meshv1alpha1.MeshConfig_OutboundTrafficPolicy_ALLOW_ANY
 }
 
-// InboundPassthrough reports whether inbound traffic goes to the address it came for; else it goes to localhost.
+// InboundPassthrough reports whether inbound traffic goes to its original destination address; otherwise it goes to
+// localhost.
 func (c *Config) InboundPassthrough() bool {
 	return c.GetInboundTrafficPolicy().GetMode() == meshv1alpha1.MeshConfig_InboundTrafficPolicy_PASSTHROUGH
 }
@@ -136,10 +138,10 @@ func (c *Config) AttemptCount() bool {
 	return !c.GetDefaultConfig().GetProxyHeaders().GetAttemptCount().GetDisabled().GetValue()
 }
 
-// NamespaceSelectors returns the discoverySelectors. Without any, every namespace is selected.
+// NamespaceSelectors returns the discoverySelectors. If there are none, every namespace is selected.
 func (c *Config) NamespaceSelectors() (list []labels.Selector) {
 	for _, written := range c.GetDiscoverySelectors() {
-		if selector, err := namespaceSelector(written); err == nil { // a Config that was read has no other
+		if selector, err := namespaceSelector(written); err == nil { // a parsed Config has no invalid selector
 			list = append(list, selector)
 		}
 	}
@@ -156,7 +158,7 @@ func namespaceSelector(written *meshv1alpha1.LabelSelector) (labels.Selector, er
 	return metav1.LabelSelectorAsSelector(&m)
 }
 
-// Provider returns the extension provider of a name, nil if there is none.
+// Provider returns the extension provider with a name, or nil if there is none.
 func (c *Config) Provider(name string) *meshv1alpha1.MeshConfig_ExtensionProvider {
 	for _, p := range c.GetExtensionProviders() {
 		if p.GetName() == name {

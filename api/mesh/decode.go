@@ -23,21 +23,21 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/yaml11"
 )
 
-// Bounds of one document. Aliases count each time they are followed.
+// Bounds of one document. Aliases are counted each time they are followed.
 const (
 	maxDepth = 32
 	maxNodes = 100_000
 )
 
-// document is one YAML document on its way into a message. It walks the node tree beside the message's descriptor and
-// decodes leaf by leaf, so that each finding has the position of the very node that is wrong, and a field that is set
-// to its zero value still replaces a default.
+// document decodes one YAML document into a message. It walks the node tree along the message's descriptor and decodes
+// leaf by leaf, so that each finding has the position of the wrong node, and a field that is set to its zero value
+// still replaces a default.
 type document struct {
 	file, object string
 	findings     []diag.Diagnostic
-	at           map[string]*yamlv3.Node // by field path: what the document says there
+	at           map[string]*yamlv3.Node // nodes of the document by field path
 	nodes        int
-	misspelt     bool // whether an unknown field is most likely meant to be one that cannot be left out
+	misspelt     bool // an unknown field is most likely meant for one that cannot be left out
 }
 
 func (d *document) report(s diag.Severity, code, path string, n *yamlv3.Node, message, fix string) {
@@ -51,7 +51,7 @@ func (d *document) report(s diag.Severity, code, path string, n *yamlv3.Node, me
 func (d *document) decode(text []byte, m protoreflect.Message) {
 	d.at = map[string]*yamlv3.Node{}
 	for line, n := range limits.YAMLNodes(text) {
-		if n > 2*maxNodes { // what is counted before parsing is more than there is
+		if n > 2*maxNodes { // the count before parsing is an upper bound
 			d.report(diag.Error, "TooLarge", "", &yamlv3.Node{Line: line, Column: 1}, fmt.Sprintf("at most %d values are read", maxNodes), "")
 			return
 		}
@@ -80,7 +80,7 @@ func (d *document) decode(text []byte, m protoreflect.Message) {
 		}
 	}
 	d.message("", root.Content[0], m, 0)
-	if len(d.at) == 0 && len(d.findings) > 0 { // another text, such as an IstioOperator with a mesh configuration
+	if len(d.at) == 0 && len(d.findings) > 0 { // another text, such as an IstioOperator that contains a mesh configuration
 		d.misspelt = true
 	}
 }
@@ -98,7 +98,7 @@ func (d *document) syntax(err error) {
 	d.report(diag.Error, "Syntax", "", n, "not YAML: "+text, "")
 }
 
-// enter follows aliases and counts; nil if the document is beyond its bounds.
+// enter follows aliases and counts nodes. It returns nil if the document exceeds its bounds.
 func (d *document) enter(path string, n *yamlv3.Node, depth int) *yamlv3.Node {
 	if d.nodes++; d.nodes > maxNodes || depth > maxDepth {
 		if d.nodes <= maxNodes+1 {
@@ -115,7 +115,7 @@ func (d *document) enter(path string, n *yamlv3.Node, depth int) *yamlv3.Node {
 
 func null(n *yamlv3.Node) bool { return n.Kind == yamlv3.ScalarNode && n.ShortTag() == "!!null" }
 
-// message decodes a mapping into m, over what m has already. It reports whether the node is a mapping.
+// message decodes a mapping into m, over the values that m has. It reports whether the node is a mapping.
 func (d *document) message(path string, n *yamlv3.Node, m protoreflect.Message, depth int) bool {
 	if n = d.enter(path, n, depth); n == nil || null(n) {
 		return false
@@ -124,7 +124,7 @@ func (d *document) message(path string, n *yamlv3.Node, m protoreflect.Message, 
 		d.report(diag.Error, "InvalidValue", path, n, "must be a mapping of fields", "write the fields below it, indented")
 		return false
 	}
-	last := map[string]int{} // by key: where it stands last, which is the one that is used
+	last := map[string]int{} // index of the last entry of each key, which is the one in force
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		if n.Content[i].ShortTag() == "!!merge" {
 			d.merge(path, n.Content[i+1], m, depth+1)
@@ -173,7 +173,7 @@ func (d *document) message(path string, n *yamlv3.Node, m protoreflect.Message, 
 }
 
 // merge decodes the mapping, or the list of mappings, of a merge key into m. The fields beside the key are decoded
-// after them, and of a list the first mapping last, so that their values are used.
+// after the merge, and the first mapping of a list last, so that they take precedence.
 func (d *document) merge(path string, n *yamlv3.Node, m protoreflect.Message, depth int) {
 	if n = d.enter(path, n, depth); n == nil {
 		return
@@ -187,8 +187,8 @@ func (d *document) merge(path string, n *yamlv3.Node, m protoreflect.Message, de
 	}
 }
 
-// The fields of a MeshConfig and a ProxyConfig that are laid over the value below, field by field. Every other message
-// that is present takes the place of the value below as a whole, and a field that it does not set is zero.
+// Fields of a MeshConfig and a ProxyConfig that are merged with the value below, field by field. Any other message
+// replaces the value below as a whole, so a field that it does not set is zero.
 var (
 	meshMessage  = (&meshv1alpha1.MeshConfig{}).ProtoReflect().Descriptor().FullName()
 	proxyMessage = (&meshv1alpha1.ProxyConfig{}).ProtoReflect().Descriptor().FullName()
@@ -272,14 +272,14 @@ func nested(fd protoreflect.FieldDescriptor) bool {
 	return fd.Message() != nil && fd.Message().ParentFile().Package() != "google.protobuf"
 }
 
-// leaf decodes one value as protojson does, into a message of m's type that has nothing else.
+// leaf decodes one value with protojson, into an empty message of m's type.
 func (d *document) leaf(path string, n *yamlv3.Node, m protoreflect.Message, fd, of protoreflect.FieldDescriptor, wrap func(any) any, depth int) (protoreflect.Message, bool) {
 	v, ok := d.plain(path, n, depth+1)
 	if !ok {
 		return nil, false
 	}
 	if s, isString := v.(string); isString && of.Message() != nil && of.Message().FullName() == "google.protobuf.Duration" {
-		// Users write 500ms and 1h30m, which protojson does not take.
+		// Users write 500ms and 1h30m, which protojson does not accept.
 		v = durations.Seconds(s)
 	}
 	text, err := json.Marshal(map[string]any{fd.JSONName(): wrap(v)})
@@ -298,7 +298,7 @@ func (d *document) leaf(path string, n *yamlv3.Node, m protoreflect.Message, fd,
 	return tmp, true
 }
 
-// plain returns a node's value as encoding/json takes it.
+// plain converts a node to a value for encoding/json.
 func (d *document) plain(path string, n *yamlv3.Node, depth int) (any, bool) {
 	if n = d.enter(path, n, depth); n == nil {
 		return nil, false
@@ -340,7 +340,7 @@ func join(path, field string) string {
 	return path + "." + field
 }
 
-// shown returns a value as a finding names it.
+// shown returns a value in the form of findings.
 func shown(n *yamlv3.Node) string {
 	switch {
 	case n.Kind == yamlv3.MappingNode:
@@ -355,7 +355,7 @@ func shown(n *yamlv3.Node) string {
 	return fmt.Sprintf("%.64s", n.Value)
 }
 
-// expected returns what a field takes, and how to write it.
+// expected describes the values of a field, and how to write one.
 func expected(fd protoreflect.FieldDescriptor) (what, fix string) {
 	switch fd.Kind() {
 	case protoreflect.BoolKind:

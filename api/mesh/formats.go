@@ -12,9 +12,9 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/substitution"
 )
 
-// checkFormats checks the texts in which proxies replace commands: a proxy rejects a whole listener with a wrong one.
-// It removes a wrong format of a provider's access log, so that the log has the default format. It returns the indexes
-// of the providers that cannot be used.
+// checkFormats checks the texts in which proxies replace commands: a proxy rejects a whole listener if a text is wrong.
+// It removes a wrong access log format of a provider, so that the log has the default format. It returns the indexes of
+// the providers that cannot be used.
 func (d *document) checkFormats(c *Config) (broken []int) {
 	d.format("accessLogFormat", c.accessLogTexts(), substitution.Log)
 	for i, p := range c.GetExtensionProviders() {
@@ -55,7 +55,7 @@ func (d *document) checkFormats(c *Config) (broken []int) {
 	return broken
 }
 
-// format checks texts, which are given by their paths below a field, and reports whether all are right.
+// format checks texts, keyed by their paths below a field, and reports whether all are valid.
 func (d *document) format(field string, texts map[string]string, place substitution.Place) bool {
 	ok := true
 	for _, path := range slices.Sorted(maps.Keys(texts)) {

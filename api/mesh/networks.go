@@ -10,8 +10,8 @@ import (
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 )
 
-// Networks says which endpoints are in which network, and how the networks of the mesh reach each other. nil says
-// nothing.
+// Networks assigns endpoints to networks, and defines how the networks of the mesh reach each other. nil stands for no
+// networks.
 type Networks struct {
 	*meshv1alpha1.MeshNetworks
 }
@@ -24,22 +24,22 @@ func (n *Networks) Equal(o *Networks) bool {
 	return proto.Equal(n.MeshNetworks, o.MeshNetworks)
 }
 
-// Gateway is an entrance to a network: at an address, an IP or a host name, or at those of a service.
+// Gateway is an entrance to a network: at an address, which is an IP or a host name, or at the addresses of a service.
 type Gateway struct {
 	Network          string
-	Address, Service string // one of both; Service is a host name
+	Address, Service string // exactly one is set; Service is a host name
 	Port             uint32
 }
 
-// Gateways lists those at addresses, by the names of their networks.
+// Gateways lists the gateways at addresses, by network name.
 func (n *Networks) Gateways() []Gateway {
 	return n.gateways(func(_ *meshv1alpha1.Network, g *meshv1alpha1.Network_IstioNetworkGateway) bool {
 		return g.GetAddress() != ""
 	})
 }
 
-// Services lists the gateways that are services of a cluster, by its ID: a network looks for its services in the
-// clusters that are in it.
+// Services lists the gateways that are services of the cluster with an ID. A network looks for its services in its own
+// clusters.
 func (n *Networks) Services(cluster string) []Gateway {
 	return n.gateways(func(of *meshv1alpha1.Network, g *meshv1alpha1.Network_IstioNetworkGateway) bool {
 		in := func(e *meshv1alpha1.Network_NetworkEndpoints) bool { return e.GetFromRegistry() == cluster }
@@ -81,8 +81,8 @@ func (n *Networks) names() []string {
 	return slices.Sorted(maps.Keys(n.GetNetworks()))
 }
 
-// Of returns the function that finds the network of an address of a cluster: by the longest range that holds it, else
-// by the cluster; nil where n is empty.
+// Of returns a function that finds the network of an address of a cluster: by the longest range that contains it, else
+// by the cluster. It returns nil if n is empty.
 func (n *Networks) Of(cluster string) func(address string) string {
 	if n == nil {
 		return nil

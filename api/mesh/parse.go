@@ -12,15 +12,15 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 )
 
-// Parse reads a MeshConfig over the defaults. name says in findings where the document came from. The Config is nil if
-// any finding is an Error.
+// Parse reads a MeshConfig over the defaults. name is the document's name in findings. The Config is nil if any finding
+// is an Error.
 func Parse(name string, yaml []byte) (*Config, []diag.Diagnostic) {
 	return ParseOver(Default(), name, yaml)
 }
 
-// ParseOver reads a MeshConfig over another, which stays as it is. A field that the document sets replaces the base's,
-// messages, maps and lists as a whole, but that defaultConfig, its proxyMetadata and proxyHeaders, and defaultProviders
-// are merged.
+// ParseOver reads a MeshConfig over another one, which it does not change. A field that the document sets replaces the
+// base's; messages, maps and lists are replaced as a whole, except defaultConfig, its proxyMetadata and proxyHeaders,
+// and defaultProviders, which are merged.
 func ParseOver(base *Config, name string, yaml []byte) (*Config, []diag.Diagnostic) {
 	c, findings := Salvage(base, name, yaml)
 	if failed(findings) {
@@ -29,10 +29,9 @@ func ParseOver(base *Config, name string, yaml []byte) (*Config, []diag.Diagnost
 	return c, findings
 }
 
-// Salvage is ParseOver for where nothing better is known. It leaves out what can be left out without opening anything:
-// fields that do not exist, which a newer release may have, unless their names are almost those of other fields,
-// providers with an error, and fields with an error that are in sparedFields. The Config is nil if
-// anything else is wrong.
+// Salvage is ParseOver for a document without a previous good version. It leaves out parts that restrict nothing:
+// unknown fields, which a newer release may have, unless their names resemble other fields', providers with an error,
+// and fields with an error that are in sparedFields. The Config is nil if there is any other error.
 func Salvage(base *Config, name string, yaml []byte) (*Config, []diag.Diagnostic) {
 	c := &Config{MeshConfig: proto.CloneOf(base.MeshConfig)}
 	d := &document{file: name, object: "MeshConfig"}
@@ -40,7 +39,7 @@ func Salvage(base *Config, name string, yaml []byte) (*Config, []diag.Diagnostic
 	if d.fatal() {
 		return nil, d.findings
 	}
-	broken := map[int]bool{} // by index in extensionProviders
+	broken := map[int]bool{} // indexes in extensionProviders
 	for i := range c.ExtensionProviders {
 		broken[i] = slices.ContainsFunc(d.findings, func(f diag.Diagnostic) bool {
 			return isError(f) && f.Code != "UnknownField" && strings.HasPrefix(f.Field, fmt.Sprintf("extensionProviders[%d]", i))
@@ -77,15 +76,15 @@ func vital(path string) bool {
 	return !spared(path) && !strings.HasPrefix(path, "extensionProviders") && !strings.HasPrefix(path, "defaultConfig")
 }
 
-// fatal reports whether an error concerns what cannot be left out.
+// fatal reports whether an error is about a part that cannot be left out.
 func (d *document) fatal() bool {
 	return d.misspelt || slices.ContainsFunc(d.findings, func(f diag.Diagnostic) bool {
 		return isError(f) && f.Code != "UnknownField" && !spared(f.Field) && !strings.HasPrefix(f.Field, "extensionProviders[")
 	})
 }
 
-// sparedFields are fields on which only logs, traces, metrics, timeouts and the choice among the endpoints of a service
-// depend: no policy and no encryption does.
+// sparedFields are fields that affect only logs, traces, metrics, timeouts and the choice among the endpoints of a
+// service, and no policy or encryption.
 var sparedFields = []string{
 	"accessLogEncoding", "accessLogFile", "accessLogFormat", "connectTimeout", "defaultProviders", "disableEnvoyListenerLog", "dnsRefreshRate",
 	"enableEnvoyAccessLogService", "enableTracing", "localityLbSetting", "tcpKeepalive", "zoneAwareLbSetting",
@@ -103,7 +102,7 @@ func spared(path string) bool {
 	})
 }
 
-// restore gives a field of m the value that it has in base. A list or a map is restored as a whole.
+// restore sets a field of m to its value in base. A list or a map is restored as a whole.
 func restore(m, base protoreflect.Message, path []string) {
 	name, _, whole := strings.Cut(path[0], "[")
 	fd := m.Descriptor().Fields().ByJSONName(name)
@@ -118,8 +117,8 @@ func restore(m, base protoreflect.Message, path []string) {
 	}
 }
 
-// usable returns the providers that have a name, a kind and no error. Of several with one name the last takes the place
-// of the first; if one of them cannot be used, none is.
+// usable returns the providers that have a name, a kind and no error. If several have one name, the last replaces the
+// first, and if one of them cannot be used, none is.
 func usable(list []*meshv1alpha1.MeshConfig_ExtensionProvider, broken map[int]bool) []*meshv1alpha1.MeshConfig_ExtensionProvider {
 	bad := map[string]bool{"": true}
 	var out []*meshv1alpha1.MeshConfig_ExtensionProvider
@@ -134,7 +133,8 @@ func usable(list []*meshv1alpha1.MeshConfig_ExtensionProvider, broken map[int]bo
 	return slices.DeleteFunc(out, func(p *meshv1alpha1.MeshConfig_ExtensionProvider) bool { return bad[p.GetName()] })
 }
 
-// Locate returns where a MeshConfig sets a field, and reports whether it does. field is named as findings name it.
+// Locate returns the position at which a MeshConfig sets a field, and reports whether it does. field has the form of
+// findings.
 func Locate(yaml []byte, field string) (line, column int, ok bool) {
 	d := &document{}
 	d.decode(yaml, new(meshv1alpha1.MeshConfig).ProtoReflect())
@@ -164,9 +164,9 @@ func failed(findings []diag.Diagnostic) bool {
 
 func isError(f diag.Diagnostic) bool { return f.Severity == diag.Error }
 
-// SalvageProxyConfig reads a ProxyConfig, as annotations of pods have it, over another, which stays as it is. It leaves
-// out fields that do not exist, which are warnings: an annotation outlives releases. It is nil if anything else is
-// wrong.
+// SalvageProxyConfig reads a ProxyConfig, as in annotations of pods, over another one, which it does not change. It
+// leaves out unknown fields with a warning, because an annotation may be older or newer than this release. It returns
+// nil if there is any other error.
 func SalvageProxyConfig(base *meshv1alpha1.ProxyConfig, yaml []byte) (*meshv1alpha1.ProxyConfig, []diag.Diagnostic) {
 	p := proto.CloneOf(base)
 	d := &document{object: "ProxyConfig"}

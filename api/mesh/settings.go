@@ -23,8 +23,9 @@ import (
 // others.
 var settingNames = []string{"connectionSettings", "gatewayTopology", "privateKeyProvider", "proxyHeaders"}
 
-// Settings returns the fields of a proxy's own ProxyConfig on which its configuration depends, as With takes them:
-// equal ones are equal texts. Without any it is empty. Fields and values that newer releases have are left out.
+// Settings returns the fields of a proxy's own ProxyConfig that its xDS configuration depends on, as a text for With.
+// Equal settings are equal texts. The text is empty if there are none. Fields and values of newer releases are left
+// out.
 func Settings(config *structpb.Struct) (string, error) {
 	p, err := fieldsOf(config, settingNames...)
 	if p == nil || err != nil {
@@ -41,8 +42,9 @@ func Settings(config *structpb.Struct) (string, error) {
 	return canonical(p)
 }
 
-// OwnTracing returns the tracing of a proxy's own ProxyConfig, as Tracing takes it: equal ones are equal texts. It is
-// empty where there is none. The tracer is left out: it belongs to the proxy's bootstrap configuration.
+// OwnTracing returns the tracing of a proxy's own ProxyConfig, as a text for Tracing. Equal settings are equal texts.
+// The text is empty if there is none. The tracer is left out, because it belongs to the proxy's bootstrap
+// configuration.
 func OwnTracing(config *structpb.Struct) (string, error) {
 	p, err := fieldsOf(config, "tracing")
 	if p == nil || err != nil || p.Tracing == nil {
@@ -58,8 +60,8 @@ func OwnTracing(config *structpb.Struct) (string, error) {
 	return canonical(p)
 }
 
-// Tracing returns the tracing of a proxy: its own, as OwnTracing returned it, or else the default of the mesh. An own
-// one without sampling has the sampling of the mesh.
+// Tracing returns the tracing of a proxy: its own, as OwnTracing returned it, or else the default of the mesh. If its
+// own has no sampling, it has the mesh's sampling.
 func (c *Config) Tracing(own string) *meshv1alpha1.Tracing {
 	p := &meshv1alpha1.ProxyConfig{}
 	if own == "" || proto.Unmarshal([]byte(own), p) != nil {
@@ -71,8 +73,8 @@ func (c *Config) Tracing(own string) *meshv1alpha1.Tracing {
 	return p.Tracing
 }
 
-// fieldsOf returns a ProxyConfig with the named fields of config, nil if none of them is set. Fields within them that
-// this release does not know are left out.
+// fieldsOf returns a ProxyConfig with the named fields of config, or nil if none of them is set. Fields within them
+// that this release does not know are left out.
 func fieldsOf(config *structpb.Struct, names ...string) (*meshv1alpha1.ProxyConfig, error) {
 	p, own := &meshv1alpha1.ProxyConfig{}, &structpb.Struct{Fields: map[string]*structpb.Value{}}
 	for _, name := range names {
@@ -96,8 +98,8 @@ func canonical(p *meshv1alpha1.ProxyConfig) (string, error) {
 	return string(text), err
 }
 
-// With returns the configuration for a proxy with settings of its own, as Settings returns them: each field that they
-// set takes the place of the mesh's default. Equal settings have the same Config as long as anybody uses it.
+// With returns the configuration for a proxy with settings of its own, in the form of Settings. Each field in them
+// replaces the mesh's default. Equal settings share one Config as long as it is referenced.
 func (c *Config) With(settings string) *Config {
 	if settings == "" {
 		return c
@@ -105,7 +107,7 @@ func (c *Config) With(settings string) *Config {
 	return c.own.with(c, settings)
 }
 
-// variants are the Configs of one Config by the settings of proxies.
+// variants are the Configs derived from one Config, keyed by the settings of proxies.
 type variants struct {
 	mu sync.Mutex
 	by map[string]weak.Pointer[Config]
@@ -137,7 +139,7 @@ func (o *variants) with(c *Config, settings string) *Config {
 	return v
 }
 
-// forget drops a Config that was collected, unless it was made again.
+// forget drops a garbage-collected Config, unless it was made again.
 func (o *variants) forget(settings string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -166,7 +168,7 @@ func checkSettings(p *meshv1alpha1.ProxyConfig, wrong func(path, message, fix st
 			wrong("connectionSettings."+path, fmt.Sprintf("%d is too small", v.Value), fmt.Sprintf("write at least %d", least))
 		}
 	}
-	const window = 1<<16 - 1 // the smallest window of HTTP/2 that Envoy takes, in bytes
+	const window = 1<<16 - 1 // smallest HTTP/2 window that Envoy accepts, in bytes
 	number("listenerPerConnectionBufferLimitBytes", s.GetListenerPerConnectionBufferLimitBytes(), 1)
 	number("clusterPerConnectionBufferLimitBytes", s.GetClusterPerConnectionBufferLimitBytes(), 1)
 	number("httpMaxConcurrentStreams", s.GetHttpMaxConcurrentStreams(), 1)
@@ -179,8 +181,8 @@ func checkSettings(p *meshv1alpha1.ProxyConfig, wrong func(path, message, fix st
 	duration("privateKeyProvider.qat.pollDelay", p.GetPrivateKeyProvider().GetQat().GetPollDelay(), time.Millisecond)
 }
 
-// FormatSettings returns settings, or the tracing that OwnTracing returned, as the ProxyConfig that a proxy sends. It
-// returns nil if there are none.
+// FormatSettings returns settings, or tracing from OwnTracing, as the ProxyConfig that a proxy sends. It returns nil if
+// there are none.
 func FormatSettings(settings string) *structpb.Struct {
 	p, s := &meshv1alpha1.ProxyConfig{}, &structpb.Struct{}
 	if settings == "" || proto.Unmarshal([]byte(settings), p) != nil {

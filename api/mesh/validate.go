@@ -20,7 +20,7 @@ func (d *document) wrong(path, message, fix string) {
 	d.report(diag.Error, "InvalidValue", path, d.nearest(path), message, fix)
 }
 
-// nearest returns the node at a path, or at the closest path above it that the document has.
+// nearest returns the node at a path, or the closest enclosing node in the document.
 func (d *document) nearest(path string) *yamlv3.Node {
 	for {
 		if n := d.at[path]; n != nil {
@@ -83,7 +83,7 @@ func (d *document) checkConfig(c *Config) {
 	d.providers(c)
 }
 
-// locality checks how endpoints are preferred by where they run, as istiod does.
+// locality checks the locality preferences of endpoints by istiod's rules.
 func (d *document) locality(path string, l *networkingv1alpha3.LocalityLoadBalancerSetting) {
 	if len(l.GetDistribute()) > 0 && len(l.GetFailover()) > 0 {
 		d.wrong(path, "distribute and failover cannot both be set", "remove one of the two")
@@ -152,7 +152,7 @@ func (d *document) providers(c *Config) {
 }
 
 func (d *document) checkNetworks(n *Networks) {
-	// In the order of names, so that equal documents have equal findings.
+	// In order of names, so that equal documents have equal findings.
 	all := slices.Sorted(maps.Keys(n.GetNetworks()))
 	for _, name := range all {
 		net, path := n.GetNetworks()[name], "networks["+name+"]"

@@ -5,10 +5,10 @@ import "slices"
 // Distinct is a list of strings, each once. The zero value is empty.
 type Distinct struct {
 	List []string
-	seen map[string]struct{} // nil while there are few
+	seen map[string]struct{} // nil while there are few strings
 }
 
-// few is how many strings are looked through one by one.
+// few is the number of strings up to which they are searched linearly.
 const few = 16
 
 // Add appends a string and reports whether it is new.

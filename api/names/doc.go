@@ -1,7 +1,6 @@
-// Package names formats and parses the names of clusters, listeners, routes and virtual hosts, and the domains by which
-// a virtual host is called. Tools read these names (istioctl, Kiali, dashboards), so they are part of the contract.
-// Everything here is a pure function of its arguments. It also has the keys of all labels and annotations (labels.go,
-// keys.go).
+// Package names formats and parses the names of clusters, listeners, routes and virtual hosts, and the domains of a
+// virtual host. Tools such as istioctl, Kiali and dashboards parse these names, so they are a public interface. All
+// functions are pure. The package also defines the keys of all labels and annotations (labels.go, keys.go).
 //
 // # Guarantees
 //

@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// EgressHost is a host of a Sidecar's egress listener: namespace/host, behind ~ if it is not imported.
+// EgressHost is a host of a Sidecar's egress listener: namespace/host, with a ~ in front if it is excluded.
 type EgressHost struct {
 	Namespace string // a namespace, or "*" for any
 	Host      string // a host in lower case, or "*" for any
-	Excluded  bool   // whether it stands behind a tilde
+	Excluded  bool   // written with a tilde
 }
 
 // ParseEgressHost reads a host of an egress listener in a Sidecar of namespace own. A host without a namespace belongs
@@ -54,12 +54,12 @@ func (e *EgressHosts) Covers(namespace, host string) bool {
 	return matches(e.included, namespace, func(p string) bool { return Covers(p, host) }) && !e.Excludes(namespace, host)
 }
 
-// Overlaps reports whether some host is imported that a host of a namespace, which may be a wildcard, stands for.
+// Overlaps reports whether a host of a namespace, which may be a wildcard, stands for some imported host.
 func (e *EgressHosts) Overlaps(namespace, host string) bool {
 	return matches(e.included, namespace, func(p string) bool { return Overlap(p, host) }) && !e.Excludes(namespace, host)
 }
 
-// Excludes reports whether a host of a namespace is not imported, whatever other hosts of the listener say.
+// Excludes reports whether a host of a namespace is excluded, whatever other hosts the listener has.
 func (e *EgressHosts) Excludes(namespace, host string) bool {
 	return matches(e.excluded, namespace, func(p string) bool { return Covers(p, host) })
 }

@@ -2,7 +2,7 @@ package names
 
 import "cmp"
 
-// Annotations of a Gateway of the Gateway API that name what is made for it.
+// Annotations of a Gateway of the Gateway API that set the names of its objects.
 const (
 	annotationDeployment = "gateway.istio.io/name-override"
 	annotationAccount    = "gateway.istio.io/service-account"
@@ -14,11 +14,11 @@ func GatewayDeployment(name, class string, annotations map[string]string) string
 	return cmp.Or(annotations[annotationDeployment], name+"-"+class)
 }
 
-// NamedGatewayAccount returns the service account that the annotations of a Gateway of the Gateway API name for its
-// proxies, or nothing.
+// NamedGatewayAccount returns the service account in the annotations of a Gateway of the Gateway API, or "".
 func NamedGatewayAccount(annotations map[string]string) string { return annotations[annotationAccount] }
 
-// GatewayAccount is GatewayDeployment for the service account of its proxies.
+// GatewayAccount returns the name of the service account of a Gateway's proxies. It has the parameters of
+// GatewayDeployment.
 func GatewayAccount(name, class string, annotations map[string]string) string {
 	return cmp.Or(annotations[annotationAccount], GatewayDeployment(name, class, annotations))
 }

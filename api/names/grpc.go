@@ -5,11 +5,11 @@ import (
 	"strconv"
 )
 
-// ProxylessServer begins the names of the listeners of servers that use xDS without a proxy. The address at which a
-// server listens follows.
+// ProxylessServer is the prefix of the names of listeners of servers that use xDS without a proxy. The server's listen
+// address follows.
 const ProxylessServer = "xds.istio.io/grpc/lds/inbound/"
 
-// ProxylessPort returns the name by which a server without a proxy asks for the listener of a port at every address.
+// ProxylessPort returns the listener name that a server without a proxy requests for a port at all addresses.
 func ProxylessPort(port uint32) string {
 	return ProxylessServer + net.JoinHostPort("0.0.0.0", strconv.Itoa(int(port)))
 }

@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// HostIndex holds values by host, and finds those whose hosts Covers relates to another host without comparing it with
-// all. A host may be a pattern. It is not safe for concurrent use: Covered sorts.
+// HostIndex holds values by host, and finds hosts related by Covers without comparing all of them. A host may be a
+// pattern. It is not safe for concurrent use, because look-ups sort.
 type HostIndex[V any] struct {
 	byHost  map[string][]V
-	partial bool     // the star of some pattern ends within a label
-	ends    []string // the hosts, by CompareEnds; nil where they are to be sorted
+	partial bool     // a pattern has a star that ends within a label
+	ends    []string // hosts sorted by CompareEnds; nil if they must be sorted again
 }
 
 // Add adds a value of a host.
@@ -25,7 +25,7 @@ func (x *HostIndex[V]) Add(host string, v V) {
 	x.ends = nil
 }
 
-// Hosts yields each host, in no order.
+// Hosts yields each host, in no particular order.
 func (x *HostIndex[V]) Hosts(yield func(string) bool) {
 	for h := range x.byHost {
 		if !yield(h) {
@@ -97,7 +97,7 @@ func (x *HostIndex[V]) Covered(host string) iter.Seq2[string, []V] {
 	}
 }
 
-// CompareEnds compares two hosts from their ends, so that those with one end follow each other.
+// CompareEnds compares two hosts from their ends, so that sorting puts hosts with a common suffix together.
 func CompareEnds(a, b string) int {
 	i, j := len(a)-1, len(b)-1
 	for ; i >= 0 && j >= 0; i, j = i-1, j-1 {
@@ -108,7 +108,7 @@ func CompareEnds(a, b string) int {
 	return cmp.Compare(i, j)
 }
 
-// CompareEnd is CompareEnds, but returns 0 for every host with the end.
+// CompareEnd is CompareEnds, but returns 0 for every host with the suffix end.
 func CompareEnd(host, end string) int {
 	if strings.HasSuffix(host, end) {
 		return 0

@@ -46,7 +46,7 @@ func Gateway(name, namespace string) string {
 }
 
 // Covers reports whether pattern matches every host that name matches. Either may be "*" or begin with "*". A star that
-// ends within a label may be empty: *web.example.com matches web.example.com, as in istiod.
+// ends within a label may stand for nothing: *web.example.com matches web.example.com, as in istiod.
 func Covers(pattern, name string) bool {
 	suffix, wild := strings.CutPrefix(pattern, "*")
 	if !wild {
@@ -58,18 +58,18 @@ func Covers(pattern, name string) bool {
 // Overlap reports whether some host matches both a and b.
 func Overlap(a, b string) bool { return Covers(a, b) || Covers(b, a) }
 
-// Called is what the domains of a service's virtual host depend on.
+// Called describes a service, for the domains of its virtual host.
 type Called struct {
 	Host      string
-	Aliases   []string // hosts of the services that are only other names for this one
-	Addresses []string // of the service in the proxy's cluster; CIDRs are passed over, for no request names one
-	Headless  bool     // a Kubernetes service whose pods are called by names of their own
-	Domain    string   // the proxy's: <namespace>.svc.<suffix>
+	Aliases   []string // hosts of alias services of this one
+	Addresses []string // addresses of the service in the proxy's cluster; CIDRs are ignored, because no request names one
+	Headless  bool     // a Kubernetes service whose pods have names of their own
+	Domain    string   // the proxy's domain, <namespace>.svc.<suffix>
 }
 
-// Domain is how a request's authority writes a host: an IPv6 address in brackets, all else as it is.
+// Domain returns a host as requests write it: an IPv6 address in brackets, any other host unchanged.
 func Domain(host string) string {
-	if strings.Contains(host, ":") { // parsing what is no address takes longer than all else here
+	if strings.Contains(host, ":") { // parsing a text that is no address would be the slowest part here
 		if _, err := netip.ParseAddr(host); err == nil {
 			return "[" + host + "]"
 		}
@@ -77,9 +77,9 @@ func Domain(host string) string {
 	return host
 }
 
-// Domains lists what a request's authority may be to reach a service, without ports: the host, the host with a dot at
-// its end, the short names that resolv.conf gives the proxy's namespace, the same for each alias, each pod's own name
-// where they have one, the addresses. No domain comes twice.
+// Domains lists the authorities, without ports, of requests to a service: the host, the host with a trailing dot, the
+// short names that resolv.conf of the proxy's namespace allows, the same for each alias, names of pods if they have
+// names, and the addresses. No domain occurs twice.
 func Domains(c Called) []string {
 	d := Distinct{List: make([]string, 0, 8)}
 	for i := -1; i < len(c.Aliases); i++ {
@@ -106,8 +106,7 @@ func Domains(c Called) []string {
 	return d.List
 }
 
-// WithPort returns domains as requests to an HTTP proxy name them: with the port, and also without it if it is the port
-// of HTTP.
+// WithPort returns domains as requests to an HTTP proxy name them: with the port, and also without it if it is 80.
 func WithPort(domains []string, port uint32) []string {
 	var list []string
 	for _, d := range domains {
@@ -119,7 +118,7 @@ func WithPort(domains []string, port uint32) []string {
 	return list
 }
 
-// shortNames of a Kubernetes host, as seen from a proxy with this domain.
+// shortNames returns the short names of a Kubernetes host for a proxy in a domain.
 func shortNames(host, domain string) []string {
 	own, suffix, _ := strings.Cut(domain, ".") // suffix is svc.<cluster domain>
 	if !strings.HasPrefix(suffix, "svc.") || strings.HasPrefix(host, "*") {

@@ -77,8 +77,8 @@ const (
 	AnnotationWorkloadController      = "istio.io/workloadController"
 )
 
-// Names of other kinds that have a domain: of controllers, types of resources and of Secrets, facts about users that a
-// TokenReview returns, options of listeners, application protocols of ports, and a taint.
+// Names of other kinds with a domain: controllers, types of resources and of Secrets, extra fields of users in a
+// TokenReview, options of listeners, application protocols of ports, and a taint.
 const (
 	DebugType                  = "istio.io/debug"
 	ExtraNodeName              = "authentication.kubernetes.io/node-name"

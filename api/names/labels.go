@@ -3,10 +3,10 @@ package names
 // Labels that decide which control plane an object is for, and which Pods get a proxy.
 const (
 	LabelRevision  = "istio.io/rev"
-	LabelInjection = "istio-injection"             // of Namespaces
-	LabelInject    = "sidecar.istio.io/inject"     // of Pods; also an annotation
-	LabelDataplane = "istio.io/dataplane-mode"     // of Namespaces and Pods
-	LabelNamespace = "kubernetes.io/metadata.name" // which an API server puts on every Namespace
+	LabelInjection = "istio-injection"             // on Namespaces
+	LabelInject    = "sidecar.istio.io/inject"     // on Pods; also an annotation
+	LabelDataplane = "istio.io/dataplane-mode"     // on Namespaces and Pods
+	LabelNamespace = "kubernetes.io/metadata.name" // set on every Namespace by the API server
 )
 
 // Labels that say what a workload is.
@@ -18,11 +18,11 @@ const (
 	LabelDraining          = "istio.io/draining"
 )
 
-// Labels of what is deployed for a Gateway of the Gateway API.
+// Labels of the objects that are deployed for a Gateway of the Gateway API.
 const (
 	LabelGateway      = "gateway.networking.k8s.io/gateway-name"
 	LabelGatewayClass = "gateway.networking.k8s.io/gateway-class-name"
-	LabelManaged      = "gateway.istio.io/managed" // the controller, with - for /
+	LabelManaged      = "gateway.istio.io/managed" // name of the controller, with - for /
 )
 
 // Labels that say where a workload runs.
@@ -37,7 +37,7 @@ const (
 	LabelLegacyLocality = "istio-locality"
 )
 
-// IsPlaceLabel reports whether the place where a workload runs, as far as it is known, decides a label.
+// IsPlaceLabel reports whether the value of a label is determined by the locality of a workload.
 func IsPlaceLabel(name string) bool {
 	switch name {
 	case LabelRegion, LabelZone, LabelSubzone, LabelNetwork, LabelCluster, LabelHost:

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Clusters of a bootstrap: the control plane, and the SDS server beside the proxy that has its certificates.
+// Clusters of a bootstrap: the control plane, and the SDS server of the agent that has the proxy's certificates.
 const (
 	XDSCluster = "xds-grpc"
 	SDSCluster = "sds-grpc"
@@ -17,7 +17,7 @@ const (
 	PassthroughCluster        = "PassthroughCluster"
 	InboundPassthroughCluster = "InboundPassthroughCluster"
 	AllowAnyDynamicDNSCluster = "AllowAnyDynamicDNSCluster"
-	// what a route names whose destination does not exist; no cluster has this name
+	// UnknownService is the cluster name in routes whose destination does not exist. No cluster has this name.
 	UnknownService = "UnknownService"
 )
 
@@ -37,7 +37,7 @@ const (
 	HTTPProxyRoute = "http_proxy" // the route configuration of the explicit HTTP proxy port
 	DefaultRoute   = "default"
 	AllowAny       = "allow_any"
-	// AllowAnyDynamicDNS is AllowAny where the hosts of requests are resolved.
+	// AllowAnyDynamicDNS is AllowAny for ports on which proxies resolve the hosts of requests.
 	AllowAnyDynamicDNS = "allow_any_dynamic_dns"
 	BlockAll           = "block_all"
 )
@@ -51,19 +51,19 @@ const (
 	Inbound  Direction = "inbound"
 )
 
-// ClusterName is what the name of a service's cluster says.
+// ClusterName is the parsed name of a service's cluster.
 type ClusterName struct {
 	Direction Direction
 	Port      uint32
 	Subset    string
 	Host      string
-	SNIDNAT   bool // the spelling that is also a TLS server name, of gateways that route by SNI
+	SNIDNAT   bool // the form that is also a TLS server name, for gateways that route by SNI
 }
 
-// NoService is the host of a destination that leads nowhere, and the name of its cluster. No proxy has that cluster.
+// NoService is the host of a destination that does not exist, and the name of its cluster. No proxy has that cluster.
 const NoService = "UnknownService"
 
-// Cluster names a cluster: outbound|80|v1|web.a.svc.cluster.local, inbound|8080||.
+// Cluster returns the name of a cluster, such as outbound|80|v1|web.a.svc.cluster.local or inbound|8080||.
 func Cluster(d Direction, port uint32, subset, host string) string {
 	if host == NoService {
 		return host
@@ -71,7 +71,7 @@ func Cluster(d Direction, port uint32, subset, host string) string {
 	return string(d) + "|" + number(port) + "|" + subset + "|" + host
 }
 
-// SNICluster names an SNI-DNAT cluster, and is the server name that sidecars ask for:
+// SNICluster returns the name of an SNI-DNAT cluster, which is also the server name that sidecars send:
 // outbound_.80_.v1_.web.a.svc.cluster.local.
 func SNICluster(port uint32, subset, host string) string {
 	return string(Outbound) + "_." + number(port) + "_." + subset + "_." + host
@@ -84,7 +84,7 @@ func (c ClusterName) String() string {
 	return Cluster(c.Direction, c.Port, c.Subset, c.Host)
 }
 
-// ParseCluster takes a cluster's name apart; false if it is no service's cluster.
+// ParseCluster parses a cluster's name. It reports false if the name is not a service's cluster.
 func ParseCluster(name string) (ClusterName, bool) {
 	sep, c := "|", ClusterName{}
 	if strings.HasPrefix(name, string(Outbound)+"_.") {
@@ -102,7 +102,7 @@ func ParseCluster(name string) (ClusterName, bool) {
 	return c, true
 }
 
-// ClusterHost returns the host in a cluster's name. A name that is none is returned as it is.
+// ClusterHost returns the host in a cluster's name, or the name itself if it is not a service's cluster.
 func ClusterHost(name string) string {
 	if strings.HasPrefix(name, string(Outbound)+"_.") {
 		part := strings.SplitN(name, "_.", 4) // the host may contain the separator
@@ -111,7 +111,7 @@ func ClusterHost(name string) string {
 	return name[strings.LastIndexByte(name, '|')+1:]
 }
 
-// CompareByHost orders the names of clusters by their hosts, and those of one host as usual.
+// CompareByHost orders the names of clusters by host, and those with one host by name.
 func CompareByHost(a, b string) int {
 	if c := strings.Compare(ClusterHost(a), ClusterHost(b)); c != 0 {
 		return c
@@ -119,7 +119,8 @@ func CompareByHost(a, b string) int {
 	return strings.Compare(a, b)
 }
 
-// Listener names a listener, or an inbound chain, by what it binds: 0.0.0.0_80, or unix:///run/x.sock_0.
+// Listener returns the name of a listener, or of an inbound chain, for its address: 0.0.0.0_80, or
+// unix:///run/x.sock_0.
 func Listener(bind string, port uint32) string {
 	return bind + "_" + number(port)
 }
@@ -127,11 +128,11 @@ func Listener(bind string, port uint32) string {
 // QUICListener returns the name of the listener that takes QUIC at an address.
 func QUICListener(bind string, port uint32) string { return "udp_" + Listener(bind, port) }
 
-// RouteName is what the name of a route configuration says.
+// RouteName is the parsed name of a route configuration.
 type RouteName struct {
-	Scheme string // "http" or "https" for a gateway's, else empty
+	Scheme string // "http" or "https" for a gateway's routes, else empty
 	Port   uint32
-	Host   string // of a sniffed service, else empty
+	Host   string // host of a sniffed service, else empty
 }
 
 // Route names the routes of all HTTP services on a port: 80.
@@ -163,7 +164,7 @@ func SecureGatewayRoute(port uint32, portName, gateway, namespace, bind string) 
 	return name
 }
 
-// ParseRoute takes the name of a route configuration apart; false if it is none with a port.
+// ParseRoute parses the name of a route configuration. It reports false if the name has no port.
 func ParseRoute(name string) (RouteName, bool) {
 	if port, ok := parseNumber(name); ok {
 		return RouteName{Port: port}, true
@@ -192,7 +193,7 @@ func InboundVirtualHost(port uint32) string { return string(Inbound) + "|http|" 
 
 func number(n uint32) string { return strconv.FormatUint(uint64(n), 10) }
 
-// parseNumber takes exactly what number writes, within the range of a port.
+// parseNumber parses exactly the output of number, within the range of a port.
 func parseNumber(s string) (uint32, bool) {
 	n, err := strconv.ParseUint(s, 10, 16)
 	if err != nil || number(uint32(n)) != s {

@@ -2,11 +2,11 @@ package names
 
 import "strings"
 
-// caSuffix ends the names of resources of SDS that hold the CA certificates of a Secret, not its own certificate.
+// caSuffix is the suffix of SDS resources with the CA certificates of a Secret instead of its own certificate.
 const caSuffix = "-cacert"
 
-// namedCASuffix ends the names of resources of SDS that hold the CA certificates of exactly the Secret that is named.
-// No object has such a name.
+// namedCASuffix is the suffix of SDS resources with the CA certificates of exactly the named Secret. No object's name
+// can end with it.
 const namedCASuffix = "#ca"
 
 // Schemes of the names of resources of SDS.
@@ -17,20 +17,20 @@ const (
 	schemeBuiltin   = "builtin://"
 )
 
-// NoCredential is a credential that no Secret and no ConfigMap has: connections that need it are refused.
+// NoCredential is a credential that does not exist: connections that need it are refused.
 const NoCredential = "invalid://"
 
-// Secret is what the name of a resource of SDS says that the control plane serves.
+// Secret is the parsed name of an SDS resource that the control plane serves.
 type Secret struct {
 	Namespace, Name string
-	ConfigMap       bool // it is made of a ConfigMap, not of a Secret
-	CA              bool // the CA certificates, not a certificate with its key
-	exact           bool // only the object of that name is meant
+	ConfigMap       bool // made from a ConfigMap instead of a Secret
+	CA              bool // the CA certificates instead of a certificate with its key
+	exact           bool // only the object with exactly that name is meant
 }
 
-// ParseSecret takes the name of a resource of SDS apart. kubernetes://<name> is in the proxy's own namespace;
+// ParseSecret parses the name of an SDS resource. kubernetes://<name> is in the proxy's own namespace;
 // kubernetes://<namespace>/<name>, kubernetes-gateway://<namespace>/<name> and configmap://<namespace>/<name> are in
-// the one that they name. Each may end in -cacert or #ca. It reports false if the name is none of these.
+// the namespace in their name. Each may end with -cacert or #ca. ParseSecret reports false for any other name.
 func ParseSecret(resource, own string) (Secret, bool) {
 	scheme, rest, ok := strings.Cut(resource, "://")
 	namespace, name, named := strings.Cut(rest, "/")
@@ -55,8 +55,8 @@ func ParseSecret(resource, own string) (Secret, bool) {
 	return s, true
 }
 
-// Objects returns the names of the Secrets, or of the ConfigMap, that the resource may be made of. The first that
-// exists is in force. CA certificates may be in a Secret of their own.
+// Objects returns the names of the Secrets, or of the ConfigMap, that the resource may be made from. The first that
+// exists is used. CA certificates may be in a Secret of their own.
 func (s Secret) Objects() []string {
 	if s.CA && !s.ConfigMap && !s.exact {
 		return []string{s.Name + caSuffix, s.Name}
@@ -64,14 +64,15 @@ func (s Secret) Objects() []string {
 	return []string{s.Name}
 }
 
-// SecretNamespace returns the namespace of what a resource of SDS is made of. It reports false if ParseSecret does.
+// SecretNamespace returns the namespace of the object that an SDS resource is made from. It reports false if
+// ParseSecret does.
 func SecretNamespace(resource, own string) (string, bool) {
 	s, ok := ParseSecret(resource, own)
 	return s.Namespace, ok
 }
 
-// Credential returns the name of the resource that has the certificate which a Gateway or a DestinationRule names, and
-// reports whether the control plane serves it. It does not serve the proxy's own, which the agent beside it has.
+// Credential returns the name of the SDS resource with the certificate that a Gateway or a DestinationRule names, and
+// reports whether the control plane serves it. It does not serve the proxy's own certificate, which the agent serves.
 func Credential(credentialName string) (resource string, served bool) {
 	switch {
 	case strings.HasPrefix(credentialName, schemeBuiltin):
@@ -97,8 +98,8 @@ func CACredential(credentialName string) (resource string, served bool) {
 	return resource, served
 }
 
-// NamedCACredential is CACredential for a name that says where the CA certificates are, not where the certificate is.
-// A Secret whose name has -cacert at its end besides does not take the place of the Secret that is named.
+// NamedCACredential is CACredential for a name of the object with the CA certificates. A Secret with that name and the
+// suffix -cacert does not replace it.
 func NamedCACredential(credentialName string) (resource string, served bool) {
 	resource, served = CACredential(credentialName)
 	if s, ok := ParseSecret(resource, "own"); ok && served && !s.ConfigMap && !strings.HasSuffix(credentialName, caSuffix) {
@@ -107,7 +108,7 @@ func NamedCACredential(credentialName string) (resource string, served bool) {
 	return resource, served
 }
 
-// isObjectName reports whether Kubernetes takes a text for the name of an object: no other can be a part of a path.
+// isObjectName reports whether Kubernetes accepts a text as the name of an object, so that it is safe in a path.
 func isObjectName(s string) bool {
 	edge := func(c byte) bool { return 'a' <= c && c <= 'z' || '0' <= c && c <= '9' }
 	if s == "" || len(s) > 253 || !edge(s[0]) || !edge(s[len(s)-1]) {

@@ -1,8 +1,8 @@
-// Package node reads what a proxy says of itself when it connects: the Envoy node's id and metadata, as behaviour of
-// the Istio agents fixes them. It also writes such a node, for a bootstrap.
+// Package node parses the node that a proxy sends when it connects: the id and metadata of an Envoy node, in the form
+// of Istio's agents. It also formats such a node, for a bootstrap.
 //
-// Input comes from peers that nobody has authenticated: every value is bounded and checked, and wrong types are errors,
-// never panics.
+// Input comes from unauthenticated peers, so every value is bounded and checked, and wrong types are errors, never
+// panics.
 //
 // # Guarantees
 //

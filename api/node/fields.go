@@ -9,13 +9,13 @@ import (
 // Field is an entry of a node's metadata that Istio's agents send or istiod reads.
 type Field struct {
 	Key    string
-	Effect string // what it does; empty if it has no effect
+	Effect string // its effect; empty if it has none
 	Reason string // why it has no effect; empty if it has one
-	Fix    string // what to do if a proxy asks for the effect; empty if no log line names the proxy
+	Fix    string // remedy if a proxy sets it without effect; empty if it is not logged
 	asks   func(value string) bool
 }
 
-// Fields returns the entries that are known, those with an effect first.
+// Fields returns the known entries, those with an effect first.
 func Fields() []Field { return slices.Clone(fields) }
 
 var fields = append(effective(), ineffective()...)
@@ -105,10 +105,10 @@ func ineffective() []Field {
 	}
 }
 
-// Notice is an entry of a proxy's metadata that asks for what it does not get.
+// Notice is an entry of a proxy's metadata that has no effect although the proxy sets it.
 type Notice struct{ Key, Value, Fix string }
 
-// Notices returns the entries of the proxy's metadata that ask for what they do not get.
+// Notices returns the entries of the proxy's metadata without effect.
 func (p *Proxy) Notices() (list []Notice) {
 	sent := map[string]string{}
 	for t := range p.Others.All {

@@ -12,13 +12,13 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 )
 
-// Format returns the node that an Envoy has in its bootstrap to be this proxy. Parse returns p from it, without what
-// only the running Envoy knows: its version and its extensions. ID is made from the other fields.
+// Format returns the node for the bootstrap of this proxy. Parse returns p from it, without what only the running Envoy
+// knows: its version and its extensions. The ID is composed from the other fields.
 func Format(p *Proxy) *corev3.Node {
 	m := formatter{}
 	p.texts(m)
 	if p.IdleTimeout != 0 {
-		m.text(idleTimeout, max(p.IdleTimeout, 0).String()) // Others have it as it was written
+		m.text(idleTimeout, max(p.IdleTimeout, 0).String()) // Others keeps the written text
 	}
 	for t := range p.Others.All {
 		m.text(t.Key, t.Value)
@@ -65,7 +65,7 @@ func Format(p *Proxy) *corev3.Node {
 	return n
 }
 
-// texts adds the texts of the metadata that fields hold, other than Others.
+// texts adds the metadata texts in fields other than Others.
 func (p *Proxy) texts(m formatter) {
 	for _, f := range texts(p) {
 		m.text(f.key, *f.value)
@@ -75,7 +75,7 @@ func (p *Proxy) texts(m formatter) {
 			m.text(f.key, "true")
 		}
 	}
-	m.text("NAME", p.Name) // for people: Parse reads it from the id
+	m.text("NAME", p.Name) // for users only: Parse reads it from the id
 	m.text("REQUESTED_NETWORK_VIEW", strings.Join(p.NetworkView, ","))
 	m.text("INSTANCE_IPS", strings.Join(p.IPs, ","))
 	if p.Type == Sidecar {
@@ -91,7 +91,7 @@ func (p *Proxy) texts(m formatter) {
 	}
 }
 
-// formatter collects metadata; what is empty is left out.
+// formatter collects metadata. Empty values are left out.
 type formatter map[string]*structpb.Value
 
 func (f formatter) text(key, value string) {

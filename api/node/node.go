@@ -7,27 +7,27 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/frozen"
 )
 
-// Type is what a proxy is for.
+// Type is the role of a proxy.
 type Type string
 
-// Types that are served.
+// Supported types.
 const (
 	Sidecar Type = "sidecar"
 	Router  Type = "router"
 )
 
-// Interception is how a sidecar's traffic reaches it.
+// Interception is how traffic reaches a sidecar.
 type Interception string
 
-// Interception modes. NONE: nothing is captured, listeners bind for real.
+// Interception modes. With NONE nothing is redirected, and listeners bind their addresses.
 const (
 	Redirect Interception = "REDIRECT"
 	TPROXY   Interception = "TPROXY"
 	None     Interception = "NONE"
 )
 
-// Capabilities are the extensions beyond stock Envoy's that a proxy lists, by the type URL that their configuration has
-// on the wire, and what its version can do.
+// Capabilities are the extensions beyond stock Envoy's that a proxy lists, by the type URL of their configuration, and
+// features of its version.
 type Capabilities uint32
 
 // Capabilities.
@@ -37,15 +37,14 @@ const (
 	ALPNFilter                                       // istio.envoy.config.filter.http.alpn.v2alpha1.FilterConfig
 	HTTPStats                                        // stats.PluginConfig among envoy.filters.http
 	NetworkStats                                     // stats.PluginConfig among envoy.filters.network
-	VHDS                                             // Envoy 1.37 or later: virtual hosts by themselves over delta ADS
+	VHDS                                             // Envoy 1.37 or later: single virtual hosts over delta ADS
 	RecentCommands                                   // Envoy 1.40 or later: all commands of substitution.Recent
 )
 
-// Has reports whether all of want are there.
+// Has reports whether c has all capabilities in want.
 func (c Capabilities) Has(want Capabilities) bool { return c&want == want }
 
-// Release is the version of Istio's agent beside the proxy, or of the Envoy where there is none; empty if neither is
-// known.
+// Release returns the version of Istio's agent, or of the Envoy if there is no agent, or "" if both are unknown.
 func (p *Proxy) Release() string {
 	if p.Version == "" && p.Envoy != [3]uint32{} {
 		return fmt.Sprintf("envoy-%d.%d.%d", p.Envoy[0], p.Envoy[1], p.Envoy[2])
@@ -56,8 +55,8 @@ func (p *Proxy) Release() string {
 // Text is one text of a node's metadata.
 type Text struct{ Key, Value string }
 
-// MetadataText returns a text of the proxy's metadata, and whether it is there. One of more than 256 bytes is not kept.
-// What stands for a list, a number or a flag is spelled as Format does.
+// MetadataText returns a text of the proxy's metadata, and whether it exists. A text of more than 256 bytes is not
+// kept. Lists, numbers and flags have the form of Format.
 func (p *Proxy) MetadataText(key string) (string, bool) {
 	m := formatter{}
 	p.texts(m)
@@ -72,48 +71,48 @@ func (p *Proxy) MetadataText(key string) (string, bool) {
 	return "", false
 }
 
-// Tuning is the part of a proxy's metadata that changes its listeners, beside its mesh configuration. It is comparable.
+// Tuning is the part of a proxy's metadata that changes its listeners, besides its ProxyConfig. It is comparable.
 type Tuning struct {
-	HTTP10               bool          // connections may be of HTTP/1.0
-	IdleTimeout          time.Duration // IDLE_TIMEOUT of connections where nothing else sets it; 0: Envoy's own; below 0: none
-	InboundExactBalance  bool          // INBOUND_LISTENER_EXACT_BALANCE: Envoy's threads have equally many connections
+	HTTP10               bool          // HTTP/1.0 is accepted
+	IdleTimeout          time.Duration // IDLE_TIMEOUT of connections without another setting; 0 for Envoy's own, negative for none
+	InboundExactBalance  bool          // INBOUND_LISTENER_EXACT_BALANCE: connections are spread evenly over Envoy's threads
 	OutboundExactBalance bool          // OUTBOUND_LISTENER_EXACT_BALANCE
-	// ServerFiles replace the certificate and the roots of the mesh where the proxy takes connections with mutual TLS
-	// of the mesh: TLS_SERVER_CERT_CHAIN, TLS_SERVER_KEY and TLS_SERVER_ROOT_CERT. An empty path replaces nothing.
+	// ServerFiles replace the certificate and the roots of the mesh for inbound mutual TLS: TLS_SERVER_CERT_CHAIN,
+	// TLS_SERVER_KEY and TLS_SERVER_ROOT_CERT. An empty path replaces nothing.
 	ServerFiles Files
 }
 
 // Files are paths in the file system of a proxy. Chain and Key are both set or both empty.
 type Files struct {
-	Chain string // the certificate, and those of intermediate authorities
+	Chain string // the certificate and the intermediate certificates
 	Key   string
-	Roots string // the certificates that peers are verified by
+	Roots string // the certificates that verify peers
 }
 
-// GRPC is the Generator of applications that use xDS themselves, without a proxy.
+// GRPC is the Generator of applications that use xDS without a proxy.
 const GRPC = "grpc"
 
-// Proxy is what is kept of an Envoy node: a few facts, shared by all proxies that send the same bytes, never changed
-// once made. What it says of itself is believed only where nothing better is known: the Pod, the WorkloadEntry or the
-// endpoint comes first.
+// Proxy holds the facts that are kept of an Envoy node. It is immutable, and all proxies that send the same bytes share
+// it. Its claims are used only if there is no better source: the Pod, the WorkloadEntry or the endpoint takes
+// precedence.
 type Proxy struct {
 	Type         Type
 	ID           string // pod.namespace
-	Name         string // the pod's name
-	Namespace    string // the namespace whose configuration it reads
-	Domain       string // <ns>.svc.<suffix>
+	Name         string // name of the pod
+	Namespace    string // namespace whose configuration it reads
+	Domain       string // DNS domain, <ns>.svc.<suffix>
 	IPs          []string
-	Cluster      string // the Kubernetes cluster, CLUSTER_ID
-	Service      string // what it calls itself in traces: Envoy's --service-cluster
+	Cluster      string // ID of the Kubernetes cluster, CLUSTER_ID
+	Service      string // its name in traces, Envoy's --service-cluster
 	Network      string
-	NetworkView  []string // REQUESTED_NETWORK_VIEW; empty: every network
+	NetworkView  []string // REQUESTED_NETWORK_VIEW; empty for all networks
 	NodeName     string
 	Workload     string
 	Account      string // service account name
 	MeshID       string
 	Labels       map[string]string
 	Annotations  map[string]string
-	Others       frozen.List[Text] // the texts of its metadata that no other field holds, sorted by key
+	Others       frozen.List[Text] // metadata texts that no other field has, sorted by key
 	Locality     [3]string         // region, zone, subzone
 	Interception Interception
 	Version      string // ISTIO_VERSION as sent
@@ -122,24 +121,23 @@ type Proxy struct {
 	Capabilities Capabilities
 	Generator    string
 
-	RegisterGroup  string // AUTO_REGISTER_GROUP: the WorkloadGroup of its namespace that it joins by itself; else empty
-	ReadinessProbe bool   // PROXY_CONFIG.readinessProbe is set: it reports the health of its application
+	RegisterGroup  string // AUTO_REGISTER_GROUP, the WorkloadGroup of its namespace that it joins by itself; empty for none
+	ReadinessProbe bool   // PROXY_CONFIG.readinessProbe is set, so it reports the health of its application
 
-	// ClientFiles replace the certificate and the roots of the mesh where the proxy makes connections with mutual TLS:
-	// TLS_CLIENT_CERT_CHAIN, TLS_CLIENT_KEY and TLS_CLIENT_ROOT_CERT. All are empty if the certificate or the key is not
-	// set.
+	// ClientFiles replace the certificate and the roots of the mesh for outbound mutual TLS: TLS_CLIENT_CERT_CHAIN,
+	// TLS_CLIENT_KEY and TLS_CLIENT_ROOT_CERT. All are empty if the certificate or the key is not set.
 	ClientFiles Files
 
 	Tuning
-	StatusPort      uint32 // ENVOY_STATUS_PORT: where Envoy's own bootstrap answers probes of readiness; 0 if unknown
-	MetricsPort     uint32 // ENVOY_PROMETHEUS_PORT: where Envoy's own bootstrap serves metrics; 0 if unknown
-	AgentPort       uint32 // PROXY_CONFIG.statusPort: where its agent listens at all addresses; 0 if unknown
-	AdminPort       uint32 // PROXY_CONFIG.proxyAdminPort: where Envoy's admin API listens; 0 if unknown
+	StatusPort      uint32 // ENVOY_STATUS_PORT, at which Envoy answers readiness probes; 0 if unknown
+	MetricsPort     uint32 // ENVOY_PROMETHEUS_PORT, at which Envoy serves metrics; 0 if unknown
+	AgentPort       uint32 // PROXY_CONFIG.statusPort, at which its agent listens on all addresses; 0 if unknown
+	AdminPort       uint32 // PROXY_CONFIG.proxyAdminPort, at which Envoy's admin API listens; 0 if unknown
 	HTTPProxyPort   uint32
 	Unprivileged    bool
 	DNSCapture      bool
 	DNSAutoAllocate bool
-	ProxyConfig     bool   // it sent PROXY_CONFIG: istioctl lists only such proxies
-	Tracing         string // PROXY_CONFIG.tracing where it is set, as mesh.OwnTracing returns it
-	Settings        string // those of PROXY_CONFIG that its configuration depends on, as mesh.Settings returns them
+	ProxyConfig     bool   // it sent PROXY_CONFIG; istioctl lists only such proxies
+	Tracing         string // PROXY_CONFIG.tracing, as mesh.OwnTracing returns it; empty if unset
+	Settings        string // fields of PROXY_CONFIG that its configuration depends on, as mesh.Settings returns them
 }

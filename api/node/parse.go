@@ -20,21 +20,21 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 )
 
-// Bounds of what Parse takes. The message as a whole is bounded by the transport; what is kept of it is bounded here.
+// Bounds of Parse. The transport bounds the whole message; these bound what is kept of it.
 const (
 	maxID    = 1 << 10  // bytes of a node id: a pod name, a namespace and a domain have 253 each at most
 	maxDepth = 32       // levels of nested metadata values
-	maxKept  = 64 << 10 // bytes of all strings that are kept of one node
+	maxKept  = 64 << 10 // bytes of all kept strings of one node
 	maxIPs   = 64       // addresses of one proxy
 	maxTexts = 64       // other texts of the metadata
 	maxText  = 256      // bytes of such a text, and of its key
 )
 
-// Parse reduces a node to the facts that matter. The result shares no memory with n, so that a node with a megabyte of
-// metadata costs nothing once it has been read. An error says what the client did wrong and quotes it in part only; it
-// becomes InvalidArgument at the edge.
+// Parse extracts the used facts from a node. The result shares no memory with n, so a node with a megabyte of metadata
+// costs nothing after it was parsed. An error describes the client's fault and quotes input only in part; the transport
+// returns it as InvalidArgument.
 //
-// An id without an address is served. Labels and annotations are kept as sent, annotations only those of istio.io and
+// An id without an address is accepted. Labels and annotations are kept as sent, but only annotations of istio.io and
 // its subdomains.
 func Parse(n *corev3.Node) (*Proxy, error) {
 	if n == nil {
@@ -54,7 +54,7 @@ func Parse(n *corev3.Node) (*Proxy, error) {
 	p.Locality = [3]string{m.keep(n.GetLocality().GetRegion()), m.keep(n.GetLocality().GetZone()), m.keep(n.GetLocality().GetSubZone())}
 	p.Service = m.keep(n.GetCluster())
 	p.IPs = addresses(m.str("INSTANCE_IPS"))
-	p.Others = m.others(p) // of what the others have left
+	p.Others = m.others(p) // texts that no field has taken
 	if m.err != nil {
 		return nil, fmt.Errorf("node metadata %w", m.err)
 	}
@@ -86,7 +86,7 @@ func parseID(id string) (p *Proxy, addr string, err error) {
 		return nil, "", fmt.Errorf("node id has %d bytes, at most %d are allowed", len(id), maxID)
 	case !utf8.ValidString(id):
 		return nil, "", errors.New("node id is not valid UTF-8")
-	case strings.ContainsFunc(id, unicode.IsControl): // it goes into logs and labels
+	case strings.ContainsFunc(id, unicode.IsControl): // it is used in logs and labels
 		return nil, "", fmt.Errorf("node id %q holds control characters", id)
 	}
 	id = strings.Clone(id)
@@ -105,14 +105,14 @@ func parseID(id string) (p *Proxy, addr string, err error) {
 	default:
 		return nil, "", fmt.Errorf("node id %q: unknown proxy type %q, it must be sidecar or router", id, part[0])
 	}
-	// A pod's name may hold dots, a namespace's may not.
+	// A pod's name may contain dots, a namespace's may not.
 	if i := strings.LastIndexByte(p.ID, '.'); i >= 0 {
 		p.Name = p.ID[:i]
 	}
 	return p, part[1], nil
 }
 
-// shallow reports whether v nests at most depth levels; it looks no deeper than that.
+// shallow reports whether v nests at most depth levels. It descends no further than that.
 func shallow(v *structpb.Value, depth int) bool {
 	switch k := v.GetKind().(type) {
 	case *structpb.Value_StructValue:
@@ -131,20 +131,20 @@ func shallow(v *structpb.Value, depth int) bool {
 	return true
 }
 
-// metadata reads known keys. The first thing wrong stays in err, and every later read returns a zero.
+// metadata reads known keys. The first error stays in err, and every later read returns a zero value.
 type metadata struct {
 	fields map[string]*structpb.Value
-	left   int // bytes that may still be kept
+	left   int // remaining bytes that may be kept
 	err    error
 }
 
-// field is a key of the metadata, and where a proxy has its value.
+// field is a key of the metadata, and the proxy's field for its value.
 type field[T any] struct {
 	key   string
 	value *T
 }
 
-// texts returns the fields that are text as it is.
+// texts returns the fields whose value is a plain text.
 func texts(p *Proxy) [11]field[string] {
 	return [...]field[string]{
 		{"NAMESPACE", &p.Namespace},
@@ -161,7 +161,7 @@ func texts(p *Proxy) [11]field[string] {
 	}
 }
 
-// flags returns the fields that are on or off.
+// flags returns the boolean fields.
 func flags(p *Proxy) [6]field[bool] {
 	return [...]field[bool]{
 		{"HTTP10", &p.HTTP10},
@@ -206,8 +206,8 @@ func (m *metadata) read(p *Proxy) {
 	m.proxyConfig(p)
 }
 
-// others returns the texts of the metadata that no other field of the proxy holds. They are bounded by leaving some
-// out: nothing but EnvoyFilters reads them. Proxies share equal ones.
+// others returns the texts of the metadata that no other field of the proxy has. Texts beyond the bounds are left out,
+// because only EnvoyFilters use them. Proxies share equal lists.
 func (m *metadata) others(p *Proxy) frozen.List[Text] {
 	held := []string{"NAME", "INSTANCE_IPS", "REQUESTED_NETWORK_VIEW", "INTERCEPTION_MODE", "HTTP_PROXY_PORT", "ENVOY_STATUS_PORT", "ENVOY_PROMETHEUS_PORT"}
 	for _, f := range texts(p) {
@@ -281,7 +281,7 @@ func (m *metadata) fail(key, want string, got *structpb.Value) {
 	}
 }
 
-// refuse says what is wrong inside the value of a key.
+// refuse records an error in the value of a key.
 func (m *metadata) refuse(key string, err error) {
 	if m.err == nil {
 		m.err = fmt.Errorf("%s: %.256s", key, err)
@@ -304,7 +304,7 @@ func describe(v *structpb.Value) string {
 	return "null"
 }
 
-// keep copies s, so that the message it came in can be freed.
+// keep copies s, so that the message that contained it can be freed.
 func (m *metadata) keep(s string) string {
 	if m.left -= len(s); m.left < 0 {
 		if m.err == nil {
@@ -371,8 +371,8 @@ const idleTimeout = "IDLE_TIMEOUT"
 
 func (m *metadata) timeout(key string) time.Duration { return parseTimeout(m.str(key)) }
 
-// parseTimeout returns a duration of at most a year: below 0 where it is written as 0, which is no limit. It returns 0
-// for other text, as istiod does, and for a negative duration, which Envoy would reject.
+// parseTimeout returns a duration of at most a year. It returns a negative duration for a text of 0, which means no
+// limit. It returns 0 for other text, as istiod does, and for a negative duration, which Envoy would reject.
 func parseTimeout(text string) time.Duration {
 	d, err := time.ParseDuration(text)
 	switch {
@@ -425,7 +425,7 @@ func (m *metadata) strings(key string, want func(string) bool) map[string]string
 	return out
 }
 
-// list splits at commas and drops what is empty.
+// list splits at commas and drops empty parts.
 func list(s string) []string {
 	var out []string
 	for e := range strings.SplitSeq(s, ",") {
@@ -436,7 +436,7 @@ func list(s string) []string {
 	return out
 }
 
-// addresses returns the IP addresses in a comma list, in canonical spelling; anything else in the list is left out.
+// addresses returns the IP addresses in a comma-separated list, in canonical form. Other entries are left out.
 func addresses(s string) []string {
 	var out []string
 	for e := range strings.SplitSeq(s, ",") {

@@ -1,2 +1,2 @@
-// Package patches says what patches of EnvoyFilters do: for validation and analysis, and for what applies them.
+// Package patches describes patches of EnvoyFilters. Validation, analysis and the code that applies patches share it.
 package patches

@@ -4,7 +4,8 @@ import (
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 )
 
-// Operations returns the operations that have an effect on what is patched; none where this server patches nothing.
+// Operations returns the operations that have an effect on a kind of patched objects, or none if such objects are not
+// patched.
 func Operations(to networkingv1alpha3.EnvoyFilter_ApplyTo) []networkingv1alpha3.EnvoyFilter_Patch_Operation {
 	const (
 		merge        = networkingv1alpha3.EnvoyFilter_Patch_MERGE

@@ -13,7 +13,7 @@ type Pool[K comparable] struct {
 
 	mu        sync.Mutex
 	free      int
-	held      map[K]int  // with the places that are waited for
+	held      map[K]int  // including places that are waited for
 	few, many *list.List // what waits, of type chan struct{}, closed when a place is granted; the oldest comes first
 }
 
@@ -52,7 +52,7 @@ func (p *Pool[K]) Enter(k K) (got <-chan struct{}, leave func()) {
 	})
 }
 
-// grant hands out the places that are free. mu is held.
+// grant hands out the free places. The caller holds mu.
 func (p *Pool[K]) grant() {
 	next := func(l *list.List, least int) bool {
 		if l.Len() == 0 || p.free <= least {

@@ -6,7 +6,8 @@ import (
 	"sync"
 )
 
-// Address returns the address of a peer, given with its port. false: the peer is on this host, or has no address.
+// Address returns the address of a peer, given with its port. It returns false if the peer is on this host or has no
+// address.
 func Address(remote string) (netip.Addr, bool) {
 	at, err := netip.ParseAddrPort(remote)
 	address := at.Addr().Unmap()
@@ -16,7 +17,7 @@ func Address(remote string) (netip.Addr, bool) {
 // Share returns how much of a pool that all clients share one client may hold: a tenth, and at least one.
 func Share(total int) int { return max(1, total/10) }
 
-// Counter counts what each holder, such as an address or an identity, holds.
+// Counter counts the amounts that holders, such as addresses or identities, hold.
 type Counter[K comparable] struct {
 	most int
 
@@ -32,7 +33,7 @@ func NewCounter[K comparable](most int) *Counter[K] {
 // Most returns how much each holder may hold.
 func (c *Counter[K]) Most() int { return c.most }
 
-// Take adds one to what a holder holds, and reports false, without adding it, if the holder has the most already.
+// Take adds one to a holder's amount. If the holder has the maximum already, it adds nothing and reports false.
 func (c *Counter[K]) Take(k K) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -43,8 +44,8 @@ func (c *Counter[K]) Take(k K) bool {
 	return true
 }
 
-// Add adds n, which may be negative, to what a holder holds. It reports whether the holder may hold as much. If not, n
-// is added all the same, until the caller takes it back.
+// Add adds n, which may be negative, to a holder's amount, and reports whether the amount is allowed. If not, n is
+// still added until the caller subtracts it.
 func (c *Counter[K]) Add(k K, n int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -54,15 +55,15 @@ func (c *Counter[K]) Add(k K, n int) bool {
 	return n <= 0 || c.held[k] <= c.most
 }
 
-// Held returns how much a holder holds.
+// Held returns a holder's amount.
 func (c *Counter[K]) Held(k K) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.held[k]
 }
 
-// Values counts the sizes of values that holders hold. What a holder holds several times is counted once: the streams
-// of a Deployment subscribe to the same list of names, which is in memory once.
+// Values counts the sizes of values that holders hold. A value that a holder holds several times is counted once: for
+// example, the streams of a Deployment subscribe to the same list of names, which is in memory once.
 type Values[K, V comparable] struct {
 	sizes *Counter[K]
 
@@ -75,7 +76,7 @@ type held[K, V comparable] struct {
 	value V
 }
 
-// NewValues returns Values. All that each holder holds may have most bytes.
+// NewValues returns Values. The values of each holder may have most bytes in total.
 func NewValues[K, V comparable](most int) *Values[K, V] {
 	return &Values[K, V]{sizes: NewCounter[K](most), held: map[held[K, V]]int{}}
 }
@@ -83,8 +84,8 @@ func NewValues[K, V comparable](most int) *Values[K, V] {
 // Most returns how many bytes each holder may hold.
 func (v *Values[K, V]) Most() int { return v.sizes.most }
 
-// Hold adds a value of some bytes to what a holder holds, and reports whether the holder may hold as much. If not, it
-// is held all the same, until Release.
+// Hold adds a value with a size in bytes to a holder's values, and reports whether the total is allowed. If not, the
+// value is still held until Release.
 func (v *Values[K, V]) Hold(k K, x V, size int) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -132,11 +133,11 @@ func (l *listener) Accept() (net.Conn, error) {
 		if l.counter.Take(from) {
 			return &counted{Conn: conn, leave: sync.OnceFunc(func() { l.counter.Add(from, -1) })}, nil
 		}
-		_ = conn.Close() // whatever it says, the connection is gone
+		_ = conn.Close() // the connection is closed in any case
 	}
 }
 
-// counted is a connection that counts until it is closed.
+// counted is a connection that is counted until it is closed.
 type counted struct {
 	net.Conn
 	leave func()
@@ -147,7 +148,7 @@ func (c *counted) Close() error {
 	return c.Conn.Close()
 }
 
-// Table keeps a value for each holder, such as an address or an identity, while it has something.
+// Table keeps a value for each holder, such as an address or an identity, while the holder uses it.
 type Table[K comparable, T any] struct {
 	create func() T
 
@@ -160,12 +161,13 @@ type value[T any] struct {
 	holders int
 }
 
-// NewTable returns a Table whose values are made by a function.
+// NewTable returns a Table whose values create makes.
 func NewTable[K comparable, T any](create func() T) *Table[K, T] {
 	return &Table[K, T]{create: create, values: map[K]*value[T]{}}
 }
 
-// Hold returns the value of a holder, until release is called. All calls for a holder at a time return the same.
+// Hold returns the value of a holder. The caller must call release. Concurrent calls for a holder return the same
+// value.
 func (t *Table[K, T]) Hold(k K) (of T, release func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

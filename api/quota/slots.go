@@ -7,9 +7,8 @@ import (
 	"sync"
 )
 
-// Slots are what work of all holders takes one of while it is done, such as the requests to a server that may be open
-// at a time. Holders that wait take turns: however much work of one holder waits, the work of another one goes on
-// after the next one that ends.
+// Slots bound concurrent work, such as the open requests to a server: each work of a holder takes one slot. Waiting
+// holders take turns, so however much work of one holder waits, the next free slot serves another holder.
 type Slots[K comparable] struct {
 	each int // slots of one holder at a time
 
@@ -20,8 +19,8 @@ type Slots[K comparable] struct {
 	order   []K              // the holders in waiting, the next one first
 }
 
-// NewSlots returns a number of Slots of which each holder may have some at a time. Both are at least one. The zero
-// holder, which stands for peers without a bound, may have all.
+// NewSlots returns all slots, of which each holder may have each at a time. Both are at least one. The zero holder,
+// which stands for peers without a bound, may have all.
 func NewSlots[K comparable](all, each int) *Slots[K] {
 	return &Slots[K]{each: max(1, each), free: max(1, all), held: map[K]int{}, waiting: map[K]*list.List{}}
 }
@@ -43,7 +42,7 @@ func (s *Slots[K]) Take(ctx context.Context, k K) (leave func(), err error) {
 	return func() { s.release(k) }, nil
 }
 
-// enter adds work of a holder to what waits, and hands out the slots that are free.
+// enter adds work of a holder to the waiting work, and hands out free slots.
 func (s *Slots[K]) enter(k K) (got chan struct{}, place *list.Element) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,7 +56,7 @@ func (s *Slots[K]) enter(k K) (got chan struct{}, place *list.Element) {
 	return got, place
 }
 
-// leave removes work from what waits, or frees the slot that the work has got.
+// leave removes work from the waiting work, or frees its slot.
 func (s *Slots[K]) leave(k K, got chan struct{}, place *list.Element) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,13 +78,13 @@ func (s *Slots[K]) release(k K) {
 	s.put(k)
 }
 
-// get takes a free slot for a holder. mu is held.
+// get takes a free slot for a holder. The caller holds mu.
 func (s *Slots[K]) get(k K) {
 	s.free--
 	s.held[k]++
 }
 
-// put frees a slot of a holder and grants it to the next holder. mu is held.
+// put frees a slot of a holder and grants it to the next holder. The caller holds mu.
 func (s *Slots[K]) put(k K) {
 	s.free++
 	if s.held[k]--; s.held[k] == 0 {
@@ -94,7 +93,7 @@ func (s *Slots[K]) put(k K) {
 	s.grant()
 }
 
-// grant hands out free slots, one to each holder that waits and may have one more, in turn. mu is held.
+// grant hands out free slots, one to each waiting holder that may have one more, in turn. The caller holds mu.
 func (s *Slots[K]) grant() {
 	for s.free > 0 {
 		i := slices.IndexFunc(s.order, s.may)
@@ -114,14 +113,14 @@ func (s *Slots[K]) grant() {
 	}
 }
 
-// may reports whether a holder may have one more slot. mu is held.
+// may reports whether a holder may have one more slot. The caller holds mu.
 func (s *Slots[K]) may(k K) bool {
 	var unbounded K
 	return k == unbounded || s.held[k] < s.each
 }
 
-// Try takes a slot for a holder, until leave is called, if one is free that the holder may have and for which nothing
-// waits. leave must be called once. It is nil if there is none.
+// Try takes a slot for a holder if one is free, the holder may have it, and no work waits for it. The caller must call
+// leave once. leave is nil if there is no such slot.
 func (s *Slots[K]) Try(k K) (leave func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,3 +1,3 @@
-// Package rpc has the interceptors of every gRPC server: metrics under the names that dashboards of gRPC read, and the
-// end of a panic in a handler, which is an internal error for its client. It runs no goroutine.
+// Package rpc has the interceptors of all gRPC servers. They count calls in the usual metrics of gRPC, and turn a panic
+// in a handler into an internal error for its client. It runs no goroutine.
 package rpc

@@ -14,7 +14,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/safe"
 )
 
-// Calls counts the calls of gRPC servers, and contains panics of their handlers.
+// Calls counts the calls of gRPC servers, and recovers panics of their handlers.
 type Calls struct {
 	logger                           *slog.Logger
 	started, handled, received, sent *prometheus.CounterVec
@@ -68,8 +68,8 @@ func (c *Calls) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 	return resp, err
 }
 
-// call runs the handler of a call, which gets the counters of its messages. The error for the client of a handler that
-// panics has no detail of the panic. Only registered methods are called, so the number of their labels is small.
+// call runs the handler of a call with the counters of its messages. If the handler panics, the client's error has no
+// details. Only registered methods are called, so the number of label values is bounded.
 func (c *Calls) call(kind, method string, handler func(received, sent prometheus.Counter) error) (err error) {
 	service, name, _ := strings.Cut(strings.TrimPrefix(method, "/"), "/")
 	labels := []string{kind, service, name}

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// NotRebound reports whether HOST or HOST:PORT, of a request's Host header, is localhost, an address or empty. A web
-// page can bind a DNS name of its own to an address of this host, and would then read answers as a page of this host.
-// It cannot bind these.
+// NotRebound reports whether the Host header of a request, HOST or HOST:PORT, is localhost, an address or empty. A web
+// page can point its own DNS name at an address of this host, and would then read responses as its own origin's. It
+// cannot do so for these hosts.
 func NotRebound(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -22,10 +22,10 @@ func NotRebound(host string) bool {
 	return err == nil
 }
 
-// CrossOrigin reports whether a browser says that a page of another origin makes a request, whatever its method is. A
-// client that is no browser says nothing, and its request has no other origin.
+// CrossOrigin reports whether a browser marks a request, of any method, as made by a page of another origin. Requests
+// of other clients have no such mark.
 func CrossOrigin(r *http.Request) bool {
 	unsafe := r.WithContext(r.Context())
-	unsafe.Method = http.MethodPost // CrossOriginProtection accepts every GET, because a GET is to change nothing
+	unsafe.Method = http.MethodPost // CrossOriginProtection accepts every GET, because a GET should change nothing
 	return new(http.CrossOriginProtection).Check(unsafe) != nil
 }

@@ -1,15 +1,14 @@
-// Package safe holds the few guards that every other package goes through, so that no input and no bug of one part ends
-// the process.
+// Package safe has guards that all other packages use, so that no input and no bug in one component ends the process.
 //
-//   - goroutine.go: goroutines and calls whose panic is contained, named and logged, and goroutines that end together.
-//   - fetch.go: URLs that users write, fetched from other hosts only, with bounds.
-//   - browser.go: requests by which a web page in a browser attacks a server of this host.
-//   - file.go: files that are read without waiting for a writer.
-//   - regex.go: what regular expressions that users write compile to, with a bound on the size of the program.
+//   - goroutine.go: goroutines and calls whose panic is recovered, named and logged, and goroutines that end together.
+//   - fetch.go: fetches URLs that users wrote, only from other hosts, with bounds.
+//   - browser.go: detects requests by which a web page in a browser attacks a server of this host.
+//   - file.go: reads files without waiting for a writer.
+//   - regex.go: bounds the size of the programs of regular expressions that users wrote.
 //
-// The package has no state. Go and Beside start one goroutine for each call, which ends with the function that it was
-// given. A panic is not counted here: the owner of the log handler counts the records that carry a *Panic (see Panic),
-// so that a count never needs a global.
+// The package has no state. Go and Beside start one goroutine for each call, which ends with the given function. Panics
+// are not counted here: the owner of the log handler counts the records that carry a *Panic (see Panic), so that a
+// count needs no global variable.
 //
 // # Guarantees
 //

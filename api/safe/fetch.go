@@ -16,20 +16,20 @@ import (
 
 // FetchOptions are the options of a Fetcher.
 type FetchOptions struct {
-	Size      int64          // bytes of a response
+	Size      int64          // maximum size of a response in bytes
 	Timeout   time.Duration  // from the request to the last byte
-	Redirects int            // that are followed
-	Allow     []netip.Prefix // addresses that may be reached although they are this host's, its links' or a metadata service's
-	Block     []netip.Prefix // addresses that may not be reached, except those of Allow
-	// Transport has the settings of TLS; nil means http.DefaultTransport. Its dialer and its proxy are not used.
+	Redirects int            // redirects that are followed
+	Allow     []netip.Prefix // allowed addresses, even of this host, its links or a metadata service
+	Block     []netip.Prefix // blocked addresses, except those in Allow
+	// Transport has the TLS settings. It defaults to http.DefaultTransport. Its dialer and its proxy are not used.
 	Transport *http.Transport
-	// Proxy returns the proxy of the operator for a URL, or nil. A nil function means that there is none.
+	// Proxy returns the operator's proxy for a URL, or nil. Optional.
 	Proxy func(*url.URL) (*url.URL, error)
 }
 
-// Fetcher fetches URLs that users wrote. It connects to no address of this host, of its links or of a cloud's metadata
-// service, nor to one that is blocked, whatever a name resolves to when it is dialled. A proxy of the operator may have
-// any address. It is not asked for such an address, nor for a name that resolves to one here.
+// Fetcher fetches URLs that users wrote. It refuses addresses of this host, of its links and of cloud metadata
+// services, and blocked ones, after resolving a name and before connecting. A proxy of the operator may have any
+// address. The proxy is not asked for such an address, nor for a name that resolves to one on this host.
 type Fetcher struct {
 	client *http.Client
 	size   int64
@@ -69,7 +69,7 @@ func NewFetcher(o FetchOptions) *Fetcher {
 	}}
 }
 
-// guard makes the requests that may be made, by a proxy if there is one for a URL.
+// guard makes the allowed requests, through a proxy if there is one for the URL.
 type guard struct {
 	o               FetchOptions
 	direct, proxied *http.Transport
@@ -80,7 +80,7 @@ func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
 	if g.o.Proxy != nil {
 		proxy, err := g.o.Proxy(r.URL)
 		if err != nil {
-			return nil, errors.New("the proxy of the environment has no URL") // which may have a password
+			return nil, errors.New("the proxy of the environment has no URL") // the proxy's URL may contain a password
 		}
 		if proxy != nil {
 			if err := g.checkHost(r.Context(), r.URL.Hostname()); err != nil {
@@ -98,8 +98,8 @@ func (g *guard) CloseIdleConnections() {
 	g.proxied.CloseIdleConnections()
 }
 
-// checkHost returns an error unless a proxy may be asked for a host. A name that this host does not resolve is the
-// proxy's to resolve, except where addresses are blocked: it might have one of them.
+// checkHost returns an error if a proxy must not be asked for a host. The proxy resolves a name that this host does not
+// resolve, unless addresses are blocked, since the name might have one of them.
 func (g *guard) checkHost(ctx context.Context, host string) error {
 	list := []netip.Addr{}
 	if a, err := netip.ParseAddr(host); err == nil {
@@ -130,7 +130,8 @@ func (g *guard) check(a netip.Addr) error {
 	return nil
 }
 
-// public reports whether an address can be another host's. Private networks count: that is where services are.
+// public reports whether an address can belong to another host. Private networks are included, because services are
+// there.
 func public(a netip.Addr) bool {
 	if nat64 := netip.MustParsePrefix("64:ff9b::/96"); nat64.Contains(a) {
 		b := a.As16()
@@ -140,7 +141,8 @@ func public(a netip.Addr) bool {
 		a == netip.AddrFrom4([4]byte{255, 255, 255, 255}) || slices.Contains(metadataServices(), a))
 }
 
-// metadataServices returns the addresses at which clouds give their machines credentials, but for those of links.
+// metadataServices returns the addresses outside of link-local networks at which clouds give their machines
+// credentials.
 func metadataServices() []netip.Addr {
 	return []netip.Addr{
 		netip.MustParseAddr("fd00:ec2::254"),   // AWS
@@ -151,7 +153,7 @@ func metadataServices() []netip.Addr {
 	}
 }
 
-// own reports whether an address is one of this host's: its ports are this server's own.
+// own reports whether an address belongs to this host, whose ports include this server's own.
 func own(a netip.Addr) bool {
 	addresses, err := net.InterfaceAddrs()
 	if err != nil {
@@ -170,21 +172,21 @@ func checkURL(u *url.URL) error {
 	return nil
 }
 
-// Do answers a request, whose URL is guarded as that of Get. The caller bounds and closes the body. An error has
-// nothing of the URL.
+// Do sends a request, whose URL is checked as in Get. The caller bounds and closes the body. An error never contains
+// the URL.
 func (f *Fetcher) Do(r *http.Request) (*http.Response, error) {
 	if err := checkURL(r.URL); err != nil {
 		return nil, err
 	}
 	a, err := f.client.Do(r)
-	if at := (&url.Error{}); errors.As(err, &at) { // it names the URL, which may be where a redirect led
+	if at := (&url.Error{}); errors.As(err, &at) { // it names the URL, which may come from a redirect
 		err = at.Err
 	}
 	return a, err
 }
 
-// Get returns the body of a URL. Any status but 200 is an error. An error has nothing of the URL, which its caller
-// knows, and nothing of a response: it could be one that its reader may not see.
+// Get returns the body of a URL. Any status but 200 is an error. An error never contains the URL, which the caller
+// knows, nor a part of a response, which the reader of the error may not be allowed to see.
 func (f *Fetcher) Get(ctx context.Context, text string) ([]byte, error) {
 	u, err := url.Parse(text)
 	if err != nil {

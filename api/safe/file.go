@@ -11,8 +11,9 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/armor"
 )
 
-// Open opens a regular file, or a link to one, for reading. Any other file is an error that says what it is: to open or
-// read a named pipe or a device may take for ever. A directory is opened, and reading it is an error.
+// Open opens a regular file, or a link to one, for reading. For any other type of file it returns an error that names
+// the type, because opening or reading a named pipe or a device may block for ever. A directory can be opened, but not
+// read.
 func Open(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // does not wait for the writer of a pipe
 	if err != nil {
@@ -29,7 +30,7 @@ func Open(path string) (*os.File, error) {
 	return f, nil
 }
 
-// sort says what sort of file a mode is of.
+// sort returns the name of the type of a file with a mode.
 func sort(m fs.FileMode) string {
 	switch {
 	case m&fs.ModeNamedPipe != 0:
@@ -52,7 +53,7 @@ func ReadFile(path string) ([]byte, error) {
 	return io.ReadAll(f)
 }
 
-// ReadBounded is ReadFile for a file of at most so many bytes. A larger one is an error.
+// ReadBounded is ReadFile for a file of at most limit bytes. A larger file is an error.
 func ReadBounded(path string, limit int64) ([]byte, error) {
 	f, err := Open(path)
 	if err != nil {

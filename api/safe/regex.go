@@ -9,9 +9,10 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/limits"
 )
 
-// RegexSize returns the number of instructions that a user's expression compiles to, or why it may not be compiled:
-// counted on the parse tree, before anything of that size exists. Length alone bounds nothing: (x{1000}) written a
-// hundred times over is one kilobyte and a hundred thousand instructions, for which the proxies would pay.
+// RegexSize returns the number of instructions that a user's regular expression compiles to, or why it may not be
+// compiled. It counts on the parse tree, before the program is built. The length of an expression does not bound its
+// program: (x{1000}) repeated a hundred times has one kilobyte and a hundred thousand instructions, which every proxy
+// would hold.
 func RegexSize(l limits.Limits, expr string) (int, error) {
 	if len(expr) > l.RegexBytes {
 		return 0, fmt.Errorf("regular expression has %d bytes, more than %d", len(expr), l.RegexBytes)
@@ -23,15 +24,15 @@ func RegexSize(l limits.Limits, expr string) (int, error) {
 	if escape := wideEscape(expr); escape != "" {
 		return 0, fmt.Errorf("%s is no byte: proxies match bytes, so write the character itself", escape)
 	}
-	n := instructions(tree, l.RegexInstructions+1, oneInstruction) + 2 // the program's own fail and match
+	n := instructions(tree, l.RegexInstructions+1, oneInstruction) + 2 // fail and match instructions of the program
 	if n > l.RegexInstructions {
 		return 0, fmt.Errorf("regular expression needs more than %d instructions", l.RegexInstructions)
 	}
 	return n, nil
 }
 
-// RE2Size returns an upper estimate of the program that RE2 makes of an expression which RegexSize accepts, as Envoy
-// compiles it: over bytes, with some instructions around it, and one for each range of a class.
+// RE2Size returns an upper bound of RE2's program for an expression that RegexSize accepts, as Envoy compiles it: for
+// bytes, with some instructions around it, and one for each byte range of a class.
 func RE2Size(expr string) int {
 	const around, top = 4, 1 << 20
 	bytes := make([]rune, len(expr))
@@ -49,7 +50,7 @@ func RE2Size(expr string) int {
 
 func oneInstruction(*syntax.Regexp) int { return 1 }
 
-// byteRanges counts the ranges of bytes that a class stands for.
+// byteRanges counts the byte ranges of a class.
 func byteRanges(re *syntax.Regexp) int {
 	n := 0
 	switch re.Op {
@@ -90,7 +91,7 @@ func wideEscape(expr string) string {
 }
 
 // instructions returns how many instructions the compiler emits for re. class returns how many of them match one
-// character. The count saturates at top, so that nested repetitions cannot overflow.
+// character. The result is at most top, so that nested repetitions cannot overflow.
 func instructions(re *syntax.Regexp, top int, class func(*syntax.Regexp) int) int {
 	sub := 0
 	for _, s := range re.Sub {
@@ -107,7 +108,7 @@ func instructions(re *syntax.Regexp, top int, class func(*syntax.Regexp) int) in
 	case syntax.OpCapture:
 		n = sub + 2
 	case syntax.OpStar, syntax.OpQuest:
-		// A star over what may be empty is compiled as (x+)?, one instruction more.
+		// A star over an expression that may match nothing is compiled as (x+)?, one instruction more.
 		n = sub + 2
 	case syntax.OpPlus:
 		n = sub + 1

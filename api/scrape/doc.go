@@ -1,5 +1,5 @@
-// Package scrape says where the metrics of an application are: the annotations of a Pod, as the injector hands them to
-// the agent of the Pod in the variable ISTIO_PROMETHEUS_ANNOTATIONS.
+// Package scrape defines how agents find the metrics of an application: the injector passes the annotations of a Pod to
+// its agent in the variable ISTIO_PROMETHEUS_ANNOTATIONS.
 //
 // # Guarantees
 //

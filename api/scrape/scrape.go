@@ -7,32 +7,32 @@ import (
 	"strings"
 )
 
-// DefaultPath is the path of metrics where nothing names one.
+// DefaultPath is the default path of metrics.
 const DefaultPath = "/metrics"
 
-// Config is the value of ISTIO_PROMETHEUS_ANNOTATIONS. Its JSON is an interface with Istio's agents.
+// Config is the value of ISTIO_PROMETHEUS_ANNOTATIONS. Its JSON is the format of Istio's agents.
 type Config struct {
 	Scrape string `json:"scrape"`
 	Path   string `json:"path"`
 	Port   string `json:"port"`
-	// Targets replace Path and Port. An agent that does not know Targets scrapes Path and Port, which are those of the
+	// Targets replaces Path and Port. An agent that does not know Targets uses Path and Port, which are those of the
 	// first target.
 	Targets []Target `json:"targets,omitempty"`
 }
 
-// Target is one place at which an application has metrics.
+// Target is an endpoint of an application's metrics.
 type Target struct {
 	Port string `json:"port"`
 	Path string `json:"path"`
 }
 
-// IsZero reports whether a Pod says nothing of its metrics.
+// IsZero reports whether a Pod has no scrape configuration.
 func (c Config) IsZero() bool {
 	return c.Scrape == "" && c.Path == "" && c.Port == "" && len(c.Targets) == 0
 }
 
-// ParseTargets reads the value of the annotation prometheus.istio.io/scrape-targets: PORT:PATH, with commas between.
-// Without a path a target has DefaultPath. Empty entries are left out.
+// ParseTargets parses the value of the annotation prometheus.istio.io/scrape-targets: comma-separated PORT:PATH. A
+// target without a path has DefaultPath. Empty entries are ignored.
 func ParseTargets(text string) ([]Target, error) {
 	var list []Target
 	for entry := range strings.SplitSeq(text, ",") {
@@ -48,8 +48,8 @@ func ParseTargets(text string) ([]Target, error) {
 	return list, nil
 }
 
-// WithSlash returns a path that begins with a slash, DefaultPath for an empty one. Without the slash the path would end
-// the port of a URL, and might name another host.
+// WithSlash returns a path that begins with a slash, or DefaultPath for an empty one. Without the slash the path would
+// follow the port of a URL directly, and might name another host.
 func WithSlash(path string) string {
 	if path == "" {
 		return DefaultPath
@@ -64,9 +64,9 @@ var reserved = map[uint16]string{
 	15090: "Envoy's own metrics, which are merged anyway",
 }
 
-// ParsePort returns the number of a port from which an agent may take the metrics of an application. The ports of Envoy
-// and of the agent are errors, and so are taken, on which this agent and its Envoy listen: their metrics are merged
-// already, or they serve other things than metrics.
+// ParsePort parses the port of an application's metrics. The ports of Envoy and of the agent are errors, as are the
+// ports in taken, on which this agent and its Envoy listen: their metrics are merged already, or the ports serve no
+// metrics.
 func ParsePort(text string, taken ...uint16) (uint16, error) {
 	n, err := strconv.ParseUint(text, 10, 16)
 	if err != nil || n == 0 {

@@ -11,14 +11,14 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
-// Place is where a text with commands stands.
+// Place is the kind of a text with commands.
 type Place int
 
 // Values of Place.
 const (
-	Header   Place = iota // the value of a header
-	Log                   // the format of an access log, with the extension that writes paths without queries
-	Extended              // a format with extensions of its own, whose commands are not known here
+	Header   Place = iota // value of a header
+	Log                   // format of an access log, with the extension that writes paths without queries
+	Extended              // format with extensions of its own, whose commands are unknown here
 )
 
 // Fault returns why Envoy would refuse a text in which it replaces commands, and what to write instead. Both are empty
@@ -33,7 +33,8 @@ func (p Place) Fault(text string) (why, fix string) {
 	return why, fix
 }
 
-// visit calls do with each command of a text until it returns false. It returns why the text cannot be read, and then
+// visit calls do with each command of a text until it returns false. It returns why the text cannot be parsed, if so;
+// then not all commands were visited.
 // not all commands were visited.
 func visit(text string, do func(command) bool) (why string) {
 	for i := 0; i < len(text); {
@@ -86,7 +87,7 @@ func Older(text string) string {
 // recent reports whether an Envoy before 1.40 may not have the command, or a command within it.
 func (c command) recent() bool {
 	if c.name == "COALESCE" {
-		list, _, _ := operators(c.argument) // as far as they can be read: Fault reports the rest
+		list, _, _ := operators(c.argument) // Fault reports the part that cannot be parsed
 		return slices.ContainsFunc(list, func(c command) bool { return slices.Contains(recentCommands, c.name) })
 	}
 	return slices.Contains(recentCommands, c.name)
@@ -101,7 +102,7 @@ var recentCommands = strings.Fields(`
 	UPSTREAM_TLS_GROUP QUERY_PARAMS
 `)
 
-// shortened returns the beginning of a long text, for messages: a header may have a megabyte.
+// shortened returns the beginning of a long text for messages, because a header may have a megabyte.
 func shortened(text string) string {
 	const most = 200
 	if len(text) <= most {
@@ -114,10 +115,10 @@ func shortened(text string) string {
 type command struct {
 	name, argument string
 	length         bool
-	start, size    int // of all of it in the text, in bytes
+	start, size    int // position and length in the text, in bytes
 }
 
-// parseCommand reads the command that s begins with. The argument ends at the first parenthesis behind which the
+// parseCommand parses the command at the beginning of s. The argument ends at the first parenthesis behind which the
 // command can end.
 func parseCommand(s string) (command, bool) {
 	rest := strings.TrimLeft(s[1:], "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
@@ -142,7 +143,7 @@ func parseCommand(s string) (command, bool) {
 	return c, false
 }
 
-// end reads what closes a command: an optional length and a percent sign.
+// end parses the end of a command: an optional length and a percent sign.
 func (c *command) end(s string) bool {
 	if digits, ok := strings.CutPrefix(s, ":"); ok {
 		after := strings.TrimLeft(digits, "0123456789")
@@ -157,7 +158,7 @@ func (c *command) end(s string) bool {
 	return strings.HasPrefix(s, "%")
 }
 
-// faultIn returns why Envoy would refuse the command where it stands, and what to write instead.
+// faultIn returns why Envoy would refuse the command in a Place, and what to write instead.
 func (c command) faultIn(p Place) (why, fix string) {
 	switch {
 	case p == Header:
@@ -275,8 +276,8 @@ func coalesceFault(argument string, p Place) (why, fix string) {
 	return "", ""
 }
 
-// operators returns the commands in the argument of COALESCE, a list in JSON whose first value that is not empty is
-// used. It returns the commands before one that cannot be read, with why, and what to write instead.
+// operators returns the commands in the argument of COALESCE, a JSON list whose first non-empty value is used. If a
+// command cannot be parsed, it returns the commands before it, the reason, and what to write instead.
 func operators(argument string) (commands []command, why, fix string) {
 	const form = `write {"operators": ["NAME", {"command": "REQ", "param": "x-name"}]}`
 	var list struct {
@@ -302,7 +303,7 @@ func operators(argument string) (commands []command, why, fix string) {
 	return commands, "", ""
 }
 
-// argument reports whether a command takes one.
+// argument says whether a command takes an argument.
 type argument int
 
 const (
@@ -334,8 +335,8 @@ func commandForm(name string) (needs argument, shortens, known bool) {
 	return argumentNone, false, false
 }
 
-// commandNames are the commands of Envoy's substitution formatter. CEL is left out: whether its expression compiles
-// cannot be told here.
+// commandNames returns the commands of Envoy's substitution formatter. CEL is not included, because it is unknown here
+// whether its expression compiles.
 func commandNames() []string {
 	return append(strings.Fields(plainCommands),
 		"CLUSTER_METADATA", "COALESCE", "COMMON_DURATION", "DYNAMIC_METADATA", "EMIT_TIME", "EMIT_TIME_LOCAL", "ENVIRONMENT", "FILTER_STATE", "METADATA", "PATH",
@@ -344,8 +345,8 @@ func commandNames() []string {
 		"DOWNSTREAM_PEER_CERT_V_END", "UPSTREAM_PEER_CERT_V_START", "UPSTREAM_PEER_CERT_V_END")
 }
 
-// plainCommands take neither an argument nor a length, but for addresses without port, which may be given a prefix
-// length.
+// plainCommands are the commands without an argument and a length, except that addresses without a port may have a
+// prefix length.
 const plainCommands = `
 	ACCESS_LOG_TYPE BYTES_RECEIVED BYTES_RETRANSMITTED BYTES_SENT CONNECTION_ID CONNECTION_TERMINATION_DETAILS CUSTOM_FLAGS DOWNSTREAM_CX_RTT
 	DOWNSTREAM_DECOMPRESSED_HEADER_BYTES_RECEIVED DOWNSTREAM_DECOMPRESSED_HEADER_BYTES_SENT DOWNSTREAM_DETECTED_CLOSE_TYPE

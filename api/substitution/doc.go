@@ -1,3 +1,3 @@
-// Package substitution checks texts in which Envoy replaces commands such as %REQ(x-name)%, as in values of headers. It
-// is pure, and it has no state.
+// Package substitution checks texts in which Envoy replaces commands such as %REQ(x-name)%, for example values of
+// headers. It is pure, and has no state.
 package substitution

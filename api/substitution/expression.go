@@ -5,19 +5,19 @@ import (
 	"strings"
 )
 
-// maxSteps bounds how many operators, fields, indexes, calls and parentheses an expression has. Envoy's parser takes 32
-// levels, and each of those may be one.
+// maxSteps bounds the operators, fields, indexes, calls and parentheses of an expression. Envoy's parser accepts 32
+// levels, and each of these may be one.
 const maxSteps = 24
 
-// compiles reports whether all Envoys surely compile an expression of CEL: it has attributes, fields, literals, lists,
-// operators and calls of common functions. Envoy knows no types before it evaluates an expression, and it takes any
-// name for an attribute.
+// compiles reports whether all Envoys certainly compile a CEL expression: it has only attributes, fields, literals,
+// lists, operators and calls of common functions. Envoy checks no types before it evaluates an expression, and accepts
+// any name as an attribute.
 func compiles(text string) bool {
 	e := &expression{rest: text}
 	return e.conditional() && e.skip() && e.rest == ""
 }
 
-// expression is what is left to read of an expression of CEL.
+// expression is the unread rest of a CEL expression.
 type expression struct {
 	rest  string
 	steps int
@@ -121,7 +121,7 @@ func (e *expression) value() bool {
 	return e.text() || e.number()
 }
 
-// arguments reads the arguments of a call, and reports whether the function takes so many.
+// arguments reads the arguments of a call, and reports whether the function takes that many.
 func (e *expression) arguments(of map[string]int, name string) bool {
 	want, ok := of[name]
 	if !ok || want == 0 {
@@ -189,18 +189,18 @@ func (e *expression) number() bool {
 	return n > 0 && n <= most && (strings.HasPrefix(e.rest, " ") || e.word() == "")
 }
 
-// literals are the words of CEL that are no names, even of fields.
+// literals are the words of CEL that cannot be names, not even of fields.
 var literals = []string{"true", "false", "null", "in"}
 
-// reserved are the words of CEL that are no names of attributes.
+// reserved are the words of CEL that cannot be names of attributes.
 var reserved = []string{
 	"as", "break", "const", "continue", "else", "for", "function", "if", "import", "let", "loop", "namespace", "package", "return", "var", "void", "while",
 }
 
-// functions are functions of CEL, by name, with the number of their arguments.
+// functions maps functions of CEL to the number of their arguments.
 var functions = map[string]int{"size": 1, "duration": 1, "int": 1}
 
-// methods are functions of CEL that are called on a value, by name, with the number of their other arguments.
+// methods maps functions of CEL that are called on a value to the number of their other arguments.
 var methods = map[string]int{
 	"size": 0, "contains": 1, "startsWith": 1, "endsWith": 1, "getDate": 0, "getDayOfMonth": 0, "getDayOfWeek": 0, "getDayOfYear": 0, "getFullYear": 0,
 	"getHours": 0, "getMilliseconds": 0, "getMinutes": 0, "getMonth": 0, "getSeconds": 0,

@@ -1,21 +1,22 @@
-// Package watchfile tells its caller when to look at files again: after events of the operating system, and after a
-// while in any case.
+// Package watchfile tells its caller when to read files again: after events of the operating system, and periodically.
 //
-//   - watch.go: Watch, on which a loop waits.
-//   - place.go: which directories decide what a path leads to.
-//   - stamp.go: Stamp, which differs if a file does.
+//   - watch.go: Watch, which a loop waits for.
+//   - place.go: the directories that determine which file a path leads to.
+//   - stamp.go: Stamp, which changes when a file changes.
 //
-// A Watch never says what has changed. Its caller looks at all files, and compares. So an event that is lost costs a
-// poll and no change, a network mount without events is polled, and many events at once cost one look. Directories are
-// watched, never files: a file may not exist yet, be replaced by rename, or lie behind links such as the ..data of a
-// mounted ConfigMap, each of which is watched in its own directory. Before Next returns, the directories that decide
-// now are watched. What changes after that yields an event, and what changed before is seen by the look that follows.
+// A Watch never says which file has changed. Its caller reads all files and compares. So a lost event only delays a
+// change until the next poll, a network mount without events is polled, and a burst of events causes one read.
+// Directories are watched instead of files, because a file may not exist yet, may be replaced by rename, or may lie
+// behind links such as the ..data of a mounted ConfigMap; the directory of each link is watched too. Before Next
+// returns, all directories that matter at that time are watched. A later change yields an event, and an earlier one is
+// seen by the read that follows.
 //
-// With NoWatch a Watch polls only and has no goroutine and no memory to speak of. An agent does so: the events of all
-// pods of a node come from one small pool of the kernel, which belongs to the user that all agents run as.
+// With NoWatch a Watch only polls, and has no goroutine and almost no memory. Agents use it: the events of all pods of
+// a node come from one small pool of the kernel, which belongs to the user that all agents run as.
 //
-// A Watch is owned by the goroutine that calls Next, except Wake. While directories are watched it runs two goroutines,
-// which end by Close: one of fsnotify, and one that takes its events, so that fsnotify never blocks.
+// The goroutine that calls Next owns a Watch; only Wake may be called from others. While directories are watched, the
+// Watch runs two goroutines, which end with Close: one of fsnotify, and one that receives its events, so that fsnotify
+// never blocks.
 //
 // # Guarantees
 //

@@ -9,14 +9,14 @@ import (
 // maxLinks bounds the links that are followed for one path.
 const maxLinks = 40
 
-// places are the directories to watch, with their Stamps, and the names in them that matter. A directory that is itself
-// among the names matters with all that is in it.
+// places are the directories to watch, with their Stamps, and the names that matter in each. If a watched directory is
+// one of these names, everything in it matters.
 type places struct {
 	dirs  map[string]Stamp
 	names map[string]bool
 }
 
-// placesOf returns the directories that decide what paths lead to.
+// placesOf returns the directories that determine which files paths lead to.
 func placesOf(paths []string) places {
 	p := places{map[string]Stamp{}, map[string]bool{}}
 	for _, path := range paths {
@@ -59,7 +59,7 @@ func (p *places) add(path string, links int) {
 	}
 }
 
-// matter reports whether an event of that name may change what the paths lead to.
+// matter reports whether an event for a name may change which files the paths lead to.
 func (p *places) matter(name string) bool {
 	name = filepath.Clean(name)
 	_, dir := p.dirs[name]

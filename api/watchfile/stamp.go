@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Stamp differs if a file does, as far as its metadata shows. The zero Stamp belongs to no file.
+// Stamp changes when a file changes, as far as its metadata shows. The zero Stamp belongs to no file.
 type Stamp struct {
 	Device, Inode uint64
 	Size          int64
@@ -31,8 +31,8 @@ func StampAt(path string) Stamp {
 	return Stamp{}
 }
 
-// SameFile reports whether both are Stamps of one file, whatever it held.
+// SameFile reports whether both are Stamps of one file, whatever its content.
 func (s Stamp) SameFile(t Stamp) bool { return s.Device == t.Device && s.Inode == t.Inode }
 
-// identity returns the part of a Stamp that stays while a file changes.
+// identity returns the part of a Stamp that does not change with the file's content.
 func (s Stamp) identity() Stamp { return Stamp{Device: s.Device, Inode: s.Inode} }

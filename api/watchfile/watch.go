@@ -13,9 +13,9 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/safe"
 )
 
-// Events are gathered, so that the files that a tool writes together are read together.
+// Timing of the collection of events, so that files that a tool writes together are read together.
 const (
-	gather    = 20 * time.Millisecond // without another event
+	gather    = 20 * time.Millisecond // quiet time that ends a collection
 	gatherMax = 50 * time.Millisecond
 )
 
@@ -25,26 +25,26 @@ const resync = 30
 // Options are the options of a Watch.
 type Options struct {
 	Paths   []string      // files and directories to watch, which need not exist; empty ones are ignored
-	Poll    time.Duration // the longest time between two looks; 0 means a second
-	NoWatch bool          // whether to poll only
-	Logger  *slog.Logger  // nil means that nothing is logged
+	Poll    time.Duration // longest time between two reads; 0 stands for a second
+	NoWatch bool          // polls only
+	Logger  *slog.Logger  // optional
 }
 
-// Watch tells when to look at files again. The comment of the package says how.
+// Watch tells its caller when to read files again; see the package comment.
 type Watch struct {
 	o       Options
-	watcher *fsnotify.Watcher // nil while nothing is watched
-	dirs    map[string]Stamp  // being watched
+	watcher *fsnotify.Watcher // nil while no directory is watched
+	dirs    map[string]Stamp  // watched directories
 	began   time.Time         // when all of them were last watched
 	warned  bool
 
-	wake   chan struct{} // holds one
-	errors chan error    // holds one; a second one says nothing new
+	wake   chan struct{} // capacity 1
+	errors chan error    // capacity 1; further errors are dropped
 	ended  chan struct{} // closed when collect has returned
 
 	mu     sync.Mutex
-	places places          // what is to be watched
-	gone   map[string]bool // removed or renamed since the last call of place: the watcher drops such a directory
+	places places          // directories that should be watched
+	gone   map[string]bool // directories removed or renamed since the last call of place, which the watcher no longer watches
 }
 
 // New returns a Watch of Options.Paths. Changes after New has returned are not missed.
@@ -56,8 +56,8 @@ func New(o Options) *Watch {
 	return w
 }
 
-// follow watches the directories that decide what the paths lead to. Links may change meanwhile: it looks again until
-// there is nothing new to watch.
+// follow watches the directories that determine which files the paths lead to. Links may change meanwhile, so it
+// repeats until there is no new directory.
 func (w *Watch) follow() {
 	if w.o.NoWatch || len(w.o.Paths) == 0 {
 		return
@@ -81,7 +81,7 @@ func (w *Watch) Next(ctx context.Context, within time.Duration) bool {
 	}
 	timer := time.NewTimer(within)
 	defer timer.Stop()
-	var first time.Time // of the events that are being gathered
+	var first time.Time // time of the first collected event
 	for {
 		select {
 		case <-ctx.Done():
@@ -110,16 +110,16 @@ func (w *Watch) Wake() {
 	}
 }
 
-// WatchDirectories watches these directories and no others, in place of Options.Paths. The Stamps are those of a look
-// before the call. Next returns soon if one of them was not watched yet, because it may have changed in between.
+// WatchDirectories watches exactly these directories, instead of Options.Paths. The Stamps were taken before the call.
+// If a directory is new, Next returns soon, because the directory may have changed in between.
 func (w *Watch) WatchDirectories(dirs map[string]Stamp) {
 	if !w.o.NoWatch && w.place(places{dirs: dirs}) {
 		w.Wake()
 	}
 }
 
-// place watches the directories of places and no others, and reports whether any of them is new. A directory that
-// another one replaced is watched again, and so is one that was away, even if it is the same again.
+// place watches exactly the directories of places, and reports whether any of them is new. It watches a directory again
+// if another one has replaced it, or if it was removed in the meantime.
 func (w *Watch) place(p places) (added bool) {
 	if w.watcher == nil && !w.start() {
 		return false
@@ -154,7 +154,7 @@ func (w *Watch) place(p places) (added bool) {
 	return added
 }
 
-// start makes the watcher. It reports whether there is one.
+// start creates the watcher, and reports whether there is one.
 func (w *Watch) start() bool {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -174,7 +174,7 @@ func (w *Watch) failed(err error) {
 	}
 }
 
-// collect takes the watcher's events without ever blocking: while the watcher sends, it may hold the lock that Add and
+// collect receives the watcher's events and never blocks: while the watcher sends, it may hold the lock that Add and
 // Remove need.
 func (w *Watch) collect() {
 	defer close(w.ended)

@@ -7,7 +7,7 @@ import (
 	yaml "go.yaml.in/yaml/v3"
 )
 
-// Truth returns the boolean that a word stands for, and reports whether it stands for one.
+// Truth returns the boolean that a word stands for, and whether it stands for one.
 func Truth(word string) (value, ok bool) {
 	switch word {
 	case "true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON", "y", "Y":
@@ -18,7 +18,7 @@ func Truth(word string) (value, ok bool) {
 	return false, false
 }
 
-// Bool returns the boolean that a scalar is, and reports whether it is one.
+// Bool returns the boolean value of a scalar, and whether it has one.
 func Bool(n *yaml.Node) (value, ok bool) {
 	if n.Kind != yaml.ScalarNode || n.Tag != "!!bool" && (n.Tag != "!!str" || n.Style != 0) {
 		return false, false
@@ -26,7 +26,8 @@ func Bool(n *yaml.Node) (value, ok bool) {
 	return Truth(n.Value)
 }
 
-// Value returns what a scalar is: nil, a bool, an int, a uint64, a float64 or else a string. A timestamp is a string.
+// Value returns the value of a scalar: nil, a bool, an int, a uint64, a float64 or else a string. A timestamp is a
+// string.
 func Value(n *yaml.Node) (any, error) {
 	if b, ok := Bool(n); ok {
 		return b, nil
@@ -40,7 +41,7 @@ func Value(n *yaml.Node) (any, error) {
 	return n.Value, nil
 }
 
-// Key returns the name that a scalar is for a field. It reports whether it is one: null is not.
+// Key returns the name of a field that a scalar stands for, and whether it is a valid name; null is not.
 func Key(n *yaml.Node) (name string, ok bool) {
 	if b, ok := Bool(n); ok {
 		return strconv.FormatBool(b), true
@@ -64,7 +65,7 @@ func Key(n *yaml.Node) (name string, ok bool) {
 				text = ".nan"
 			}
 			return text, err == nil
-		default: // a whole number of more than 63 bits
+		default: // an integer of more than 63 bits
 			return "", false
 		}
 	}

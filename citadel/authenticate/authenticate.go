@@ -101,7 +101,7 @@ func (l List) Authenticate(ctx context.Context, r Request) (identity.Peer, error
 			p.Address = r.Address
 			return p, nil
 		case err == nil:
-			problems = append(problems, errors.New("a credential that is nobody's"))
+			problems = append(problems, errors.New("the credential proves no identity"))
 		case !errors.Is(err, ErrNoCredential):
 			problems = append(problems, err)
 		}

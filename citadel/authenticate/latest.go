@@ -60,7 +60,7 @@ func (l *latest[T]) current(lacks func(T) bool) (value T, due bool, err error) {
 	now := time.Now()
 	waited := now.Sub(l.tried) >= minInterval
 	if l.answered.IsZero() || now.Sub(l.answered) > answerTTL {
-		err = errors.New("nobody has answered yet")
+		err = errors.New("there is no answer yet")
 		if l.failure != nil {
 			err = l.failure
 		}
@@ -73,7 +73,7 @@ func (l *latest[T]) refresh(ctx context.Context) {
 	var value T
 	var err error
 	if p := safe.Do("ask an issuer", func() { value, err = l.ask(ctx) }); p != nil {
-		err = fmt.Errorf("what it answers cannot be read: %w", p)
+		err = fmt.Errorf("failed to parse the answer: %w", p)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -66,7 +66,7 @@ func (o OIDC) Authenticate(ctx context.Context, r Request) (identity.Peer, error
 		return identity.Peer{}, err
 	}
 	if t.claims.Issuer != o.Rule.Issuer {
-		return identity.Peer{}, fmt.Errorf("the token's issuer %.200q is not that of JWT_RULE", t.claims.Issuer)
+		return identity.Peer{}, fmt.Errorf("the token's issuer %.200q differs from the issuer in JWT_RULE", t.claims.Issuer)
 	}
 	namespace, name, err := account(t.claims.Subject)
 	if err != nil {

@@ -62,7 +62,7 @@ func (f Forwarded) Authenticate(_ context.Context, r Request) (identity.Peer, er
 // whether only federated roots prove it.
 func (f Forwarded) unrevoked(header forwarded, id identity.ID) (federated bool, err error) {
 	if header.certificates == "" {
-		return false, errors.New("certificates were revoked, and the x-forwarded-client-cert header has no certificate to tell whether this one was: have the gateway set Cert or Chain")
+		return false, errors.New("the CA has revocation lists, and the x-forwarded-client-cert header has no certificate to check: set Cert or Chain at the gateway")
 	}
 	text, err := url.PathUnescape(header.certificates)
 	if err != nil {

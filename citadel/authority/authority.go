@@ -197,7 +197,7 @@ func (a *Authority) report(problem, own error) {
 		})
 	}
 	if own != nil {
-		fix := "it follows from what is wrong with the CA, and is tried again"
+		fix := "correct the fault that the message names: the certificate is requested again by itself"
 		if f := a.o.Files; f != (Files{}) {
 			fix = "correct " + f.Certificate + " and the files beside it: they are read again by themselves"
 		}
@@ -211,7 +211,7 @@ func (a *Authority) report(problem, own error) {
 	a.found.Store(&list)
 	for _, d := range list {
 		if !slices.Contains(had, d) {
-			a.o.Logger.Error("a certificate is not up to date", "finding", d.String())
+			a.o.Logger.Error("failed to update certificate", "finding", d.String())
 		}
 	}
 }

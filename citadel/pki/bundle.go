@@ -69,7 +69,7 @@ func newBundle(key crypto.Signer, own *x509.Certificate, others, roots []*x509.C
 	public, ok := key.Public().(interface{ Equal(crypto.PublicKey) bool })
 	switch {
 	case !ok || !public.Equal(own.PublicKey):
-		return nil, errors.New("the CA's private key is not that of its certificate")
+		return nil, errors.New("the CA's private key does not belong to its certificate")
 	case !own.BasicConstraintsValid || !own.IsCA || own.KeyUsage != 0 && own.KeyUsage&x509.KeyUsageCertSign == 0:
 		return nil, errors.New("the CA's certificate may not sign certificates")
 	case now.Before(own.NotBefore):

@@ -64,7 +64,7 @@ func (b *Bundle) Sign(l Leaf, now time.Time) (der []byte, notAfter time.Time, er
 		return nil, notAfter, err
 	}
 	if err := b.check(der, l, now); err != nil {
-		return nil, notAfter, fmt.Errorf("the certificate that was signed is not what was asked for: %w", err)
+		return nil, notAfter, fmt.Errorf("the signed certificate differs from the requested one: %w", err)
 	}
 	return der, t.NotAfter, nil
 }

@@ -35,7 +35,7 @@ func ParseRequest(text []byte) (*Request, error) {
 	case block == nil:
 		return nil, errors.New("the certificate request is no PEM")
 	case block.Type != "CERTIFICATE REQUEST" && block.Type != "NEW CERTIFICATE REQUEST":
-		return nil, fmt.Errorf("a PEM block %.40q in the place of a certificate request", block.Type)
+		return nil, fmt.Errorf("the PEM block is %.40q and not a certificate request", block.Type)
 	case len(bytes.TrimSpace(rest)) > 0:
 		return nil, errors.New("there is more after the certificate request")
 	}

@@ -52,7 +52,7 @@ func (a *Authority) Issue(ctx context.Context, q ca.Request) (*ca.Issued, error)
 	case err != nil:
 		return nil, err
 	case !r.AsksOnlyFor(l.URI):
-		return nil, fmt.Errorf("the certificate request has to ask for %s and nothing else, for the signer certifies what it says", l.URI)
+		return nil, fmt.Errorf("the certificate request must ask for %s only, because the signer certifies every name in it", l.URI)
 	}
 	return a.sign(ctx, signer, q.CSR, l)
 }
@@ -91,7 +91,7 @@ func (a *Authority) signer(named string) (string, error) {
 func (a *Authority) sign(ctx context.Context, signer string, csr []byte, l pki.Leaf) (*ca.Issued, error) {
 	roots := a.o.Roots(signer)
 	if len(roots) == 0 {
-		return nil, fmt.Errorf("%w: nobody knows the roots of signer %s: write them in the mesh configuration's caCertificates", ca.ErrUnavailable, signer)
+		return nil, fmt.Errorf("%w: the roots of signer %s are unknown: write them into the mesh configuration's caCertificates", ca.ErrUnavailable, signer)
 	}
 	text, err := a.request(ctx, signer, csr, max(l.TTL, minTTL))
 	if err != nil {
@@ -106,7 +106,7 @@ func (a *Authority) sign(ctx context.Context, signer string, csr []byte, l pki.L
 		err = l.Verify(chain, roots, time.Now())
 	}
 	if err != nil {
-		a.o.Logger.Error("what a signer has signed is not handed out", "signer", signer, "name", l.URI, "err", err)
+		a.o.Logger.Error("failed to verify the certificate of a signer", "signer", signer, "name", l.URI, "err", err)
 		return nil, fmt.Errorf("%w: signer %s: %w", ca.ErrInternal, signer, err)
 	}
 	out := &ca.Issued{NotAfter: chain[0].NotAfter}

@@ -137,6 +137,6 @@ func (a *Authority) delete(ctx context.Context, client dynamic.ResourceInterface
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deletedWithin)
 	defer cancel()
 	if err := client.Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
-		a.o.Logger.Warn("a certificate request is left behind", "name", name, "err", err)
+		a.o.Logger.Warn("failed to delete CertificateSigningRequest", "name", name, "err", err)
 	}
 }

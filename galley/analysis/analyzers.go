@@ -88,7 +88,7 @@ func Analyzers() []Analyzer {
 		{"selectors", []string{codeWorkloads}, false, "selectors that match no workload", (*analysis).selectors},
 		{"endpoints", []string{codeTargetPort, codeEndpoints}, false, "ports of Services that no Pod has, and Services without endpoints", (*analysis).allEndpoints},
 		{"pod-addresses", []string{codeAddress}, false, "Pods with the address of another", (*analysis).podAddresses},
-		{"no-effect", []string{codeNamespace, codeSelector, codeMesh}, false, "objects that stand where nobody reads them", (*analysis).noEffect},
+		{"no-effect", []string{codeNamespace, codeSelector, codeMesh}, false, "objects in places where they have no effect", (*analysis).noEffect},
 		{"targets", []string{codeReference}, false, "targetRefs of policies that are not there", (*analysis).targets},
 		{"authorizers", []string{codeProvider}, false, "authorizers of CUSTOM policies that cannot be asked", (*analysis).authorizers},
 		{"rival-entries", []string{codeHost, codeAddress}, false, "ServiceEntries whose host or address another has", (*analysis).rivalEntries},
@@ -121,7 +121,7 @@ func Analyzers() []Analyzer {
 		{"namespaces", []string{codeReference}, true, "namespaces in exportTo and AuthorizationPolicies that are not there", (*analysis).namespaceNames},
 		{"telemetry-providers", []string{codeTelemetryProvider}, true, "providers of Telemetries that the mesh configuration does not have", (*analysis).telemetryProviders},
 		{"patches", []string{codeRelativePatch, codeReplacePatch, codeAddPatch, codeRemovePatch, codeVersionedPatch}, true, "patches of EnvoyFilters that are ignored, or depend on the order of EnvoyFilters", (*analysis).patches},
-		{"proxy-images", []string{codeProxyImage}, true, "Pods whose proxy is another image than new Pods get", (*analysis).proxyImages},
+		{"proxy-images", []string{codeProxyImage}, true, "Pods whose proxy image is not the image that new Pods get", (*analysis).proxyImages},
 	}
 }
 

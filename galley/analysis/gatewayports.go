@@ -43,7 +43,7 @@ func (a *analysis) gatewayPorts() {
 			field, number := indexed("spec.servers", i), s.GetPort().GetNumber()
 			if exposed != nil && !exposed.any[number] {
 				a.report(o, diag.Warning, codeGatewayPort, field+".port.number", "add the port to the Service of the gateway, or use one that it has",
-					"no Service that selects the gateway's Pods has port %d: nobody can reach it by the Service", number)
+					"no Service that selects the gateway's Pods has port %d: clients cannot reach it through the Service", number)
 			}
 			l, mine := listener{selector, number, s.Bind}, family(s)
 			other, known := first[l]
@@ -60,7 +60,7 @@ func (a *analysis) gatewayPorts() {
 			}
 			if rival, host := contender(claims, l, o, s.Hosts); rival != nil {
 				a.report(o, diag.Warning, codeGateways, field+".hosts", "leave the host to one of the two",
-					"%s has the host %s on port %d for the same workloads: its server counts for it (%s)", rival, host, number, precedence(rival, o))
+					"%s has the host %s on port %d for the same workloads: its server is used for it (%s)", rival, host, number, precedence(rival, o))
 			}
 			for _, text := range s.Hosts {
 				ns, host := serverHost(o, text)

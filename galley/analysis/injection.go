@@ -28,7 +28,7 @@ func (a *analysis) injection() {
 	}
 	for _, w := range a.pods {
 		if a.injects(w.object) && !w.pod.Proxy && !w.pod.HostNetwork {
-			a.report(w.object, diag.Warning, codeNoProxy, "spec.containers", "create it anew: kubectl rollout restart of its controller",
+			a.report(w.object, diag.Warning, codeNoProxy, "spec.containers", "replace it: run kubectl rollout restart for its controller",
 				"the Pod has no proxy, although its labels or its namespace's ask for one")
 		}
 	}

@@ -33,7 +33,7 @@ func (a *analysis) namespaceNames() {
 	for _, kind := range []*kinds.Kind{kinds.VirtualService, kinds.DestinationRule, kinds.ServiceEntry} {
 		for _, o := range a.of(kind) {
 			for i, name := range o.Spec.(interface{ GetExportTo() []string }).GetExportTo() {
-				judge(o, indexed("spec.exportTo", i), name, "nobody there sees the object")
+				judge(o, indexed("spec.exportTo", i), name, "no proxy there sees the object")
 			}
 		}
 	}
@@ -42,10 +42,10 @@ func (a *analysis) namespaceNames() {
 			for j, from := range r.From {
 				path := indexed(indexed("spec.rules", i)+".from", j) + ".source"
 				for k, name := range from.GetSource().GetNamespaces() {
-					judge(o, indexed(path+".namespaces", k), name, "nobody is matched by it")
+					judge(o, indexed(path+".namespaces", k), name, "it matches no request")
 				}
 				for k, name := range from.GetSource().GetNotNamespaces() {
-					judge(o, indexed(path+".notNamespaces", k), name, "nobody is left out by it")
+					judge(o, indexed(path+".notNamespaces", k), name, "it excludes no request")
 				}
 			}
 		}

@@ -60,7 +60,7 @@ func (a *analysis) configMap(o *kinds.Object) {
 				continue
 			}
 			if meant := diag.Nearest(key, []string{meshKey, networksKey}); meant != "" && cm.Data[meant] == "" {
-				a.report(o, diag.Warning, codeMesh, "data."+key, diag.DidYouMean(meant), "nobody reads the key %q of the mesh configuration", key)
+				a.report(o, diag.Warning, codeMesh, "data."+key, diag.DidYouMean(meant), "the key %q of the mesh configuration has no effect", key)
 			}
 		}
 		return
@@ -70,6 +70,6 @@ func (a *analysis) configMap(o *kinds.Object) {
 	revision := o.Namespace == read.Namespace && len(o.Name) > len("istio-") && o.Name[:len("istio-")] == "istio-"
 	byFlag := strings.HasPrefix(o.Name, "--") // the name is a flag, such as --meshConfig
 	if _, holds := cm.Data[meshKey]; holds && !revision && !byFlag {
-		a.report(o, diag.Warning, codeMesh, "metadata", "name it "+read.Name+" in namespace "+read.Namespace, "it looks like the mesh configuration, and nobody reads it: that is %s", read)
+		a.report(o, diag.Warning, codeMesh, "metadata", "name it "+read.Name+" in namespace "+read.Namespace, "it looks like the mesh configuration but has no effect: the server reads %s", read)
 	}
 }

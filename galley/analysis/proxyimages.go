@@ -62,8 +62,8 @@ func (a *analysis) proxyImages() {
 	}
 	for _, o := range a.of(kinds.Namespace) {
 		if pods := others[o.Name]; len(pods) > 0 {
-			a.report(o, diag.Warning, codeProxyImage, "metadata.name", "create them anew: kubectl rollout restart of their controllers",
-				"the proxy of these Pods is another image than %s, which new Pods get: %s", wanted[o.Name], listed(slices.Clone(pods)))
+			a.report(o, diag.Warning, codeProxyImage, "metadata.name", "replace them: run kubectl rollout restart for their controllers",
+				"the proxy image of these Pods is not %s, which new Pods get: %s", wanted[o.Name], listed(slices.Clone(pods)))
 		}
 	}
 }

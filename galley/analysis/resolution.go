@@ -86,7 +86,7 @@ func (a *analysis) severalNames(o *kinds.Object, spec *networkingv1.ServiceEntry
 			first[key] = o
 		default:
 			a.report(o, diag.Warning, codeSeveral, indexed("spec.hosts", i), fix+" in both entries",
-				"%s has an endpoint of host %s too, and with resolution DNS_ROUND_ROBIN proxies resolve one name: that of this entry is not used", oldest, host)
+				"%s has an endpoint of host %s too, and with resolution DNS_ROUND_ROBIN proxies resolve one name: the name of this entry is not used", oldest, host)
 		}
 	}
 }

@@ -52,7 +52,7 @@ func (a *analysis) rivalHosts() {
 			}
 			if first := elsewhere[host]; first != nil && first.Namespace != o.Namespace && public(spec.ExportTo, a.mesh.GetDefaultServiceExportTo()) {
 				a.report(o, diag.Warning, codeHost, field, "leave the host to one of the two, or limit exportTo to the namespaces that each is for",
-					"%s has the host %s too and counts for the proxies of all other namespaces (%s): this one counts for those of namespace %s alone", first, host, olderOr(first, o, "both are of the same age, and its namespace sorts first"), o.Namespace)
+					"%s has the host %s too and is used by the proxies of all other namespaces (%s): this one is used by the proxies of namespace %s only", first, host, olderOr(first, o, "both are of the same age, and its namespace sorts first"), o.Namespace)
 			}
 		}
 	}

@@ -51,7 +51,7 @@ func (a *analysis) sidecarRoutes() {
 		compared.begin()
 		a.sidecarRoutesOf(o, egress, byNamespace, &compared)
 		if compared.refused {
-			a.report(o, diag.Info, codeLimit, "spec.egress", "name fewer hosts", "its listeners import too many VirtualServices: not all routes of theirs are compared with what it imports")
+			a.report(o, diag.Info, codeLimit, "spec.egress", "name fewer hosts", "its listeners import too many VirtualServices: not all of their routes are compared with its imports")
 		}
 	}
 }

@@ -35,7 +35,7 @@ func trafficPolicy(p fieldRef) {
 		return
 	}
 	if !p.says("loadBalancer", "connectionPool", "outlierDetection", "tls", "portLevelSettings", "tunnel", "proxyProtocol", "retryBudget") {
-		p.refuse("remove it", "the traffic policy says nothing")
+		p.refuse("remove it", "the traffic policy is empty")
 	}
 	if !p.at("tunnel").absent() && !p.at("proxyProtocol").absent() {
 		p.at("proxyProtocol").bad("keep one of the two", "tunnel and proxyProtocol exclude each other")
@@ -92,7 +92,7 @@ func (p fieldRef) says(names ...string) bool {
 func connectionPool(p fieldRef) {
 	tcp, http := p.at("tcp"), p.at("http")
 	if !p.absent() && tcp.absent() && http.absent() {
-		p.refuse("add tcp or http, or remove it", "the connection pool says nothing")
+		p.refuse("add tcp or http, or remove it", "the connection pool is empty")
 	}
 	tcp.at("maxConnections").atLeast(0)
 	tcp.at("connectTimeout").interval()
@@ -287,7 +287,7 @@ func (p fieldRef) apart(s string, before *[]place) {
 	case len(*before) > maxLocalities:
 		return
 	case len(*before) == maxLocalities:
-		p.bad("write regions or zones in the place of what is in them", "there are more than %d localities", maxLocalities)
+		p.bad("write regions or zones instead of the localities in them", "there are more than %d localities", maxLocalities)
 	default:
 		for _, b := range *before {
 			if s == b.text || b.all && under(is.locality, b.locality) || is.all && under(b.locality, is.locality) {

@@ -138,7 +138,7 @@ func serverTLS(t fieldRef) {
 		switch certificate := t.at("serverCertificate"); {
 		case certificate.empty():
 		case named:
-			certificate.warn("remove it", "serverCertificate has no effect: the certificate is that of the Secret")
+			certificate.warn("remove it", "serverCertificate has no effect: the certificate in the Secret is used")
 		case t.at("tlsCertificates").empty():
 			t.required("privateKey")
 			if mode != "SIMPLE" {

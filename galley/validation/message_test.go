@@ -92,7 +92,7 @@ func TestClosed(t *testing.T) {
 			&securityv1.PeerAuthentication{Mtls: &securityv1.PeerAuthentication_MutualTLS{Mode: securityv1.PeerAuthentication_MutualTLS_STRICT}},
 		},
 		{kinds.RequestAuthentication, &securityv1.RequestAuthentication{Selector: selector, JwtRules: []*securityv1.JWTRule{{}}},
-			&securityv1.RequestAuthentication{Selector: selector, JwtRules: []*securityv1.JWTRule{{Issuer: "unusable.invalid", Jwks: jwks.Nobody}}}},
+			&securityv1.RequestAuthentication{Selector: selector, JwtRules: []*securityv1.JWTRule{{Issuer: "unusable.invalid", Jwks: jwks.AcceptsNone}}}},
 	} {
 		o := validation.Unreadable(l, c.kind, meta, c.spec).Kept
 		if o == nil || !proto.Equal(o.Spec.(proto.Message), c.want) || o.Name != "p" || o.Labels != nil {

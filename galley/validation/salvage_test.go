@@ -33,7 +33,7 @@ const someKeys = `jwks: '{"keys": [{"kty": "oct", "k": "YQ"}]}'`
 // or closed.
 func TestOneWrongField(t *testing.T) {
 	noServer := `{mode: SIMPLE, credentialName: "invalid://"}`
-	nobody := `jwks: '` + jwks.Nobody + `'`
+	nobody := `jwks: '` + jwks.AcceptsNone + `'`
 	for _, c := range []struct {
 		kind          *kinds.Kind
 		written, kept string // kept is "" if nothing is in force

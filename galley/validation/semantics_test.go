@@ -408,7 +408,7 @@ func TestMeaningOfEachField(t *testing.T) {
 // The name of a Service's port says its protocol, and a slip in it says none.
 func TestPortNames(t *testing.T) {
 	for port, want := range map[string]string{
-		"name: htpp":                       `spec.ports[0].name: the name "htpp" begins with no protocol that is known: proxies detect that of each connection; did you mean "http"?`,
+		"name: htpp":                       `spec.ports[0].name: the name "htpp" begins with no known protocol: proxies detect the protocol of each connection; did you mean "http"?`,
 		"name: http_web":                   `did you mean "http-web"?`,
 		"name: htttp-x":                    `did you mean "http-x"?`,
 		"name: gprc-web":                   `did you mean "grpc-web"?`,

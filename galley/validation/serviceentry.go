@@ -305,7 +305,7 @@ func sidecar(p fieldRef) {
 	p.at("workloadSelector").selecting("labels", "add labels, or remove it", "it selects all workloads")
 	connectionPool(p.at("inboundConnectionPool"))
 	if !p.says("ingress", "egress", "outboundTrafficPolicy", "inboundConnectionPool") {
-		p.refuse("add ingress or egress", "the object says nothing")
+		p.refuse("add ingress or egress", "none of ingress, egress, outboundTrafficPolicy and inboundConnectionPool is set")
 	}
 	if e := p.at("outboundTrafficPolicy").at("egressProxy"); !e.absent() {
 		if mode := p.at("outboundTrafficPolicy").at("mode"); !mode.is("ALLOW_ANY") {
@@ -423,7 +423,7 @@ func importedHosts(hosts fieldRef) {
 	}
 	if !imports {
 		if !slices.ContainsFunc(hosts.items(), func(h fieldRef) bool { return h.is("~/*") }) {
-			hosts.warn(`add what it imports, such as "*/*", or write "~/*" alone`, "the hosts only say what is not imported: the listener imports nothing")
+			hosts.warn(`add a host to import, such as "*/*", or write "~/*" alone`, "all hosts are excluded: the listener imports nothing")
 		}
 		return
 	}

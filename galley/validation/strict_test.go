@@ -397,7 +397,7 @@ func opens(o *kinds.Object, at string) string {
 			return "tokens are not looked at"
 		}
 		r := spec.JwtRules[0]
-		if r.Jwks != jwks.Nobody && (spec.Selector == nil || r.Issuer != "i" || len(r.Audiences) == 0 || !strings.Contains(r.Jwks, "YQ") ||
+		if r.Jwks != jwks.AcceptsNone && (spec.Selector == nil || r.Issuer != "i" || len(r.Audiences) == 0 || !strings.Contains(r.Jwks, "YQ") ||
 			r.JwksUri != "") {
 			return "other tokens are accepted"
 		}

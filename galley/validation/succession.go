@@ -278,7 +278,7 @@ func (d Document) authenticationAfter(last *kinds.Object) (object, beside *kinds
 			named[rule.Issuer] = true
 			vague = vague || rule.Issuer == unusable
 			for _, before := range was {
-				if before.Issuer == rule.Issuer && rule.Jwks == jwks.Nobody {
+				if before.Issuer == rule.Issuer && rule.Jwks == jwks.AcceptsNone {
 					rule.Jwks, rule.JwksUri, rule.Audiences = before.Jwks, before.JwksUri, before.Audiences
 				}
 			}

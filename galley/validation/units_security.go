@@ -124,7 +124,7 @@ func closeJWTRule(s *salvage, chain []step, field string) bool {
 		issuer = word(unusable)
 	}
 	rule.set("issuer", issuer)
-	rule.set("jwks", word(jwks.Nobody))
+	rule.set("jwks", word(jwks.AcceptsNone))
 	return true
 }
 

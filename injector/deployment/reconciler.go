@@ -324,7 +324,7 @@ func (r *Reconciler) askVersion(ctx context.Context) (int, error) {
 func (r *Reconciler) Finding(request reconcile.Request, _ error) diag.Diagnostic {
 	return diag.Diagnostic{
 		Severity: diag.Warning, Code: "GatewayNotDeployed", Object: key(request).String(),
-		Fix: "correct what it names; it is tried again. Objects that are deployed stay as they were",
+		Fix: "correct the fault that the message names: the Gateway is reconciled again by itself. Deployed objects keep their last state",
 	}
 }
 

@@ -49,7 +49,7 @@ func (w *webhook) review(r *http.Request, request *admissionv1.AdmissionRequest)
 	answer, err := w.inject(r, request)
 	if err != nil {
 		w.metrics.failed.Inc()
-		w.o.Logger.Warn("a pod is refused", "ns", request.Namespace, "name", request.Name, "err", err)
+		w.o.Logger.Warn("failed to inject Pod", "ns", request.Namespace, "name", request.Name, "err", err)
 		return admission.Deny(err.Error())
 	}
 	return answer

@@ -57,7 +57,7 @@ func TestEnvoysTakeTheReference(t *testing.T) {
 	all, refs := &envoytest.Resources{}, &references{seen: map[string][]string{}}
 	for _, c := range referenceCases(t) {
 		w := c.world(t)
-		w.keys = jwks.Nobody
+		w.keys = jwks.AcceptsNone
 		s := w.apply(c.objects...)
 		addAll(t, all, c.name, refs, newTranslator(1<<20), s, referenceNodes(t, c.proxyConfig))
 	}
@@ -83,7 +83,7 @@ func TestEnvoysTakeWhatIsAccepted(t *testing.T) {
 	histories.NoRace(t)
 	t.Parallel()
 	f := newFieldTest(t)
-	f.world.keys = jwks.Nobody
+	f.world.keys = jwks.AcceptsNone
 	seeds := seedObjects(t)
 	all := &envoytest.Resources{}
 	f.translator.Prepare(f.world.apply())

@@ -1,5 +1,5 @@
-// Package explain says what each code of findings means, with an example and what mends it. The texts are in
-// findings.md, and are embedded: what nobody asks for costs no memory but the pages of the program's file.
+// Package explain describes each code of findings, with an example and the remedy. The texts are in findings.md, which
+// is embedded, so unread texts use no memory except the pages of the program's file.
 //
 // # Guarantees
 //

@@ -14,14 +14,14 @@ var text string
 // Entry explains one code.
 type Entry struct {
 	Code    string `json:"code"`
-	Name    string `json:"name,omitempty"` // Istio's, where the code is Istio's
+	Name    string `json:"name,omitempty"` // Istio's name, if Istio has the code
 	Meaning string `json:"meaning"`
-	YAML    string `json:"yaml,omitempty"`    // objects that have the finding, where files can show it
-	Message string `json:"example,omitempty"` // a message, where they cannot
+	YAML    string `json:"yaml,omitempty"`    // objects that have the finding, if files can show it
+	Message string `json:"example,omitempty"` // an example of the message otherwise
 	Fix     string `json:"fix"`
 }
 
-// All returns the entries by their codes.
+// All returns the entries sorted by code.
 func All() []Entry {
 	var all []Entry
 	for section := range strings.SplitSeq("\n"+text, "\n## ") {
@@ -37,7 +37,7 @@ func All() []Entry {
 			body = before + after
 		}
 		for paragraph := range strings.SplitSeq(strings.TrimSpace(body), "\n\n") {
-			paragraph = strings.Join(strings.Fields(paragraph), " ") // it is wrapped
+			paragraph = strings.Join(strings.Fields(paragraph), " ") // undo the wrapping
 			switch {
 			case strings.HasPrefix(paragraph, "Fix: "):
 				e.Fix = strings.TrimPrefix(paragraph, "Fix: ")
@@ -53,7 +53,8 @@ func All() []Entry {
 	return all
 }
 
-// Find returns the entry of a code, or of Istio's name of it, whatever the case; else which code is like it, or "".
+// Find returns the entry with a code or with Istio's name of a code, ignoring case. If there is none, near is the most
+// similar code, or "".
 func Find(code string) (e Entry, near string, found bool) {
 	var known []string
 	for _, e := range All() {

@@ -35,7 +35,7 @@ const denyPatch = `{applyTo: HTTP_FILTER, match: {context: SIDECAR_INBOUND}, pat
     rules: {action: DENY, policies: {all: {permissions: [{any: true}], principals: [{any: true}]}}}}}}}`
 
 // keySet returns a key set that accepts no token, as YAML in single quotes.
-func keySet() string { return strings.ReplaceAll(jwks.Nobody, "'", "''") }
+func keySet() string { return strings.ReplaceAll(jwks.AcceptsNone, "'", "''") }
 
 // tokenRule returns a rule of a RequestAuthentication.
 func tokenRule() string { return fmt.Sprintf("{issuer: i, jwks: '%s'}", keySet()) }

@@ -183,7 +183,7 @@ func TestAnalyze(t *testing.T) {
 	const route, credential, absent, proxy = "IST0101 VirtualService shop/web: no Service or ServiceEntry has the host wbe.shop",
 		"BadCredential Secret edge/bad", "IST0101 Gateway edge/front: Secret edge/absent does not exist", "IST0103 Pod shop/web-1"
 
-	const image = "IST0158 Namespace shop: the proxy of these Pods is another image than mirror.example/proxyv2:1.3, which new Pods get: old"
+	const image = "IST0158 Namespace shop: the proxy image of these Pods is not mirror.example/proxyv2:1.3, which new Pods get: old"
 	const machine, slice = "NodeAddress WorkloadEntry shop/host: 192.0.2.1 is an address of Node one", "NodeAddress EndpointSlice shop/host: "
 	all, code := run("admin", "-A", "--page-size", "1")
 	check("all, in pages", all, []string{route, credential, absent, proxy, image, machine, slice},

@@ -70,7 +70,7 @@ func TestSecurityObjectsFailClosed(t *testing.T) {
 		t.Errorf("%v", p)
 	}
 	if p := r.get(kinds.RequestAuthentication, "a", "r").Spec.(*securityv1.RequestAuthentication); len(p.JwtRules) != 1 ||
-		p.JwtRules[0].Jwks != jwks.Nobody {
+		p.JwtRules[0].Jwks != jwks.AcceptsNone {
 		t.Errorf("%v", p)
 	}
 	until(t, "a finding for each", func() bool {

@@ -95,14 +95,14 @@ func (m Mode) keys(r *securityv1.JWTRule, s feature.Selection) string {
 		if set, _, err := jwks.Inline(r.Jwks); err == nil {
 			return set
 		}
-		return jwks.Nobody
+		return jwks.AcceptsNone
 	}
 	if k, ok := m.keySet(r); ok {
 		if set, ok := facts.Value[string](s.Fact(k)); ok {
 			return set
 		}
 	}
-	return jwks.Nobody
+	return jwks.AcceptsNone
 }
 
 // byProxies reports whether proxies fetch the keys of a rule.
