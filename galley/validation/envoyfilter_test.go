@@ -7,8 +7,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
-// TestTextsOfPatches: the Lua of an EnvoyFilter and its texts with commands are checked wherever Envoy's API holds them,
-// and no other text is taken for one.
+// TestTextsOfPatches: the Lua of an EnvoyFilter and its texts with commands are checked wherever Envoy's API holds
+// them, and no other text is taken for one.
 func TestTextsOfPatches(t *testing.T) {
 	const (
 		lua    = "'@type': type.googleapis.com/envoy.extensions.filters.http.lua.v3."

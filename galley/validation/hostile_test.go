@@ -168,7 +168,8 @@ func TestOwnHost(t *testing.T) {
 	}
 }
 
-// TestHostilePatches: patches of types that there are not are refused, and many or large ones are checked within bounds.
+// TestHostilePatches: patches of types that there are not are refused, and many or large ones are checked within
+// bounds.
 func TestHostilePatches(t *testing.T) {
 	histories.NoRace(t)
 	const patch = `{"applyTo":"HTTP_FILTER","patch":{"operation":"ADD","value":{"name":"a","typed_config":{"@type":"type.googleapis.com/%t","inlineCode":%s}}}}`

@@ -66,8 +66,8 @@ func (p *Positions) add(n *yaml.Node) {
 	}
 }
 
-// Of returns where a field of an object is written; both have their names in Diagnostic. If it is not written, Of returns
-// the position of the enclosing value. It reports whether the object exists.
+// Of returns where a field of an object is written; both have their names in Diagnostic. If it is not written, Of
+// returns the position of the enclosing value. It reports whether the object exists.
 func (p *Positions) Of(object, field string) (line, column int, ok bool) {
 	n := p.find(object, field)
 	if n == nil {
