@@ -22,7 +22,7 @@ import (
 // GatewayTemplate is the name of the template for Gateways. It makes whole objects instead of a part of a pod.
 const GatewayTemplate = "kube-gateway"
 
-// Gateway is the template's input for a Gateway. Its fields, except those that it embeds, are a public interface,
+// Gateway is the template's input for a Gateway. Its fields, except embedded ones, are a public interface,
 // because users write templates.
 type Gateway struct {
 	*gatewayv1.Gateway

@@ -95,7 +95,7 @@ func TestBundle(t *testing.T) {
 		"no certificate":      {pki.Files{Key: own.pem(t), Roots: certs(root.cert)}, "certificate is missing", 0, 0, 0},
 		"no key":              {pki.Files{Certificate: certs(root.cert), Roots: certs(root.cert)}, "private key is missing", 0, 0, 0},
 		"no root":             {pki.Files{Certificate: certs(root.cert), Key: root.pem(t), Roots: []byte("\n")}, "root certificate is missing", 0, 0, 0},
-		"another key":         {pki.Files{Certificate: certs(root.cert), Key: own.pem(t), Roots: certs(root.cert)}, "not that of its certificate", 0, 0, 0},
+		"another key":         {pki.Files{Certificate: certs(root.cert), Key: own.pem(t), Roots: certs(root.cert)}, "does not belong to its certificate", 0, 0, 0},
 		"another root":        {pki.Files{Certificate: certs(own.cert), Key: own.pem(t), Chain: certs(middle.cert), Roots: certs(old.cert)}, "does not lead to a root", 0, 0, 0},
 		"chain with a gap":    {pki.Files{Certificate: certs(own.cert), Key: own.pem(t), Roots: certs(root.cert)}, "does not lead to a root", 0, 0, 0},
 		"expired":             {pki.Files{Certificate: certs(expired.cert), Key: expired.pem(t), Roots: certs(root.cert)}, "expired at", 0, 0, 0},
