@@ -81,37 +81,49 @@ func (n *Networks) names() []string {
 	return slices.Sorted(maps.Keys(n.GetNetworks()))
 }
 
-// Of returns a function that finds the network of an address of a cluster: by the longest range that contains it, else
-// by the cluster. It returns nil if n is empty.
-func (n *Networks) Of(cluster string) func(address string) string {
+// ClusterNetworks finds the networks of the addresses of one cluster. A nil ClusterNetworks finds none.
+type ClusterNetworks struct {
+	ranges  []networkRange // the longest prefix first
+	cluster string         // the network of the whole cluster; empty if it is in none
+}
+
+type networkRange struct {
+	prefix  netip.Prefix
+	network string
+}
+
+// Of returns the networks of a cluster's addresses. It returns nil if n is nil.
+func (n *Networks) Of(cluster string) *ClusterNetworks {
 	if n == nil {
 		return nil
 	}
-	type entry struct {
-		prefix  netip.Prefix
-		network string
-	}
-	var ranges []entry
-	ofCluster := ""
+	c := &ClusterNetworks{}
 	for _, name := range n.names() {
 		for _, e := range n.GetNetworks()[name].GetEndpoints() {
 			if p, err := netip.ParsePrefix(e.GetFromCidr()); err == nil {
-				ranges = append(ranges, entry{p.Masked(), name})
+				c.ranges = append(c.ranges, networkRange{p.Masked(), name})
 			}
-			if e.GetFromRegistry() == cluster && ofCluster == "" {
-				ofCluster = name
+			if e.GetFromRegistry() == cluster && c.cluster == "" {
+				c.cluster = name
 			}
 		}
 	}
-	slices.SortStableFunc(ranges, func(a, b entry) int { return cmp.Compare(b.prefix.Bits(), a.prefix.Bits()) })
-	return func(address string) string {
-		if ip, err := netip.ParseAddr(address); err == nil {
-			for _, e := range ranges {
-				if e.prefix.Contains(ip.Unmap()) {
-					return e.network
-				}
+	slices.SortStableFunc(c.ranges, func(a, b networkRange) int { return cmp.Compare(b.prefix.Bits(), a.prefix.Bits()) })
+	return c
+}
+
+// Network returns the network of an address: of the longest range that holds it, or else of the cluster. It returns the
+// empty string if there is none.
+func (c *ClusterNetworks) Network(address string) string {
+	if c == nil {
+		return ""
+	}
+	if ip, err := netip.ParseAddr(address); err == nil {
+		for _, r := range c.ranges {
+			if r.prefix.Contains(ip.Unmap()) {
+				return r.network
 			}
 		}
-		return ofCluster
 	}
+	return c.cluster
 }

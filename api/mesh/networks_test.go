@@ -21,11 +21,11 @@ networks:
 	}
 	of := n.Of("Kubernetes")
 	for address, want := range map[string]string{"10.2.0.1": "wide", "10.1.0.1": "narrow", "::ffff:10.1.0.1": "narrow", "192.168.0.1": "home", "not an address": "home"} {
-		if got := of(address); got != want {
+		if got := of.Network(address); got != want {
 			t.Errorf("%s: %s, want %s", address, got, want)
 		}
 	}
-	if got := n.Of("remote")("192.168.0.1"); got != "" {
+	if got := n.Of("remote").Network("192.168.0.1"); got != "" {
 		t.Errorf("an address of another cluster is in %s", got)
 	}
 	if d := cmp.Diff([]mesh.Gateway{{Network: "wide", Address: "192.0.2.1", Port: 15443}}, n.Gateways()); d != "" {
@@ -45,7 +45,7 @@ networks:
 
 func TestNoNetworks(t *testing.T) {
 	var n *mesh.Networks
-	if n.Of("Kubernetes") != nil || len(n.Gateways())+len(n.Services("Kubernetes"))+len(n.Ranges()) > 0 {
+	if n.Of("Kubernetes").Network("10.0.0.1") != "" || len(n.Gateways())+len(n.Services("Kubernetes"))+len(n.Ranges()) > 0 {
 		t.Error("a mesh without networks has some")
 	}
 }

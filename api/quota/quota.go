@@ -131,7 +131,7 @@ func (l *listener) Accept() (net.Conn, error) {
 			return conn, nil
 		}
 		if l.counter.Take(from) {
-			return &counted{Conn: conn, leave: sync.OnceFunc(func() { l.counter.Add(from, -1) })}, nil
+			return &counted{Conn: conn, from: from, counter: l.counter}, nil
 		}
 		_ = conn.Close() // the connection is closed in any case
 	}
@@ -140,11 +140,13 @@ func (l *listener) Accept() (net.Conn, error) {
 // counted is a connection that is counted until it is closed.
 type counted struct {
 	net.Conn
-	leave func()
+	from    netip.Addr
+	counter *Counter[netip.Addr]
+	closed  sync.Once
 }
 
 func (c *counted) Close() error {
-	c.leave()
+	c.closed.Do(func() { c.counter.Add(c.from, -1) })
 	return c.Conn.Close()
 }
 

@@ -4,7 +4,7 @@ import "go/ast"
 
 // maxFunctions is how many fields of structs may be functions, outside deploy. Functions that describe one thing should
 // be an interface. The number only gets smaller.
-const maxFunctions = 180
+const maxFunctions = 115
 
 // checkFunctions counts the fields that are functions.
 func checkFunctions(pkgs []*pkg, most int, add report) {

@@ -217,7 +217,7 @@ func (d *decoder) admission() bool { return d.stored && d.review }
 func (d *decoder) document(root *yaml.Node) {
 	f := &findings{file: d.file}
 	d.tree.dead = false
-	d.tree.report, d.tree.warn = f.errorAt, f.warnAt
+	d.tree.found = f
 	n := d.tree.build(root, "", 1)
 	if d.tree.dead {
 		d.documents = append(d.documents, Document{Findings: f.finish(""), Vital: d.topRestricts(root), Line: root.Line, Column: root.Column})

@@ -125,18 +125,17 @@ func fileValues(size int) int { return min(valueBudget+size/2, fileBudget) }
 // treeBuilder builds the trees of the documents of one file.
 type treeBuilder struct {
 	maxDepth int
-	values   int                                                      // number of values so far
-	budget   int                                                      // maximum of values
-	open     map[*yaml.Node]bool                                      // anchors being expanded, to detect cycles
-	report   func(p pos, path, code, fix, format string, args ...any) // reports an error
-	warn     func(p pos, path, code, fix, format string, args ...any)
-	dead     bool // the document cannot be used at all
+	values   int                 // number of values so far
+	budget   int                 // maximum of values
+	open     map[*yaml.Node]bool // anchors being expanded, to detect cycles
+	found    *findings           // of the document
+	dead     bool                // the document cannot be used at all
 }
 
 func (b *treeBuilder) fail(n *yaml.Node, path, fix, format string, args ...any) *node {
 	if !b.dead {
 		b.dead = true
-		b.report(pos{n.Line, n.Column}, path, "Limit", fix, format, args...)
+		b.found.errorAt(pos{n.Line, n.Column}, path, "Limit", fix, format, args...)
 	}
 	return &node{pos: pos{n.Line, n.Column}}
 }
@@ -198,7 +197,7 @@ func (b *treeBuilder) mapping(n *yaml.Node, path string, depth int) *node {
 			k = k.Alias
 		}
 		if k.Kind != yaml.ScalarNode {
-			b.report(at, path, "WrongType", "use a plain name", "a field name cannot be a list or a mapping")
+			b.found.errorAt(at, path, "WrongType", "use a plain name", "a field name cannot be a list or a mapping")
 			continue
 		}
 		if k.Tag == "!!merge" {
@@ -210,7 +209,7 @@ func (b *treeBuilder) mapping(n *yaml.Node, path string, depth int) *node {
 			}
 			for _, f := range b.merged(v, path, depth) {
 				if _, written := first[f.name]; written {
-					b.warn(at, fieldPath(path, f.name), "DuplicateKey", "write the merge first", "the merge replaces the field, which stands before it")
+					b.found.warnAt(at, fieldPath(path, f.name), "DuplicateKey", "write the merge first", "the merge replaces the field, which stands before it")
 				}
 				set(f)
 			}
@@ -218,7 +217,7 @@ func (b *treeBuilder) mapping(n *yaml.Node, path string, depth int) *node {
 		}
 		name, ok := yaml11.Key(k)
 		if !ok {
-			b.report(at, path, "WrongType", "quote it", "%q is not the name of a field", k.Value)
+			b.found.errorAt(at, path, "WrongType", "quote it", "%q is not the name of a field", k.Value)
 			continue
 		}
 		if p, dup := first[name]; dup {
@@ -226,7 +225,7 @@ func (b *treeBuilder) mapping(n *yaml.Node, path string, depth int) *node {
 			if path == "" && name == "apiVersion" {
 				fix = "write --- on a line of its own where the next object begins"
 			}
-			b.report(at, fieldPath(path, name), "DuplicateKey", fix, "field %q is given twice, first on line %d", name, p.line)
+			b.found.errorAt(at, fieldPath(path, name), "DuplicateKey", fix, "field %q is given twice, first on line %d", name, p.line)
 			continue
 		}
 		first[name] = at
@@ -249,7 +248,7 @@ func (b *treeBuilder) merged(m *yaml.Node, path string, depth int) (fields []fie
 			break
 		}
 		if merged.shape != mapping {
-			b.report(pos{source.Line, source.Column}, path, "WrongType", "merge an alias of a mapping", "<< merges mappings, not %s", merged.describe())
+			b.found.errorAt(pos{source.Line, source.Column}, path, "WrongType", "merge an alias of a mapping", "<< merges mappings, not %s", merged.describe())
 			continue
 		}
 		for _, f := range merged.fields {
@@ -277,18 +276,18 @@ func (b *treeBuilder) scalar(n *yaml.Node, path string) *node {
 	case "!!bool", "!!int", "!!float":
 		v, err := yaml11.Value(n)
 		if err != nil {
-			b.report(out.pos, path, "WrongType", "remove the tag", "the value does not fit its tag %s", n.Tag)
+			b.found.errorAt(out.pos, path, "WrongType", "remove the tag", "the value does not fit its tag %s", n.Tag)
 			return out
 		}
 		token, err := jsonToken(n.Value, v)
 		if err != nil {
-			b.report(out.pos, path, "WrongType", "quote it, or write a number", "%s is a number that JSON has no form for", n.Value)
+			b.found.errorAt(out.pos, path, "WrongType", "quote it, or write a number", "%s is a number that JSON has no form for", n.Value)
 			return out
 		}
 		out.shape, out.value = number, token
 		return out
 	}
-	b.report(out.pos, path, "WrongType", "remove the tag", "tag %s has no meaning here", n.Tag)
+	b.found.errorAt(out.pos, path, "WrongType", "remove the tag", "tag %s has no meaning here", n.Tag)
 	return out
 }
 

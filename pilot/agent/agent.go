@@ -194,7 +194,7 @@ func (a *Agent) makeProxy() error {
 	}
 	modules, err := wasm.New(wasm.Options{
 		Dir: filepath.Join(filepath.Dir(a.c.XDSSocket), "wasm"), Insecure: a.c.WasmInsecure,
-		Proxy: httpproxy.FromEnvironment().ProxyFunc(), Registerer: a.registry, Log: a.log("wasm"),
+		Fetch: safe.FetchOptions{Proxy: httpproxy.FromEnvironment().ProxyFunc()}, Registerer: a.registry, Log: a.log("wasm"),
 	})
 	if err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/pilot/ctrlz"
 	"github.com/istiod-lite/istiod-lite/pilot/ingest"
+	"github.com/istiod-lite/istiod-lite/pilot/metrics"
 	"github.com/istiod-lite/istiod-lite/pilot/ports"
 )
 
@@ -15,7 +16,7 @@ import (
 type Options struct {
 	ingest.Options
 
-	Panics func() map[string]uint64 // recovered panics by name, for the metric; optional
+	Panics metrics.Panics // for the metric; nil if panics are not counted
 
 	// Addresses to listen on, host:port. Port 0 takes a free port. If GRPC is empty, plaintext ADS is served on the
 	// HTTP port.

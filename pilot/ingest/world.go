@@ -114,7 +114,7 @@ func (w *World) makeRegistries() {
 			id := cmp.Or(cluster, o.ClusterID)
 			return kube.New(kube.Options{
 				Domain: o.Domain, Cluster: id, Remote: cluster != "", Controllers: (o.Client != nil || o.Cluster != nil) && !o.NoServices,
-				TrustDomain: m.GetTrustDomain(), SystemNamespace: o.Namespace, Network: networks.Of(id),
+				TrustDomain: m.GetTrustDomain(), SystemNamespace: o.Namespace, Networks: networks.Of(id),
 				Gateways: gatewayServices(networks, id),
 			})
 		},

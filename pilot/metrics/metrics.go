@@ -17,9 +17,9 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// NewRegistry returns the registry of all metrics, with the metrics of the process. panics returns the number of
-// recovered panics by name. Optional.
-func NewRegistry(version string, panics func() map[string]uint64, started time.Time) *prometheus.Registry {
+// NewRegistry returns the registry of all metrics, with the metrics of the process. panics is nil if panics are not
+// counted.
+func NewRegistry(version string, panics Panics, started time.Time) *prometheus.Registry {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	controllers.RegisterMetrics(reg)
@@ -41,19 +41,25 @@ func NewRegistry(version string, panics func() map[string]uint64, started time.T
 	return reg
 }
 
+// Panics counts the panics that were recovered.
+type Panics interface {
+	// Panics returns the number of panics by the name of what panicked.
+	Panics() map[string]uint64
+}
+
 // panicCollector exports the number of recovered panics.
 type panicCollector struct {
-	counts func() map[string]uint64
+	panics Panics
 	desc   *prometheus.Desc
 }
 
 func (c *panicCollector) Describe(ch chan<- *prometheus.Desc) { ch <- c.desc }
 
 func (c *panicCollector) Collect(ch chan<- prometheus.Metric) {
-	if c.counts == nil {
+	if c.panics == nil {
 		return
 	}
-	for name, n := range c.counts() {
+	for name, n := range c.panics.Panics() {
 		ch <- prometheus.MustNewConstMetric(c.desc, prometheus.CounterValue, float64(n), name)
 	}
 }

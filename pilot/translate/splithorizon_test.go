@@ -46,7 +46,7 @@ func newNetworkWorld(t tb, yaml string) *networkWorld {
 	services := aggregate.New(aggregate.Options{
 		Kube: func(remote string) *kube.Registry {
 			id := cmp.Or(remote, "Kubernetes")
-			return kube.New(kube.Options{Cluster: id, Remote: remote != "", Controllers: true, Network: networks.Of(id), Gateways: named(id)})
+			return kube.New(kube.Options{Cluster: id, Remote: remote != "", Controllers: true, Networks: networks.Of(id), Gateways: named(id)})
 		},
 		Entries: serviceentry.New(serviceentry.Options{Cluster: "Kubernetes"}),
 	})

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/registry"
 	"github.com/istiod-lite/istiod-lite/registry/internal/world"
@@ -19,14 +20,10 @@ import (
 var update = world.UpdateFlag()
 
 func start() (registry.Registry, func() string) {
+	networks, _ := mesh.ParseNetworks("networks", []byte("networks: {far: {endpoints: [{fromCidr: 10.9.0.0/16}]}}"))
 	r := kube.New(kube.Options{
-		Cluster: "Kubernetes",
-		Network: func(address string) string {
-			if strings.HasPrefix(address, "10.9.") {
-				return "far"
-			}
-			return ""
-		},
+		Cluster:  "Kubernetes",
+		Networks: networks.Of("Kubernetes"),
 		Gateways: map[string][]registry.Gateway{"named.edge.svc.cluster.local": {{Network: "named", Port: 15555}}},
 	})
 	return r, func() string {

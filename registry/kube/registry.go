@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/registry"
 	"github.com/istiod-lite/istiod-lite/registry/internal/namespaces"
 	"github.com/istiod-lite/istiod-lite/registry/internal/selection"
@@ -23,7 +24,7 @@ type Options struct {
 	// SystemNamespace is the namespace whose label topology.istio.io/network is the cluster's network. If it is empty,
 	// it is istio-system.
 	SystemNamespace string
-	Network         func(address string) string // network of an address by the mesh's list of networks, used last; nil if there is no list
+	Networks        *mesh.ClusterNetworks // the mesh's list of networks, used last; nil if there is none
 
 	// Gateways are the services, by host, that the mesh's list of networks names as gateways. Their address and cluster
 	// are empty.
@@ -73,7 +74,7 @@ func New(o Options) *Registry {
 	o.TrustDomain = cmp.Or(o.TrustDomain, "cluster.local")
 	o.SystemNamespace = cmp.Or(o.SystemNamespace, "istio-system")
 	return &Registry{
-		opts: o, namespaces: namespaces.New(o.SystemNamespace, o.Network),
+		opts: o, namespaces: namespaces.New(o.SystemNamespace, o.Networks),
 		services: map[name]*service{}, byService: map[name]map[string]*slice{}, slices: map[name]*slice{},
 		podSlices: map[name]*set.Set[*slice]{}, ipSlices: map[string]*set.Set[*slice]{},
 		pods: map[name]*pod{}, ipPods: map[string]*set.Set[name]{}, nodePods: map[string]*set.Set[name]{},

@@ -125,7 +125,7 @@ GOGC, GOMEMLIMIT and GOMAXPROCS are Go's own.`
 		if limit := limitMemory(os.DirFS("/"), e.Getenv); limit > 0 {
 			logger.Info("set memory limit to nine tenths of the cgroup's", "bytes", limit)
 		}
-		f.o.Logger, f.o.Panics, f.o.Version, f.o.Process = logger, log.Panics, version.Tag(), process()
+		f.o.Logger, f.o.Panics, f.o.Version, f.o.Process = logger, log, version.Tag(), process()
 		f.o.ControlZ = bootstrap.ControlZ{Scopes: scopes{levels}, Args: append([]string{c.Root().Name()}, args...), Environ: e.Environ}
 		if f.ctrlzAddress != "" {
 			f.o.ControlZ.Address = net.JoinHostPort(f.ctrlzAddress, strconv.Itoa(int(f.ctrlzPort)))

@@ -32,7 +32,7 @@ type Options struct {
 // Checker probes an application periodically.
 type Checker struct {
 	o                   Options
-	probe               func(context.Context) error
+	probe               interface{ Check(context.Context) error } // *Probe
 	delay, period       time.Duration
 	successes, failures int
 }
@@ -65,7 +65,7 @@ func New(o Options) (*Checker, error) {
 	}
 	probe.Source = o.Source
 	probe.Timeout = time.Duration(cmp.Or(p.TimeoutSeconds, 1)) * time.Second
-	c.probe = probe.Check
+	c.probe = probe
 	return c, nil
 }
 
@@ -123,7 +123,7 @@ func (c *Checker) Run(ctx context.Context) error {
 	}
 	state := state{successes: c.successes, failures: c.failures}
 	for {
-		err := c.probe(ctx)
+		err := c.probe.Check(ctx)
 		if ctx.Err() != nil {
 			return nil // ctx ended the probe
 		}

@@ -24,6 +24,11 @@ import (
 
 func TestMain(m *testing.M) { leaks.Main(m) }
 
+// probeFunc is a probe that calls a function.
+type probeFunc func(context.Context) error
+
+func (f probeFunc) Check(ctx context.Context) error { return f(ctx) }
+
 // check returns the result of a probe as text.
 func check(p *Probe) string {
 	if p.Timeout == 0 {
@@ -183,12 +188,13 @@ func TestReports(t *testing.T) {
 		must.Succeed(t, err)
 		var well atomic.Bool
 		well.Store(true)
-		c.probe = func(context.Context) error {
+		c.probe = probeFunc(func(context.Context) error {
 			if !well.Load() {
 				return errors.New("broken")
 			}
 			return nil
-		}
+		})
+
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan error)
 		go func() { done <- c.Run(ctx) }()

@@ -36,7 +36,7 @@ func (c *Cache) fetch(ctx context.Context, k key, pullSecret string) ([]byte, er
 	if rest, ok := strings.CutPrefix(k.url, ociScheme); ok {
 		return c.image(ctx, rest, k.sha256, pullSecret)
 	}
-	body, challenge, err := c.request(ctx, k.url, "*/*", "", c.o.Size)
+	body, challenge, err := c.request(ctx, k.url, "*/*", "", c.o.Fetch.Size)
 	if err == nil && challenge != "" {
 		err = statusError(http.StatusUnauthorized)
 	}
@@ -46,7 +46,7 @@ func (c *Cache) fetch(ctx context.Context, k key, pullSecret string) ([]byte, er
 	if err := checkSum(body, k.sha256); err != nil {
 		return nil, err
 	}
-	return unpack(body, c.o.Size)
+	return unpack(body, c.o.Fetch.Size)
 }
 
 // statusError is the status of a failed response.
@@ -153,14 +153,14 @@ func (c *Cache) image(ctx context.Context, name, sum, pullSecret string) ([]byte
 	if !ok {
 		return nil, fmt.Errorf("the digest %q of the layer is not SHA-256", layer.Digest)
 	}
-	body, err := r.get(ctx, "/blobs/"+layer.Digest, "*/*", c.o.Size)
+	body, err := r.get(ctx, "/blobs/"+layer.Digest, "*/*", c.o.Fetch.Size)
 	if err != nil {
 		return nil, fmt.Errorf("layer: %w", err)
 	}
 	if err := checkSum(body, digest); err != nil {
 		return nil, fmt.Errorf("layer: %w", err)
 	}
-	return unpack(body, c.o.Size)
+	return unpack(body, c.o.Fetch.Size)
 }
 
 // credentials reads the user and the password for the registry from a pull secret in the format of Docker's

@@ -9,8 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/netip"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -35,18 +33,14 @@ import (
 // Options configure a Cache.
 type Options struct {
 	Dir string // folder of the modules
-	// Size is the maximum size of a module, in bytes. The default is 64 MiB.
-	Size int64
-	// Timeout bounds one request. The default is 15 s.
-	Timeout time.Duration
+	// Fetch says how modules are fetched. The default of its Size is 64 MiB, and of its Timeout 15 s. New sets its
+	// Redirects.
+	Fetch safe.FetchOptions
 	// Modules is the maximum number of cached modules. The default is 64.
 	Modules int
 	// MinBackoff is the time before the first retry of a fetch. It doubles with each retry. The default is 0.5 s.
 	MinBackoff time.Duration
 	Insecure   []string // HOST:PORT of registries without TLS
-	// Allow are the address ranges that may be fetched from although they are not public, as in safe.FetchOptions.
-	Allow      []netip.Prefix
-	Proxy      func(*url.URL) (*url.URL, error) // as in safe.FetchOptions
 	Registerer prometheus.Registerer
 	Log        *slog.Logger
 }
@@ -94,8 +88,8 @@ func New(o Options) (*Cache, error) {
 	if o.Dir == "" {
 		return nil, errors.New("wasm: Options.Dir is missing")
 	}
-	o.Size, o.Timeout, o.Modules = cmp.Or(o.Size, 64<<20), cmp.Or(o.Timeout, 15*time.Second), cmp.Or(o.Modules, 64)
-	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	o.Fetch.Size, o.Fetch.Timeout, o.Fetch.Redirects = cmp.Or(o.Fetch.Size, 64<<20), cmp.Or(o.Fetch.Timeout, 15*time.Second), 5
+	o.Modules, o.Log = cmp.Or(o.Modules, 64), cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	o.MinBackoff = cmp.Or(o.MinBackoff, 500*time.Millisecond)
 	if err := os.MkdirAll(o.Dir, 0o755); err != nil {
 		return nil, fmt.Errorf("failed to make the folder of Wasm modules: %w", err)
@@ -106,7 +100,7 @@ func New(o Options) (*Cache, error) {
 	}
 	c := &Cache{
 		o: o, inFlight: map[key]*flight{},
-		fetcher: safe.NewFetcher(safe.FetchOptions{Size: o.Size, Timeout: o.Timeout, Redirects: 5, Allow: o.Allow, Proxy: o.Proxy}),
+		fetcher: safe.NewFetcher(o.Fetch),
 		fetches: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "istio_agent_wasm_remote_fetch_count", Help: "Fetches of Wasm modules, by result.",
 		}, []string{"result"}),
@@ -250,8 +244,8 @@ const maxAttempts = 5
 // version of its extension, or always if that has no version, if the pull policy is Always, or if there is no policy
 // and the image's tag is latest or missing.
 func (c *Cache) file(ctx context.Context, k key, policy, pullSecret string, timeout time.Duration) (string, error) {
-	if timeout <= 0 || timeout > 10*c.o.Timeout {
-		timeout = 10 * c.o.Timeout
+	if timeout <= 0 || timeout > 10*c.o.Fetch.Timeout {
+		timeout = 10 * c.o.Fetch.Timeout
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

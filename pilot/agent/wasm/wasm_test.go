@@ -34,6 +34,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
@@ -121,7 +122,7 @@ func (s *server) push(t *testing.T, tag, mediaType string, layer []byte) string 
 
 func start(t *testing.T, s *server, change func(*Options)) *Cache {
 	t.Helper()
-	o := Options{Dir: filepath.Join(t.TempDir(), "wasm"), Size: 1 << 16, Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
+	o := Options{Dir: filepath.Join(t.TempDir(), "wasm"), Fetch: safe.FetchOptions{Size: 1 << 16, Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}},
 		Insecure: []string{s.host()}, Registerer: prometheus.NewRegistry()}
 	if change != nil {
 		change(&o)
@@ -247,7 +248,7 @@ func TestRefused(t *testing.T) {
 	if _, _, err := c.Replace(t.Context(), []byte{1}); err == nil {
 		t.Error("junk is taken")
 	}
-	guarded := start(t, s, func(o *Options) { o.Allow = nil })
+	guarded := start(t, s, func(o *Options) { o.Fetch.Allow = nil })
 	if got := refused(t, guarded, extension(t, s.URL+"/m.wasm", "", false, nil)); !strings.Contains(got, "may not be fetched from") {
 		t.Errorf("a module of this host: %v", got)
 	}

@@ -55,10 +55,13 @@ func (s *Source) allFeeds(yield func(*feed) bool) {
 	}
 }
 
-// ending is a feed to stop, and a function that returns the feed that reads an object from then on: see feed.end.
+// reads returns the feed that reads an object, or nil.
+func (r *wantedFeeds) reads(n name) *feed { return cmp.Or(r.whole, r.single[n.name]) }
+
+// ending is a feed to stop. Other feeds may go on to read its objects: see feed.end.
 type ending struct {
 	*feed
-	next func(name) *feed
+	others *wantedFeeds
 }
 
 // followWanted starts and stops feeds of wanted objects. Run calls it.
@@ -87,7 +90,7 @@ func (s *Source) followWanted(ctx context.Context) {
 		f.cancel()
 	}
 	for _, f := range stop {
-		f.end(f.next)
+		f.end(f.others.reads)
 		s.metrics.count(f.plural, -1, 0)
 	}
 	for _, f := range start {
@@ -110,14 +113,14 @@ func (s *Source) adjust(at wantedIn, r *wantedFeeds, names map[string]struct{}) 
 		}
 		whole := s.newWanted(at, nil)
 		for _, f := range r.single {
-			stop = append(stop, ending{f, func(name) *feed { return whole }})
+			stop = append(stop, ending{f, r})
 		}
 		r.whole, r.single = whole, map[string]*feed{}
 		return []*feed{whole}, stop
 	}
 	if was != nil {
 		r.whole = nil
-		stop = append(stop, ending{was, func(n name) *feed { return r.single[n.name] }})
+		stop = append(stop, ending{was, r})
 	}
 	for name := range names {
 		if r.single[name] == nil {
@@ -129,7 +132,7 @@ func (s *Source) adjust(at wantedIn, r *wantedFeeds, names map[string]struct{}) 
 	for name, f := range r.single {
 		if _, ok := names[name]; !ok {
 			delete(r.single, name)
-			stop = append(stop, ending{feed: f})
+			stop = append(stop, ending{f, r})
 		}
 	}
 	return start, stop
@@ -148,8 +151,7 @@ func (s *Source) Missing() []kinds.Key {
 	var list []kinds.Key
 	for at, r := range s.reading {
 		for n := range s.wanted[at] {
-			f := r.whole
-			f = cmp.Or(f, r.single[n])
+			f := r.reads(name{at.namespace, n})
 			if f == nil || !f.synced || f.readError != nil {
 				continue
 			}

@@ -8,15 +8,16 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
-// Derivation makes one Set from another one, resource by resource. Its functions are called only when something must be
+// Derivation makes one Set of another one, resource by resource. Its methods are called only if something has to be
 // derived.
-type Derivation struct {
-	// Change returns the replacement for a resource. If it is Removed, an added resource may have the name.
-	Change func(*envoy.Resource) *envoy.Resource
-	// Added returns additional resources. If the other Set has the name, its resource stays. Removed ones are not in
-	// the Set.
-	Added   func() []*envoy.Resource
-	Content bool // whether the Set holds virtual hosts, for which Content is needed
+type Derivation interface {
+	// Change returns the resource that replaces another one. If it is Removed, an added resource may have its name.
+	Change(*envoy.Resource) *envoy.Resource
+	// Added returns more resources. If one of them has the name of another resource, the other one stays. Resources that
+	// are Removed are not in the Set.
+	Added() []*envoy.Resource
+	// HasContent reports whether the Set holds virtual hosts, and its Content is needed.
+	HasContent() bool
 }
 
 // derived is the part of a Version that is set by Derive.
@@ -35,15 +36,15 @@ func Derive(c *Cache, k Key, revision uint64, list *envoy.Names, base *envoy.Set
 		v := &Version{from: revision, to: revision, derived: derived{base: base, added: d.Added()}}
 		switch {
 		case last == nil:
-			d.all(v)
+			v.deriveAll(d)
 		case !slices.Equal(last.added, v.added):
-			if d.all(v); v.Set.Equal(last.Set) {
+			if v.deriveAll(d); v.Set.Equal(last.Set) {
 				v.Set = last.Set
 			}
 		case last.base == base:
 			return last
 		default:
-			d.update(v, last)
+			v.deriveFrom(last, d)
 		}
 		return v
 	})
@@ -69,14 +70,15 @@ func (c *Cache) EachDerived(visit func(k Key, set *envoy.Set, added []*envoy.Res
 }
 
 // all derives the whole Set. It shares all unchanged resources with the other Set.
-func (d Derivation) all(v *Version) {
+func (v *Version) deriveAll(d Derivation) {
 	same := &Version{Set: v.base, derived: derived{removed: map[string]*envoy.Resource{}}}
-	if d.Content {
+	content := d.HasContent()
+	if content {
 		for r := range v.base.All {
 			same.Content.Add(r)
 		}
 	}
-	d.update(v, same)
+	v.deriveFrom(same, d)
 	var more []*envoy.Resource // with names that the other Set does not have
 	for _, r := range v.added {
 		if named := func(o *envoy.Resource) bool {
@@ -84,16 +86,17 @@ func (d Derivation) all(v *Version) {
 		}; r.Removed() || v.Set.Get(r.Name) != nil || slices.ContainsFunc(more, named) {
 			continue
 		}
-		if more = append(more, r); d.Content {
+		if more = append(more, r); content {
 			v.Content.Add(r)
 		}
 	}
 	v.Set = v.Set.With(nil, more)
 }
 
-// update derives a version from another one with the same resources Added.
-func (d Derivation) update(v, last *Version) {
+// deriveFrom derives the version from another one with the same resources Added.
+func (v *Version) deriveFrom(last *Version, d Derivation) {
 	var removed, added []*envoy.Resource
+	content := d.HasContent()
 	v.removed = maps.Clone(last.removed)
 	v.Content = last.Content
 	envoy.Differ(last.base, v.base, func(had, has *envoy.Resource) {
@@ -124,7 +127,7 @@ func (d Derivation) update(v, last *Version) {
 		if is != nil {
 			added = append(added, is)
 		}
-		if !d.Content {
+		if !content {
 			return // the Content of a RouteConfiguration is spliced for its size alone
 		}
 		if was != nil {

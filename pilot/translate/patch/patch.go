@@ -72,18 +72,18 @@ func (p *Patcher) Union(v *view.View, c cohort.Key, typeURL string, list *envoy.
 		if k.Client = c.Client.Weak(); typeURL == envoy.ListenerType {
 			k.Listeners = c.Listeners.Weak()
 		}
-		u.Shared = t.set(k, nil, u.Shared, target.resource)
+		u.Shared = t.set(k, u.Shared)
 		if !c.Inbound.None() {
 			t.Direction = feature.Inbound
 			own := engine.Key{Type: typeURL, Patches: k.Patches, Inbound: c.Inbound.Weak()}
-			u.Own = t.set(own, nil, u.Own, target.resource)
+			u.Own = t.set(own, u.Own)
 		}
 	case envoy.RouteType:
-		k.Client = c.Client.Weak()
-		u.Shared = t.set(k, list, u.Shared, target.routeConfiguration)
+		k.Client, t.list = c.Client.Weak(), list
+		u.Shared = t.set(k, u.Shared)
 	case envoy.ExtensionType:
-		k.Listeners = c.Listeners.Weak()
-		u.Shared = t.set(k, list, u.Shared, target.resource)
+		k.Listeners, t.list = c.Listeners.Weak(), list
+		u.Shared = t.set(k, u.Shared)
 	}
 	return u
 }
@@ -93,6 +93,7 @@ type target struct {
 	*Patcher
 	view      *view.View
 	cohort    cohort.Key
+	list      *envoy.Names // the names of the resources; nil if all are wanted
 	selection feature.Selection
 	feature.PatchTarget
 	of func() func(feature.PatchTarget) []feature.Patch // returns a function that finds the patches of these resources
@@ -106,24 +107,34 @@ func (t target) prepared() target {
 }
 
 // set returns a Set with its resources changed and others added.
-func (t target) set(k engine.Key, list *envoy.Names, base *envoy.Set, change func(target, *envoy.Resource) *envoy.Resource) *envoy.Set {
-	t = t.prepared()
-	return engine.Derive(t.cache, k, t.view.Revision, list, base, engine.Derivation{
-		Change: func(r *envoy.Resource) *envoy.Resource { return change(t, r) },
-		Added: func() []*envoy.Resource {
-			return slices.DeleteFunc(t.added(), func(r *envoy.Resource) bool { return list != nil && !list.Has(r.Name) })
-		},
-	}).Set
+func (t target) set(k engine.Key, base *envoy.Set) *envoy.Set {
+	return engine.Derive(t.cache, k, t.view.Revision, t.list, base, t.prepared()).Set
 }
 
-// added returns the resources that patches add. A resource that cannot be made is Removed.
-func (t target) added() []*envoy.Resource {
+// Change returns a resource as it is patched.
+func (t target) Change(r *envoy.Resource) *envoy.Resource {
+	switch t.Type {
+	case envoy.RouteType:
+		return t.routeConfiguration(r)
+	case envoy.VirtualHostType:
+		return t.virtualHost(r)
+	}
+	return t.resource(r)
+}
+
+// Added returns the resources that patches add. A resource that cannot be made is Removed.
+func (t target) Added() []*envoy.Resource {
 	var list []*envoy.Resource
 	for _, patch := range t.feature.Patches.Added(t.selection, t.PatchTarget) {
-		list = append(list, t.resources.Get(t.key(nil, patch)))
+		if r := t.resources.Get(t.key(nil, patch)); t.list == nil || t.list.Has(r.Name) {
+			list = append(list, r)
+		}
 	}
 	return list
 }
+
+// HasContent reports whether the resources are virtual hosts.
+func (t target) HasContent() bool { return t.Type == envoy.VirtualHostType }
 
 // key returns the key of a resource of the target with the patches that may apply to it. r is nil if they add it.
 func (t target) key(r *envoy.Resource, patches ...feature.Patch) resourceKey {

@@ -34,11 +34,10 @@ func (t target) routeConfiguration(r *envoy.Resource) *envoy.Resource {
 		k.head = t.patched(head)
 	}
 	hosts := t
-	hosts.Type = envoy.VirtualHostType
-	hosts = hosts.prepared()
+	hosts.Type, hosts.list = envoy.VirtualHostType, nil
 	version := engine.Derive(t.cache, engine.Key{Type: envoy.VirtualHostType, Part: r.Name, Client: t.cohort.Client.Weak(),
 		Patches: t.cohort.Patches.Weak()},
-		t.view.Revision, nil, r.Hosts, engine.Derivation{Change: hosts.virtualHost, Added: hosts.added, Content: true})
+		t.view.Revision, nil, r.Hosts, hosts.prepared())
 	k.hosts, k.content = version.Set, version.Content
 	if k.head != nil && k.hosts.Len() == 0 { // Envoy 1.37 crashes if a configuration whose virtual hosts came by VHDS becomes empty
 		none := envoy.NewHost(r.Name, &routev3.VirtualHost{Name: names.BlockAll, Domains: []string{"*"}})

@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
@@ -14,14 +15,13 @@ const annotationTraffic = names.AnnotationTrafficDistribution
 // Table holds the network of the cluster and the traffic distribution of namespaces.
 type Table struct {
 	systemNamespace string
-	meshNetworks    func(address string) string
+	meshNetworks    *mesh.ClusterNetworks
 	network         string
 	traffic         map[string]string
 }
 
-// New returns an empty table. meshNetworks returns the network of an address by the mesh's list of networks, or "" if
-// there is none. It is nil for a mesh without such a list.
-func New(systemNamespace string, meshNetworks func(address string) string) *Table {
+// New returns an empty table. meshNetworks is nil for a mesh without a list of networks.
+func New(systemNamespace string, meshNetworks *mesh.ClusterNetworks) *Table {
 	return &Table{systemNamespace: systemNamespace, meshNetworks: meshNetworks, traffic: map[string]string{}}
 }
 
@@ -53,10 +53,10 @@ func (t *Table) Network(address string, labels map[string]string) string {
 	if n := labels[names.LabelNetwork]; n != "" {
 		return n
 	}
-	if t.network != "" || t.meshNetworks == nil {
+	if t.network != "" {
 		return t.network
 	}
-	return t.meshNetworks(address)
+	return t.meshNetworks.Network(address)
 }
 
 // TrafficDistribution returns the traffic distribution of a service: by its field, its annotation, or the annotation of
