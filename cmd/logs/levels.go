@@ -91,8 +91,8 @@ func (l *Levels) Set(spec string) error {
 	return nil
 }
 
-// SetStack changes from which level on lines have a stack trace, in the form of --log_stacktrace_level, which is that
-// of Set. The level of the default is that of all scopes.
+// SetStack changes from which level on lines have a stack trace. The form is the one of --log_stacktrace_level, as in
+// Set. The level of the default scope applies to all scopes.
 func (l *Levels) SetStack(spec string) error {
 	changes, err := parseLevels("the level of stack traces", spec)
 	if err != nil {

@@ -26,8 +26,8 @@ func (l *Levels) Scopes() []Scope {
 	return list
 }
 
-// SetScope changes one scope that is known. The description stays. The default's level becomes that of each scope that
-// has none of its own.
+// SetScope changes one scope that is known. Its description stays. A level of the default scope applies to each scope
+// without a level of its own.
 func (l *Levels) SetScope(s Scope) error {
 	stack, err := parseLevel(s.StackLevel)
 	if err != nil {

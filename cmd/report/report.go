@@ -14,7 +14,7 @@ import (
 
 // Report is what a command found.
 type Report struct {
-	Objects  int    // those that were judged
+	Objects  int    // number of objects that were judged
 	Refusal  string // why a server would not start with them, or empty
 	Findings []diag.Diagnostic
 	Version  string // of this program

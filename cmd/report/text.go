@@ -90,7 +90,7 @@ func (r Report) summary(b *bytes.Buffer) {
 	b.WriteByte('\n')
 }
 
-// Amount returns a number with the word for what it counts.
+// Amount returns a number with its noun.
 func Amount(n int, what string) string {
 	if n == 1 {
 		return "1 " + what

@@ -8,7 +8,7 @@ import (
 )
 
 // maxWords is how many of the phrases the tree may still hold. The number only gets smaller.
-const maxWords = 899
+const maxWords = 0
 
 // phrase is a construction that a reader must read twice.
 type phrase struct {

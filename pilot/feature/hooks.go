@@ -33,7 +33,7 @@ type Hooks struct {
 	// Chains for which it returns the same share their filters, which are made once. Without it, filters are made for
 	// each chain.
 	FiltersReadOf func(Chain) Chain
-	// Cluster changes a cluster, except for those that never have a connection.
+	// Cluster changes a cluster. It is not called for a cluster that never has a connection.
 	Cluster func(Cluster, *clusterv3.Cluster)
 
 	Listeners   Listeners

@@ -190,7 +190,7 @@ func (o *outputs) hiddenFindings() (list []diag.Diagnostic) {
 func (c *claim) hiddenObject() diag.Diagnostic {
 	return diag.Diagnostic{
 		Severity: diag.Warning, Code: "HiddenObject", Object: c.Origin.String(),
-		Message: "the " + c.Object.String() + " that " + c.stage.Name + " makes of it has no effect: there is another object of that name",
+		Message: "the " + c.Object.String() + " that " + c.stage.Name + " makes of it has no effect: another object has that name",
 		Fix:     "rename the other object",
 	}
 }

@@ -44,7 +44,7 @@ type Flags struct {
 	Timeout   time.Duration
 	list      bool
 	pageSize  int64
-	Elsewhere string // what to name in the place of a kubeconfig; empty: files
+	Elsewhere string // what an error names instead of a kubeconfig; empty for files
 	Env       *env.Env
 	Color     cli.Painter
 }

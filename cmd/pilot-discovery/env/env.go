@@ -15,7 +15,7 @@ type Env struct {
 	values   map[string]string // by the name of the variable
 	Environ  []string          // in the form of os.Environ
 	names    []string          // of all variables that are set
-	Read     []string          // those that have an effect
+	Read     []string          // variables that have an effect
 	Warnings []string
 	Refused  []string // invalid values of variables that restrict something, with the valid values
 }

@@ -32,13 +32,13 @@ func (f *Cluster) Register(flags *pflag.FlagSet, e *env.Env, short, implies stri
 	info := func(name, about string) clientcmd.FlagInfo {
 		return clientcmd.FlagInfo{LongName: name, Description: about}
 	}
-	server := info("server", "address of the API server, in the place of the kubeconfig's"+implies)
+	server := info("server", "address of the API server, instead of the kubeconfig's"+implies)
 	server.ShortName = "s"
 	clientcmd.BindOverrideFlags(&f.over, flags, clientcmd.ConfigOverrideFlags{
 		CurrentContext: info("context", "context of the kubeconfig"+implies),
 		ContextOverrideFlags: clientcmd.ContextOverrideFlags{
-			ClusterName:  info("cluster", "cluster of the kubeconfig, in the place of the context's"+implies),
-			AuthInfoName: info("user", "user of the kubeconfig, in the place of the context's"+implies),
+			ClusterName:  info("cluster", "cluster of the kubeconfig, instead of the context's"+implies),
+			AuthInfoName: info("user", "user of the kubeconfig, instead of the context's"+implies),
 		},
 		ClusterOverrideFlags: clientcmd.ClusterOverrideFlags{
 			APIServer: server, CertificateAuthority: info("certificate-authority",

@@ -35,7 +35,7 @@ with other formats.
   STALE     it has not acknowledged it yet
   ERROR     it has rejected it
   NOT SENT  it has asked, and there is nothing for it
-  -         it has not asked
+  -         the proxy does not ask for it
 
 The time since the last response is in parentheses.`,
 		Example: `  pilot-discovery proxy-status

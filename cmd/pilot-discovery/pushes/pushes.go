@@ -34,7 +34,7 @@ asks the other replicas of its Service, because each replica pushes to its own p
 its own pushes. Replicas that do not answer, or have another version, are named with the reason:
 below the table, or on standard error with other formats.
 
-  PROXIES   number of proxies that acknowledged the push, of those that were sent something
+  PROXIES   proxies that acknowledged the push, of all proxies that were sent something
   DURATION  time from the first change to the last acknowledgement, or to the last event so far
   NACKS     number of proxies that rejected a part. Their errors and the causing objects are below the table, also for resources that proxies requested when they connected
 

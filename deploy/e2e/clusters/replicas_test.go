@@ -117,7 +117,7 @@ func TestReplicas(t *testing.T) {
 	must.Succeed(t, syscall.Kill(r.all[1].PID(), syscall.SIGSTOP))
 	r.shows(t, 0, "one is stopped", []string{"web-0", "web-2"}, []string{stopped("istiod-1"), older}, []string{"web-1"})
 	if text := r.say(t, "check", "--kubeconfig", c.Kubeconfig(), "--address", r.all[0].Monitoring); !strings.Contains(text,
-		"istiod-1 did not answer, so what it serves is not checked") {
+		"istiod-1 did not answer, so its proxies are not checked") {
 		t.Errorf("check with a stopped replica: %s", text)
 	}
 	must.Succeed(t, syscall.Kill(r.all[1].PID(), syscall.SIGCONT))

@@ -100,7 +100,7 @@ func TestYourOwnEnvoy(t *testing.T) {
 	for _, want := range []string{
 		`(?m)^✓ +in sync: CDS, EDS, LDS, RDS`,
 		`(?m)^✓ +certificates: \d+, the first expires in `,
-		`(?m)^all is well: \d+ checks$`,
+		`(?m)^nothing is wrong: \d+ checks$`,
 		`"uri": "spiffe://cluster\.local/ns/default/sa/web"`,
 	} {
 		if !regexp.MustCompile(want).MatchString(said) {
@@ -116,7 +116,7 @@ func TestMeshOfYourOwn(t *testing.T) {
 		`(?m)^6 objects in force, 0 errors, 0 warnings$`,
 		`(?m)^ *\d+ v1\n *\d+ v2$`, // both answered, and no other server
 		`(?m)^✓ proxies +connected: 1 proxy`,
-		`(?m)^all is well: \d+ checks$`,
+		`(?m)^nothing is wrong: \d+ checks$`,
 		`(?m)^client\.default +Kubernetes +sidecar +envoy-\S+( +SYNCED \(\d+s\)){4} +\d+s$`,
 		`(?m)^\[\]$`, // no findings
 		`(?m)^outbound\|9000\|\|hello\.default\.svc\.cluster\.local +EDS +127\.0\.0\.2:9001, 127\.0\.0\.3:9001$`,
