@@ -94,7 +94,7 @@ func Check(tree fs.FS) ([]Violation, error) {
 	if err := checkColumns(tree, maxWideLines, x, add); err != nil {
 		return nil, fmt.Errorf("read the lines of code: %w", err)
 	}
-	if err := checkWords(tree, pkgs, maxWords, x, add); err != nil {
+	if err := checkWords(tree, pkgs, x, add); err != nil {
 		return nil, fmt.Errorf("read the documents: %w", err)
 	}
 	x.checkUsed(add)

@@ -7,9 +7,6 @@ import (
 	"strings"
 )
 
-// maxWords is how many of the phrases the tree may still hold. The number only gets smaller.
-const maxWords = 0
-
 // phrase is a construction that a reader must read twice.
 type phrase struct {
 	pattern *regexp.Regexp
@@ -43,18 +40,16 @@ func phrases() []phrase {
 	}
 }
 
-// checkWords checks that documents, and comments of Go files outside tests, have none of the phrases. It reports
-// phrases only if the tree has more than most of them, without the exceptions.
-func checkWords(tree fs.FS, pkgs []*pkg, most int, x *exceptions, add report) error {
+// checkWords checks that documents, and comments of Go files outside tests, have none of the phrases outside the
+// exceptions.
+func checkWords(tree fs.FS, pkgs []*pkg, x *exceptions, add report) error {
 	all := phrases()
-	var found []Violation
 	check := func(file string, line int, text string) {
 		for _, p := range all {
 			for _, m := range p.pattern.FindAllString(text, -1) {
 				passive := strings.Contains(m, " been ") // a passive, as in "not been read"
 				if !passive && !x.allows("words", file, text) {
-					at := fmt.Sprintf("%s:%d", file, line)
-					found = append(found, Violation{"words", at, fmt.Sprintf("%q: %s", strings.TrimSpace(m), p.advice)})
+					add("words", fmt.Sprintf("%s:%d", file, line), "%q: %s", strings.TrimSpace(m), p.advice)
 				}
 			}
 		}
@@ -71,26 +66,11 @@ func checkWords(tree fs.FS, pkgs []*pkg, most int, x *exceptions, add report) er
 			}
 		}
 	}
-	err := walk(tree, ".md", func(name string) error {
+	return walk(tree, ".md", func(name string) error {
 		text, err := fs.ReadFile(tree, name)
 		for i, line := range strings.Split(string(text), "\n") {
 			check(name, i+1, line)
 		}
 		return err
 	})
-	reportAbove(found, most, add)
-	return err
-}
-
-// reportAbove reports the violations if there are more than most.
-func reportAbove(found []Violation, most int, add report) {
-	if len(found) <= most {
-		return
-	}
-	if most > 0 {
-		add(found[0].Rule, "deploy/house", "%d places, at most %d are allowed: change the new ones among these", len(found), most)
-	}
-	for _, v := range found {
-		add(v.Rule, v.At, "%s", v.Text)
-	}
 }

@@ -51,7 +51,7 @@ func wordsIn(t *testing.T, file, content, list string) []Violation {
 	}
 	x, err := readExceptions(tree, add)
 	must.Succeed(t, err)
-	must.Succeed(t, checkWords(tree, pkgs, 0, x, add))
+	must.Succeed(t, checkWords(tree, pkgs, x, add))
 	x.checkUsed(add)
 	return found
 }

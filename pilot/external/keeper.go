@@ -189,10 +189,10 @@ func (k *Keeper) Findings() []diag.Diagnostic {
 		}
 		list = append(list, diag.Diagnostic{
 			Severity: diag.Warning, Code: "NotExternal", Object: kinds.Key{Kind: kinds.Namespace, Name: k.o.Namespace, Cluster: cluster}.String(),
-			Field:   "metadata.annotations[" + Annotation + "]",
+			Field: "metadata.annotations[" + Annotation + "]",
 			Message: fmt.Sprintf(
 				"the annotation names cluster %s, whose control plane does not write webhooks and root ConfigMaps in remote clusters", k.o.Cluster),
-			Fix:     "set EXTERNAL_ISTIOD=true in the environment of the control plane, or remove the annotation",
+			Fix: "set EXTERNAL_ISTIOD=true in the environment of the control plane, or remove the annotation",
 		})
 	}
 	return list

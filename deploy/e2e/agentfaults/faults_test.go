@@ -98,7 +98,9 @@ func TestFaults(t *testing.T) {
 		m.Pilot.Kill() // so that the agent has to prove again who it is
 		must.Succeed(t, m.Pilot.Restart(t.Context()))
 		suite.Eventually(t, "the agent says what it misses",
-			func() bool { return caller.said("failed to read the token") && caller.said("failed to open a stream to the control plane") })
+			func() bool {
+				return caller.said("failed to read the token") && caller.said("failed to open a stream to the control plane")
+			})
 		must.Succeed(t, os.Rename(token+".away", token))
 		caller.renewed(t, caller.serial(t))
 		suite.Eventually(t, "a stream again", func() bool { return caller.said("reconnected to the control plane") })
