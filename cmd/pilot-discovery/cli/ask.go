@@ -29,43 +29,43 @@ func (e *StatusError) Error() string { return e.text }
 
 // Ask sends a request to a server on this host, and passes the body of the response to read.
 func Ask(ctx context.Context, method, address, path string, read func(io.Reader) error) error {
+	return do(ctx, 60*time.Second, method, address, path, func(resp *http.Response) error {
+		if resp.StatusCode >= 400 {
+			text, _ := io.ReadAll(io.LimitReader(resp.Body, 4096))
+			return &StatusError{resp.StatusCode, fmt.Sprintf("%s: %s", resp.Status, strings.TrimSpace(string(text)))}
+		}
+		return read(resp.Body)
+	})
+}
+
+// Getter returns a function that requests a path from an address on this host over HTTP.
+func Getter(address string) func(ctx context.Context, path string) (int, []byte, error) {
+	return func(ctx context.Context, path string) (code int, text []byte, err error) {
+		err = do(ctx, 0, http.MethodGet, address, path, func(resp *http.Response) error {
+			code = resp.StatusCode
+			text, err = io.ReadAll(resp.Body)
+			return err
+		})
+		return code, text, err
+	}
+}
+
+// do sends a request to a server on this host, and passes the response to read. The zero timeout means none besides the
+// context's.
+func do(ctx context.Context, timeout time.Duration, method, address, path string, read func(*http.Response) error) error {
 	req, err := http.NewRequestWithContext(ctx, strings.ToUpper(method), "http://"+address+"/"+strings.TrimPrefix(path, "/"), http.NoBody)
 	if err != nil {
 		return err
 	}
 	// It ignores the environment's HTTP proxy, because the server is on this host.
-	client := &http.Client{Timeout: 60 * time.Second, Transport: &http.Transport{}}
+	client := &http.Client{Timeout: timeout, Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
 	resp, err := client.Do(req)
 	if err != nil {
 		return fmt.Errorf("%w (is the server's --monitoringAddr %s?)", err, address)
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode >= 400 {
-		text, _ := io.ReadAll(io.LimitReader(resp.Body, 4096))
-		return &StatusError{resp.StatusCode, fmt.Sprintf("%s: %s", resp.Status, strings.TrimSpace(string(text)))}
-	}
-	return read(resp.Body)
-}
-
-// Getter returns a function that requests a path from an address on this host over HTTP.
-func Getter(address string) func(ctx context.Context, path string) (int, []byte, error) {
-	return func(ctx context.Context, path string) (int, []byte, error) {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, http.NoBody)
-		if err != nil {
-			return 0, nil, err
-		}
-		// It ignores the environment's HTTP proxy, because the server is on this host.
-		client := &http.Client{Transport: &http.Transport{}}
-		defer client.CloseIdleConnections()
-		resp, err := client.Do(req)
-		if err != nil {
-			return 0, nil, fmt.Errorf("%w (is the server's --monitoringAddr %s?)", err, address)
-		}
-		defer resp.Body.Close()
-		text, err := io.ReadAll(resp.Body)
-		return resp.StatusCode, text, err
-	}
+	return read(resp)
 }
 
 // CompletionTimeout is the time limit for looking up names for a shell.

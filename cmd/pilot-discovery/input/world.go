@@ -93,6 +93,7 @@ func Kind(group, name string) *kinds.Kind {
 	return all[i]
 }
 
+// SortedKeys returns the keys of objects, sorted by their text.
 func SortedKeys(all map[kinds.Key]*kinds.Object) []kinds.Key {
 	return slices.SortedFunc(maps.Keys(all), func(a, b kinds.Key) int { return strings.Compare(a.String(), b.String()) })
 }
