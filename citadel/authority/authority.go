@@ -168,23 +168,26 @@ func (a *Authority) report(problem, own error) {
 	add := func(code, message, fix string) {
 		list = append(list, diag.Diagnostic{Severity: diag.Error, Code: code, Message: message, Fix: fix})
 	}
-	switch again := ": it is read again by itself"; {
+	const (
+		inUse = "the CA that was loaded last stays in use: "
+		none  = "there is no CA yet, and nothing is served: "
+		again = ": it is read again by itself"
+	)
+	switch {
 	case problem == nil:
 	case a.plugged:
-		add("CertificateAuthority", "the CA that was loaded last stays in use: "+problem.Error(), "correct the files in "+a.o.Folder+again)
+		add("CertificateAuthority", inUse+problem.Error(), "correct the files in "+a.o.Folder+again)
 	case a.o.CA.Bundle() == nil && errors.Is(problem, store.ErrBroken):
-		add("CertificateAuthority", "there is no CA yet, and nothing is served: "+problem.Error(), "correct or restore "+a.o.Store.String()+again)
+		add("CertificateAuthority", none+problem.Error(), "correct or restore "+a.o.Store.String()+again)
 	case a.o.CA.Bundle() == nil:
-		add("CertificateAuthority", "there is no CA yet, and nothing is served: "+problem.Error(), "let this server read and write "+a.o.Store.String()+again)
+		add("CertificateAuthority", none+problem.Error(), "let this server read and write "+a.o.Store.String()+again)
+	case errors.Is(problem, store.ErrDeleted):
+		add("CertificateAuthority", inUse+problem.Error(), "wait two minutes for the elected server; until then start or restart no server, "+
+			"and store no other CA: a server that starts without a stored CA makes a new one, which workloads do not trust")
+	case errors.Is(problem, store.ErrAway):
+		add("CertificateAuthority", inUse+problem.Error(), "let this server read and write "+a.o.Store.String()+again)
 	default:
-		fix := "correct or restore " + a.o.Store.String() + again
-		if errors.Is(problem, store.ErrDeleted) {
-			fix = "wait two minutes for the elected server; until then start or restart no server, and store no other CA: a server that " +
-				"starts without a stored CA makes a new one, which workloads do not trust"
-		} else if errors.Is(problem, store.ErrAway) {
-			fix = "let this server read and write " + a.o.Store.String() + again
-		}
-		add("CertificateAuthority", "the CA that was loaded last stays in use: "+problem.Error(), fix)
+		add("CertificateAuthority", inUse+problem.Error(), "correct or restore "+a.o.Store.String()+again)
 	}
 	if at := a.Revoked().Renewal(); !at.IsZero() && a.o.CA.Now().After(at) {
 		add("RevokedCertificates", "a list in ca-crl.pem should have been replaced at "+at.UTC().Format(time.RFC3339)+": what it revokes stays refused, what was revoked since is not", "put a new list into "+a.o.Folder+": it is read by itself")
