@@ -24,6 +24,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/client-go/rest"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
 // Server is an API server. Its zero value is empty and serves every kind.
@@ -31,6 +33,8 @@ type Server struct {
 	// Intercept is called before each request, and may wait for the end of its context. Its error is the answer. Nil if
 	// there are no faults. Once requests are made, change it only within Set.
 	Intercept func(r *http.Request) error
+	// Streamed are the kinds whose lists can be the first events of a watch. API servers do this since Kubernetes 1.32.
+	Streamed []*kinds.Kind
 
 	mu      sync.Mutex
 	version int
@@ -216,7 +220,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) (any, int, error
 	if !ok {
 		return nil, 0, apierrors.NewGenericServerResponse(http.StatusNotFound, r.Method, schema.GroupResource{}, "", "no such path", 0, false)
 	}
-	if r.URL.Query().Has("sendInitialEvents") { // older API servers do not stream lists
+	if r.URL.Query().Has("sendInitialEvents") && s.kind(t) == nil {
 		return nil, 0, apierrors.NewInvalid(schema.GroupKind{Kind: "ListOptions"}, "", nil)
 	}
 	if r.URL.Query().Get("watch") != "" {
@@ -340,7 +344,31 @@ func (s *Server) list(r *http.Request, t target) (any, int, error) {
 	}, http.StatusOK, nil
 }
 
-// watch handles a watch.
+// kind returns the kind of a resource whose lists are streamed, or nil.
+func (s *Server) kind(t target) *kinds.Kind {
+	for _, k := range s.Streamed {
+		if k.Group == t.group && k.Plural == t.resource {
+			return k
+		}
+	}
+	return nil
+}
+
+// bookmark returns the object that ends a streamed list.
+func (s *Server) bookmark(r *http.Request, t target, version int) map[string]any {
+	gv, kind := schema.GroupVersion{Group: t.group, Version: t.version}, s.kind(t).Name
+	if strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadata") {
+		gv, kind = metav1.SchemeGroupVersion, "PartialObjectMetadata"
+	}
+	return map[string]any{
+		"apiVersion": gv.String(), "kind": kind,
+		"metadata": map[string]any{
+			"resourceVersion": strconv.Itoa(version), "annotations": map[string]any{metav1.InitialEventsAnnotationKey: "true"},
+		},
+	}
+}
+
+// watch handles a watch. It begins with a list if the request says so.
 func (s *Server) watch(w http.ResponseWriter, r *http.Request, t target) error {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusOK)
@@ -351,6 +379,13 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, t target) error {
 	last, err := strconv.Atoi(r.URL.Query().Get("resourceVersion"))
 	if err != nil || last == 0 {
 		last = s.version
+	}
+	if r.URL.Query().Has("sendInitialEvents") {
+		last = s.version
+		for _, path := range s.matching(r, t) {
+			send("ADDED", s.objects[path].Object)
+		}
+		send("BOOKMARK", s.bookmark(r, t, last))
 	}
 	s.mu.Unlock()
 	for {

@@ -170,19 +170,22 @@ func (c *Controller) informer(
 	return cache.NewSharedIndexInformer(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			list, err := from.ListWithContext(ctx, o)
-			c.noteRead(ctx, read{"list", kind}, err)
+			c.noteRead(ctx, kind, "list", err)
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			w, err := from.WatchWithContext(ctx, o)
-			c.noteRead(ctx, read{"watch", kind}, err)
+			c.noteRead(ctx, kind, "watch", err)
+			if err == nil && o.SendInitialEvents != nil {
+				c.noteRead(ctx, kind, "list", nil) // the watch begins with the list
+			}
 			return w, err
 		},
 	}, object, resync, indexers)
 }
 
 // noteRead records whether a kind can be listed or watched, and logs a new error.
-func (c *Controller) noteRead(ctx context.Context, of read, err error) {
+func (c *Controller) noteRead(ctx context.Context, kind, verb string, err error) {
 	if ctx.Err() != nil || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) ||
 		apierrors.IsInvalid(err) { // the API server cannot stream lists; client-go falls back to a plain list
 		return
@@ -192,10 +195,10 @@ func (c *Controller) noteRead(ctx context.Context, of read, err error) {
 		text = withoutURL(err)
 	}
 	c.mu.Lock()
-	known := c.readErrors[read{"list", of.kind}] == text || c.readErrors[read{"watch", of.kind}] == text
-	delete(c.readErrors, of)
+	known := c.readErrors[read{"list", kind}] == text || c.readErrors[read{"watch", kind}] == text
+	delete(c.readErrors, read{verb, kind})
 	if err != nil {
-		c.readErrors[of] = text
+		c.readErrors[read{verb, kind}] = text
 	}
 	c.mu.Unlock()
 	if err == nil {
@@ -205,7 +208,7 @@ func (c *Controller) noteRead(ctx context.Context, of read, err error) {
 		r.ReadFailed(err)
 	}
 	if !known {
-		c.logger.Warn("failed to list and watch objects", "kind", of.kind, "err", text)
+		c.logger.Warn("failed to list and watch objects", "kind", kind, "err", text)
 	}
 }
 

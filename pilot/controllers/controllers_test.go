@@ -416,6 +416,23 @@ func TestUnwatchable(t *testing.T) {
 	})
 }
 
+// TestStreamedList: the finding about a list that was forbidden ends with a watch that begins with a list, because no
+// other list follows.
+func TestStreamedList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, nil, "one")
+		s.Streamed = s.Kinds()
+		s.Intercept = func(*http.Request) error { return forbidden }
+		stop := s.run()
+		pass(time.Minute)
+		s.found("forbidden", "ConfigMap objects cannot be read: configmaps \"x\" is forbidden")
+		s.Set(func() { s.Intercept = nil })
+		pass(limits.MaxBackoff)
+		s.found("allowed")
+		stop()
+	})
+}
+
 // TestOnDemand: a Manager that is not needed sends no request, and does not stand for election.
 func TestOnDemand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/deploy/apiserver"
@@ -217,7 +218,7 @@ func TestReconcilers(t *testing.T) {
 					want = f.outcome
 				}
 				synctest.Test(t, func(t *testing.T) {
-					s := &apiserver.Server{}
+					s := &apiserver.Server{Streamed: kinds.All()}
 					x := r.build(t, s, s.Config(), nil)
 					s.Set(func() { s.Intercept = f.does })
 					defer start(t, x)()
@@ -246,7 +247,7 @@ func TestReconcilers(t *testing.T) {
 		}
 		t.Run(r.name+"/deleted", func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := &apiserver.Server{}
+				s := &apiserver.Server{Streamed: kinds.All()}
 				x := r.build(t, s, s.Config(), nil)
 				s.Set(func() { s.Intercept = writes(func(*http.Request) error { return forbidden }) })
 				defer start(t, x)()
@@ -263,7 +264,7 @@ func TestReconcilers(t *testing.T) {
 		})
 		t.Run(r.name+"/lost lease", func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				elections, s := &apiserver.Server{}, &apiserver.Server{}
+				elections, s := &apiserver.Server{}, &apiserver.Server{Streamed: kinds.All()}
 				e := controllers.Election{Client: elections.Config(), Namespace: "istio-system", Identity: "one", Logger: quiet}
 				lease, err := e.Lease("writers", "")
 				must.Succeed(t, err)
