@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // theIndex lists the decisions, each of which is a file in theDecisions.
@@ -58,7 +59,10 @@ func checkDecisions(tree fs.FS, add report) error {
 		title, _, _ := strings.Cut(strings.TrimPrefix(string(text), "# "), "\n")
 		line := fmt.Sprintf("- [%s](%s) %s", number[1], name, title)
 		if is != nil && is[2] != "" {
-			line += fmt.Sprintf(", superseded by [%s](%s/%s)", is[2][:4], theDecisions, is[2])
+			line += ", superseded by " + is[2][:4]
+		}
+		if n := utf8.RuneCountInString(line); n > maxColumns {
+			add("decisions", name, "its line in %s has %d columns; a line has at most %d: shorten the name of the file", theIndex, n, maxColumns)
 		}
 		if !strings.Contains("\n"+string(index), "\n"+line+"\n") {
 			add("decisions", name, "%s has no line %q", theIndex, line)

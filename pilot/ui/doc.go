@@ -18,8 +18,8 @@
 // # Guarantees
 //
 //   - The page loads and runs nothing but its own files, and makes no HTML of text: [TestPolicy].
-//   - All viewers together cost one collection, rare enough to take a fiftieth of a processor, which is dropped when
-//     they leave: [TestOneMakingForAll], [TestCostIsShared]. Answers have a bounded number of rows: [TestPaging],
-//     [TestAnswers].
+//   - All viewers together cost one collection, rare enough to take less than a twentieth of a processor, which is
+//     dropped when they leave: [TestOneMakingForAll], [TestCostIsShared]. Answers have a bounded number of rows:
+//     [TestPaging], [TestAnswers].
 //   - Its content can be reached by keys and read in both themes: [deploy/ui.TestPage] (make ui).
 package ui
