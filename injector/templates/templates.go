@@ -244,7 +244,10 @@ func (x *Templates) put(from Place, p *placed) {
 	x.texts[from] = p
 	at := x.inForce()
 	if at < 0 {
-		x.report(&x.findings, []diag.Diagnostic{{Severity: diag.Warning, Code: "Deleted", Object: x.key.String(), Message: "it was deleted; its last version stays in force until a restart"}})
+		x.report(&x.findings, []diag.Diagnostic{{
+			Severity: diag.Warning, Code: "Deleted", Object: x.key.String(),
+			Message: "it was deleted; its last version stays in force until a restart", Fix: "create it again",
+		}})
 		return
 	}
 	p = x.texts[at]

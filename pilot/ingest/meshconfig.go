@@ -204,6 +204,7 @@ func readMesh(o Options, object func(kinds.Key) *kinds.Object, used map[string]s
 		}
 		r.findings = append(r.findings, diag.Diagnostic{
 			Severity: diag.Error, Code: "Unusable", Object: "MeshConfig", File: l.file, Message: "the mesh configuration has errors: " + instead,
+			Fix: "correct the errors that the other findings of it name",
 		})
 		if next == nil {
 			r.config = nil

@@ -52,8 +52,11 @@ func Command(e *env.Env) *cobra.Command {
 resources are added, changed and removed, in which fields, which objects are the cause, how many
 bytes would be pushed, and which findings are new or resolved.
 
-The files of -f are compared with a directory, with the cluster that kubectl would use, or with a
-directory at a revision of Git. The cluster is only read.
+What proxies are sent by the current configuration is compared with what they would be sent after the
+change. The current configuration is the cluster that kubectl would use, which is only read, or the
+directory DIR. The change is to apply the files of -f, and to delete the objects of --delete and
+--delete-filename. With --against git:REVISION the directory of -f at that revision is compared with
+the directory as it is now.
 
 The proxies are those of Pods that have one. If no Pod has one, as in a directory of Pods before
 injection, each Pod is taken to have one. Pods of gateways, which have one in files too, do not
@@ -200,9 +203,9 @@ func (f *flags) base(c *cobra.Command, o *ingest.Options, against string) (*gitT
 		return tree, nil
 	}
 	if info, err := os.Stat(against); err != nil {
-		return nil, fmt.Errorf("--against=%s: write a directory, cluster or git:REVISION: %w", against, err)
+		return nil, fmt.Errorf("the current configuration %s: write a directory, cluster or git:REVISION: %w", against, err)
 	} else if !info.IsDir() {
-		return nil, fmt.Errorf("--against=%s is not a directory: name changed files by -f", against)
+		return nil, fmt.Errorf("the current configuration %s is not a directory: name changed files by -f", against)
 	}
 	f.ConfigDir = against
 	return nil, nil

@@ -134,7 +134,7 @@ GOGC, GOMEMLIMIT and GOMAXPROCS are Go's own.`
 		f.o.Ready = func() {
 			time.AfterFunc(time.Second, func() { // so that the first proxies, too, find everything that they need
 				if err := pages.Release(); err != nil {
-					logger.Info("failed to release memory pages of the start", "err", err)
+					logger.Info("failed to release unused pages", "err", err)
 				}
 			})
 		}
@@ -229,7 +229,8 @@ func (f *flags) register(flags *pflag.FlagSet, e *env.Env) {
 	flags.BoolVar(&o.Relay, "relayConfig", false, "also serve over MCP what was received over MCP, for chains of control planes; not "+
 		"for control planes that read each other")
 
-	flags.StringVar(&o.PodName, "podName", e.Text("POD_NAME", ""), "name of this server's pod")
+	flags.StringVar(&o.PodName, "podName", e.Text("POD_NAME", ""), "name of this server's pod; without it the server is not taken for a pod of its cluster, and has no "+
+		"certificate authority in a Secret")
 
 	flags.BoolVar(&o.RegisterAnyone, "registerUnauthenticated", false,
 		"let workloads on other hosts register without authentication: any client that reaches the port can impersonate any of them")

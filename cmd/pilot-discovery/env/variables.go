@@ -74,7 +74,7 @@ func All() []Variable {
 		{"PILOT_STATUS_QPS", "20", "maximum statuses of objects written a second"},
 		{"PILOT_TRACE_SAMPLING", "0", "default percentage of traced requests"},
 		{"PILOT_WORKLOAD_ENTRY_GRACE_PERIOD", "10s", "time that a WorkloadEntry stays after its proxy disconnected"},
-		{"POD_NAME", "the host's name", "default of --podName"},
+		{"POD_NAME", "", "default of --podName"},
 		{"POD_NAMESPACE", "istio-system", "default of --namespace, the root namespace"},
 		{"REVISION", "", "default of --revision"},
 		{"ROOT_CA_DIR", "./etc/cacerts", "directory of a plugged-in CA, with Istio's file names"},

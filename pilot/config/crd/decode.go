@@ -268,7 +268,10 @@ func (f *feed) judge(it *item) validation.Document {
 			string(err.(*safe.Panic).Stack),
 		)
 		doc = validation.Document{
-			Findings: []diag.Diagnostic{{Severity: diag.Error, Code: "Internal", Message: "the object could not be judged: a fault of the server"}},
+			Findings: []diag.Diagnostic{{
+				Severity: diag.Error, Code: "Internal",
+				Message: "the object could not be judged: a fault of the server", Fix: "report it, with the object",
+			}},
 		}
 		_ = safe.Do("crd validation", func() { doc.Kept = validation.Closed(f.s.opts.Limits, f.kind, it.data) })
 	}

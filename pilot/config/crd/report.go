@@ -69,8 +69,10 @@ func (s *Source) currentFindings() []diag.Diagnostic {
 	if len(away) > 0 {
 		list = append(list, diag.Diagnostic{
 			Severity: diag.Warning, Code: "APIServer",
-			Message: fmt.Sprintf("the API server%s cannot be read: %s: %v", s.where(), scope(away), bare(why)),
-			Fix:     "what was read before stays in force",
+			Message: fmt.Sprintf(
+				"the API server%s cannot be read: %s: %v; what was read before stays in force", s.where(), scope(away), bare(why),
+			),
+			Fix: "see that the API server runs and that this server reaches it; it is tried again",
 		})
 	}
 	for _, c := range s.objectFindings {

@@ -120,7 +120,8 @@ func (s *Source) Run(ctx context.Context) error {
 			wait = retryFirst
 			s.opts.Logger.Info("the stream ended, connecting again", "err", err)
 		} else {
-			s.setServerError("the server cannot be read: "+err.Error(), "what was read before stays in force")
+			s.setServerError("the server cannot be read: "+err.Error()+"; what was read before stays in force",
+				"see that the server runs and that this server reaches it; it is tried again")
 		}
 		for _, w := range s.types {
 			w.answered = false

@@ -58,6 +58,7 @@ func (w *watched) take(l limits.Limits, resources []*anypb.Any) (changes []kinds
 			findings = append(findings, diag.Diagnostic{
 				Severity: diag.Error, Code: "DuplicateObject", Object: w.kind.Name + " " + name,
 				Message: "the server sends the object twice: the first one is in force",
+				Fix:     "let the other control plane send it once",
 			})
 		default:
 			next[name] = e
