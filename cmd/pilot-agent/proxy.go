@@ -47,7 +47,8 @@ func proxyCommand(args, environ []string) *cobra.Command {
 		Short: "Run beside an Envoy: write its bootstrap, start it, get its certificates and configuration",
 		Long: `Run beside an Envoy: write its bootstrap, start it, get its certificates and configuration.
 
-In a pod, the injection templates set the environment and mount the files. Outside of a pod, for any Envoy:
+In a pod, the injection templates set the environment and mount the files. Outside of a pod, for any
+Envoy:
 
   pilot-agent proxy --stock --name web.default --discovery localhost:15012 --roots root-cert.pem --token token
 

@@ -32,9 +32,8 @@ func Command() *cobra.Command {
 Any build of Envoy will do, without an agent: envoy -c envoy.json --disable-hot-restart
 
 A sidecar listens on 127.0.0.1 at the ports of services. If iptables rules redirect traffic to it,
-add --interception REDIRECT. Without --sds
-it has no certificates, and starts only if no service requires mTLS: create a PeerAuthentication of
-mode DISABLE in the root namespace.`,
+add --interception REDIRECT. Without --sds it has no certificates, and starts only if no service
+requires mTLS: create a PeerAuthentication of mode DISABLE in the root namespace.`,
 		Example: `  pilot-discovery bootstrap --node client.default --ads 127.0.0.1:15010 >envoy.json
   pilot-discovery bootstrap --node ingress.istio-system --type router --labels istio=ingressgateway --ads 127.0.0.1:15010`,
 		Args: cobra.NoArgs,

@@ -52,9 +52,9 @@ func Command(e *env.Env) *cobra.Command {
 resources are added, changed and removed, in which fields, which objects are the cause, how many
 bytes would be pushed, and which findings are new or resolved.
 
-What proxies are sent by the current configuration is compared with what they would be sent after the
-change. The current configuration is the cluster that kubectl would use, which is only read, or the
-directory DIR. The change is to apply the files of -f, and to delete the objects of --delete and
+What proxies are sent by the current configuration is compared with what they would be sent after
+the change. The current configuration is the cluster that kubectl would use, which is only read, or
+the directory DIR. The change is to apply the files of -f, and to delete the objects of --delete and
 --delete-filename. With --against git:REVISION the directory of -f at that revision is compared with
 the directory as it is now.
 

@@ -52,21 +52,19 @@ func Command() *cobra.Command {
 		Use:   "load",
 		Short: "Connect simulated proxies to a control plane, and print what they are sent and how long it takes",
 		Long: `Connect simulated Envoys to a control plane, this one or any other that serves ADS, for capacity
-planning. Each subscribes and acknowledges as an
-Envoy 1.40 with Istio's extensions does, and decodes very little, so that one core simulates
-thousands.
+planning. Each subscribes and acknowledges as an Envoy 1.40 with Istio's extensions does, and
+decodes very little, so that one core simulates thousands.
 
 Once all have everything they stay for --duration. Pushes during this time are counted too, so
-change something. In --namespace, --labels,
---pod and --service-account, {i} is replaced by the number of the proxy. A proxy gets what any pod
-of its namespace and labels would get. The pod need not exist, but a
-server in a cluster waits a second for an unknown pod: name an existing one by --pod to exclude this
-delay from the first responses.
+change something. In --namespace, --labels, --pod and --service-account, {i} is replaced by the
+number of the proxy. A proxy gets what any pod of its namespace and labels would get. The pod need
+not exist, but a server in a cluster waits a second for an unknown pod: name an existing one by
+--pod to exclude this delay from the first responses.
 
 For each type, "answers" is the number of answered requests and their latency, and "pushed" is the
-number of unrequested responses to more than one proxy. "spread" is how
-much later than the first one each of these proxies got it. The first response of a type after a
-reconnect is in neither, because it may be an answer or a push.
+number of unrequested responses to more than one proxy. "spread" is how much later than the first
+one each of these proxies got it. The first response of a type after a reconnect is in neither,
+because it may be an answer or a push.
 
 The command fails if not all proxies have everything within --timeout, or are connected at the end.
 Ctrl-C ends it early and prints the results so far: then it fails only if no proxy has everything.`,

@@ -36,7 +36,10 @@ below the table, or on standard error with other formats.
 
   PROXIES   proxies that acknowledged the push, of all proxies that were sent something
   DURATION  time from the first change to the last acknowledgement, or to the last event so far
-  NACKS     number of proxies that rejected a part. Their errors and the causing objects are below the table, also for resources that proxies requested when they connected
+  NACKS     number of proxies that rejected a part
+
+The errors of rejections and the objects that cause them are below the table, also for resources
+that proxies requested when they connected.
 
 -o wide has the duration of each stage, and every cause. -o name prints the IDs. With --watch, json
 and yaml have one document for each push.

@@ -20,8 +20,8 @@ func Command() *cobra.Command {
 		Long: `Print a token of a service account, for a control plane without Kubernetes.
 
 With it a proxy gets its certificate from the control plane that has the same --stateDir. Read
-access to that directory is sufficient and
-necessary to make tokens. In Kubernetes the API server makes tokens: kubectl create token.`,
+access to that directory is sufficient and necessary to make tokens. In Kubernetes the API server
+makes tokens: kubectl create token.`,
 		Example: `  pilot-discovery token default reviews --stateDir ./state >istio-token`,
 		Args:    cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {

@@ -76,7 +76,7 @@ func Command(env func(string) string) *cobra.Command {
 	v.BoolVar(&f.dropInvalid, "drop-invalid", false, "Drop packets that belong to no connection; also $INVALID_DROP.")
 	v.BoolVar(&f.dualStack, "dual-stack", false, "Capture IPv6 as well as IPv4; also $ISTIO_DUAL_STACK. A pod with only IPv6 needs no flag.")
 	v.BoolVarP(&f.dryRun, "dry-run", "n", false,
-		"Print the rules as a script for `nft -f` without writing them. Addresses and DNS servers are those of this process.")
+		"Print the rules as a script for nft -f without writing them. Addresses and DNS servers are those of this process.")
 	v.BoolVar(&f.cleanup, "cleanup-only", false, "Remove the rules.")
 	v.BoolVar(&f.validate, "run-validation", false, "Check that connections are redirected to Envoy's port. Needs no capabilities.")
 	v.BoolVar(&f.skipApply, "skip-rule-apply", false, "Write no rules, because a CNI plugin has written them.")
