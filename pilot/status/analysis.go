@@ -43,12 +43,11 @@ type Analysis struct {
 	analysed atomic.Bool // true after the first analysis of this process
 
 	// The fields below are owned by the goroutine that reconciles.
-	listed      bool                   // the kinds have been requested in this term
-	found       map[kinds.Key]wanted   // wanted statuses
-	complete    bool                   // found has all findings
-	lastWritten map[kinds.Key]wanted   // statuses as last written by this leader or an earlier one
-	failed      map[kinds.Key]wanted   // statuses that could not be written and back off
-	served      map[*kinds.Kind]string // version with which a kind was last read
+	listed      bool                 // the kinds have been requested in this term
+	found       map[kinds.Key]wanted // wanted statuses
+	complete    bool                 // found has all findings
+	lastWritten map[kinds.Key]wanted // statuses as last written by this leader or an earlier one
+	failed      map[kinds.Key]wanted // statuses that could not be written and back off
 }
 
 // NewAnalysis returns an Analysis that writes at most rate objects per second. 0 means 20.
@@ -68,7 +67,7 @@ func (*Analysis) Kinds() (list []*kinds.Kind) {
 func (r *Analysis) Begin(c client.Client, _ client.Reader) {
 	r.begin(c)
 	r.listed, r.complete, r.found, r.lastWritten = false, false, nil, map[kinds.Key]wanted{}
-	r.failed, r.served = map[kinds.Key]wanted{}, map[*kinds.Kind]string{}
+	r.failed = map[kinds.Key]wanted{}
 }
 
 // Resync returns the interval at which the findings are read without an analysis, because an invalid object triggers
@@ -132,6 +131,7 @@ func (r *Analysis) Reconcile(ctx context.Context, request reconcile.Request) (re
 	if key.Name == "" {
 		return reconcile.Result{}, r.list(ctx, key.Kind)
 	}
+	delete(r.failed, key)
 	n, due := r.due(key)
 	if !due {
 		return reconcile.Result{}, nil
@@ -144,7 +144,6 @@ func (r *Analysis) Reconcile(ctx context.Context, request reconcile.Request) (re
 		}
 		return err
 	})
-	delete(r.failed, key)
 	switch {
 	case err != nil:
 		r.failed[key] = n
@@ -157,25 +156,13 @@ func (r *Analysis) Reconcile(ctx context.Context, request reconcile.Request) (re
 	return result, err
 }
 
-// get reads an object with the version that is known to be served, or else with the first one that succeeds. It returns
-// the version.
+// get reads an object. It returns the version that is served.
 func (r *Analysis) get(ctx context.Context, key kinds.Key) (u *unstructured.Unstructured, version string, err error) {
-	versions := key.Kind.Versions
-	if v, known := r.served[key.Kind]; known {
-		versions = []string{v}
-	}
-	for _, v := range versions {
-		u = object(key.Kind, v)
-		err = r.client.Get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: key.Name}, u)
-		if err == nil {
-			r.served[key.Kind] = v
-		}
-		if !apierrors.IsNotFound(err) {
-			return u, v, err
-		}
-	}
-	delete(r.served, key.Kind) // the version may not be served any more
-	return nil, "", err
+	err = r.versions(key.Kind, func(v string) error {
+		u, version = object(key.Kind, v), v
+		return r.client.Get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: key.Name}, u)
+	})
+	return u, version, err
 }
 
 // write writes the status of one object with the version that it reads. It returns errForeign if another control plane
@@ -197,19 +184,10 @@ func (r *Analysis) write(ctx context.Context, key kinds.Key, n wanted) error {
 	return r.patch(ctx, key, version, map[string]any{"metadata": map[string]any{"resourceVersion": u.GetResourceVersion()}, "status": parts})
 }
 
-// list records the objects of a kind that this revision owns and whose status already has messages. It lists the first
-// version that is served. If none is, there are no objects.
+// list records the objects of a kind that this revision owns and whose status already has messages. If the API server
+// does not have the kind, there are none.
 func (r *Analysis) list(ctx context.Context, k *kinds.Kind) error {
-	for _, v := range k.Versions {
-		err := r.listVersion(ctx, k, v)
-		if err == nil {
-			r.served[k] = v
-		}
-		if !apierrors.IsNotFound(err) {
-			return err
-		}
-	}
-	return nil
+	return client.IgnoreNotFound(r.versions(k, func(version string) error { return r.listVersion(ctx, k, version) }))
 }
 
 func (r *Analysis) listVersion(ctx context.Context, k *kinds.Kind, version string) error {

@@ -100,7 +100,7 @@ func onRig(t *testing.T, version string, test func(*rig), objects ...*unstructur
 		defer func() { r.stop() }()
 		r.Set(func() {
 			r.Intercept = func(request *http.Request) error {
-				if path := request.URL.Path; strings.Contains(path, "virtualservices") && !strings.Contains(path, "/"+version+"/") {
+				if path := request.URL.Path; strings.Contains(path, "virtualservices") && !strings.Contains(path, "/"+r.version+"/") {
 					return apierrors.NewNotFound(schema.GroupResource{}, "")
 				}
 				return nil
@@ -299,6 +299,68 @@ func TestWriterIsRefused(t *testing.T) {
 		r.pass(time.Minute)
 		r.says("x", 0)
 	}, route("v1", "x", "", true))
+}
+
+// TestOneIsForbidden: an object that is forbidden alone delays the others of its kind only for a while.
+func TestOneIsForbidden(t *testing.T) {
+	onRig(t, "v1", func(r *rig) {
+		r.analysedAs("x", 3)
+		r.analysedAs("y", 3)
+		r.finds("x X", "y X")
+		first := ""
+		r.Set(func() {
+			r.Intercept = func(request *http.Request) error {
+				if first == "" && request.Method == http.MethodPatch {
+					first = request.URL.Path
+				}
+				if request.Method == http.MethodPatch && request.URL.Path == first {
+					return apierrors.NewForbidden(schema.GroupResource{}, "", nil)
+				}
+				return nil
+			}
+		})
+		r.analyse()
+		r.pass(time.Minute)
+		other := map[bool]string{true: "y", false: "x"}[strings.Contains(first, "/x/")]
+		r.says(other, 1)
+		if n := r.pass(time.Hour); n < 55 || n > 70 {
+			t.Errorf("%d tries in an hour", n)
+		}
+		if list := r.manager.Findings(); len(list) != 1 {
+			t.Errorf("findings %v", list)
+		}
+	}, route("v1", "x", "", false), route("v1", "y", "", false))
+}
+
+// TestFindingComesBack: a finding that goes while its status cannot be written, and comes back, is written.
+func TestFindingComesBack(t *testing.T) {
+	onRig(t, "v1", func(r *rig) {
+		r.analysedAs("x", 3)
+		r.finds("x X")
+		r.refuse(http.MethodPatch, apierrors.NewInternalError(fmt.Errorf("away")))
+		r.analyse()
+		r.finds()
+		r.pass(2 * time.Minute)
+		r.refuse("", nil)
+		r.finds("x X")
+		r.pass(r.Resync())
+		r.says("x", 1)
+	}, route("v1", "x", "", false))
+}
+
+// TestVersionsChange: once the API server serves another version of a kind, statuses are written with it.
+func TestVersionsChange(t *testing.T) {
+	onRig(t, "v1", func(r *rig) {
+		r.analysedAs("x", 3)
+		r.finds("x X")
+		r.analyse()
+		r.Drop(r.path("x"))
+		r.version = "v1beta1"
+		r.Put(r.path("x"), route(r.version, "x", "", true))
+		r.finds("x X", "x Y")
+		r.pass(r.Resync())
+		r.says("x", 2)
+	}, route("v1", "x", "", false))
 }
 
 // TestWriterKnowsThatThereIsMore: while findings are left out, no status comes to say that nothing is wrong.

@@ -5,7 +5,6 @@ import (
 	"reflect"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -65,11 +64,9 @@ func (r *Derived) Reconcile(ctx context.Context, request reconcile.Request) (rec
 		return reconcile.Result{}, nil
 	}
 	result, err := r.do(ctx, key.Kind, func() error {
-		err := r.patch(ctx, key, key.Kind.Versions[0], map[string]any{"status": stamped(s.Value, time.Now())})
-		if apierrors.IsNotFound(err) {
-			return nil // the object was deleted
-		}
-		return err
+		return client.IgnoreNotFound(r.versions(key.Kind, func(version string) error { // it is no error if the object was deleted
+			return r.patch(ctx, key, version, map[string]any{"status": stamped(s.Value, time.Now())})
+		}))
 	})
 	if err == nil {
 		r.sent[key] = sent{o, s.Value}

@@ -105,6 +105,25 @@ func TestDerived(t *testing.T) {
 	})
 }
 
+// TestDerivedOlderVersion: a status is written with a version that the API server has.
+func TestDerivedOlderVersion(t *testing.T) {
+	onDerivedRig(t, func(r *derivedRig) {
+		const path = "/apis/gateway.networking.k8s.io/v1alpha2/namespaces/a/tcproutes/web"
+		r.Put(path, &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "gateway.networking.k8s.io/v1alpha2", "kind": "TCPRoute", "metadata": map[string]any{"namespace": "a", "name": "web"},
+		}})
+		key := kinds.Key{Kind: kinds.TCPRoute, Namespace: "a", Name: "web"}
+		r.mu.Lock()
+		r.statuses[key] = &derive.Status{Of: key, Value: map[string]any{"parents": []any{}}}
+		r.mu.Unlock()
+		r.controller.Notify(Request(key))
+		r.pass(5 * time.Second)
+		if _, written := r.Server.Object(path).Object["status"]; !written {
+			t.Error("no status")
+		}
+	})
+}
+
 // TestSettled: nothing is kept of statuses that objects have or that are not wanted, and none is written again. A new
 // term reconciles all.
 func TestSettled(t *testing.T) {

@@ -31,7 +31,9 @@
 //     [TestWriterIsStale]. Nothing is written before the first analysis: [TestRunWaitsForAnalysis]. A finding that no
 //     analysis brings is written within 10 seconds: [TestRunLooksByItself]. A write that is refused is a finding, and
 //     backs off until it succeeds; the objects of a forbidden kind back off together, with one finding:
-//     [TestWriterIsRefused].
+//     [TestWriterIsRefused]. An object that is forbidden alone does not stop the others: [TestOneIsForbidden].
+//   - A status is written with a version of the kind that the API server has: [TestVersionsChange],
+//     [TestDerivedOlderVersion].
 //   - Nothing is written again before the API server has brought the object back: [TestDerived].
 //   - No status says that nothing is wrong while findings are left out: [TestWriterKnowsThatThereIsMore],
 //     [galley/analysis.TestFindingsAreBounded].

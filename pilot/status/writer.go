@@ -21,6 +21,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 )
 
 // codeNotWritten is the code of findings about statuses that cannot be read or written.
@@ -34,11 +35,13 @@ type writer struct {
 	limit     *rate.Limiter
 	backoff   *flowcontrol.Backoff // of forbidden kinds, by resource
 	forbidden map[*kinds.Kind]*forbiddenError
+	served    map[*kinds.Kind]string // version with which a request for a kind last succeeded
 }
 
 // forbiddenError is the error of a kind whose statuses must not be written.
 type forbiddenError struct {
-	kind *kinds.Kind
+	kind  *kinds.Kind
+	until time.Time // time of the next try
 	error
 }
 
@@ -47,14 +50,24 @@ func (e *forbiddenError) Unwrap() error { return e.error }
 // begin begins a term.
 func (w *writer) begin(c client.Client) {
 	w.client, w.limit = c, rate.NewLimiter(rate.Limit(cmp.Or(w.perSecond, 20)), 1)
-	w.backoff, w.forbidden = flowcontrol.NewBackOff(limits.MinBackoff, limits.MaxBackoff), map[*kinds.Kind]*forbiddenError{}
+	w.backoff, w.forbidden = flowcontrol.NewBackOff(minPause, maxPause), map[*kinds.Kind]*forbiddenError{}
+	w.served = map[*kinds.Kind]string{}
 }
+
+// Backoff of a forbidden kind. It is always shorter than that of the request that was tried, so the next try is for
+// another object: one object may be forbidden alone.
+const (
+	minPause = limits.MinBackoff / 2
+	maxPause = limits.MaxBackoff - limits.MinBackoff
+)
 
 // do calls write, which writes the status of an object of a kind, when the rate allows it. It returns the result of a
 // reconcile.
 func (w *writer) do(ctx context.Context, k *kinds.Kind, write func() error) (reconcile.Result, error) {
-	if e := w.forbidden[k]; e != nil && w.backoff.IsInBackOffSinceUpdate(resource(k), time.Now()) {
-		return reconcile.Result{RequeueAfter: w.backoff.Get(resource(k))}, e
+	if e := w.forbidden[k]; e != nil {
+		if wait := time.Until(e.until); wait > 0 {
+			return reconcile.Result{RequeueAfter: wait}, e
+		}
 	}
 	if err := w.limit.Wait(ctx); err != nil {
 		return reconcile.Result{}, err
@@ -62,14 +75,32 @@ func (w *writer) do(ctx context.Context, k *kinds.Kind, write func() error) (rec
 	err := write()
 	if apierrors.IsForbidden(err) {
 		w.backoff.Next(resource(k), time.Now())
-		w.forbidden[k] = &forbiddenError{k, err}
-		return reconcile.Result{RequeueAfter: w.backoff.Get(resource(k))}, w.forbidden[k]
+		w.forbidden[k] = &forbiddenError{k, time.Now().Add(w.backoff.Get(resource(k))), err}
+		return reconcile.Result{}, w.forbidden[k]
 	}
 	if err == nil {
 		delete(w.forbidden, k)
 		w.backoff.Reset(resource(k))
 	}
 	return reconcile.Result{}, err
+}
+
+// versions calls request with one version of a kind after the other until the API server has it. The version that was
+// served last comes first. It returns the error of the last call.
+func (w *writer) versions(k *kinds.Kind, request func(version string) error) (err error) {
+	list := k.Versions
+	if last, known := w.served[k]; known {
+		list = append([]string{last}, lists.Filter(list, func(v string) bool { return v != last })...)
+	}
+	for _, v := range list {
+		if err = request(v); err == nil {
+			w.served[k] = v
+		}
+		if !apierrors.IsNotFound(err) {
+			break
+		}
+	}
+	return err
 }
 
 // patch merges parts into an object.
