@@ -197,8 +197,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{}, errors.New("it is not in the API server, so nothing there can belong to it: name in spec.addresses the host of a Service that is there")
 	}
 	list, known, err := r.parameters(o)
-	if err != nil || !known {
+	if err != nil {
 		return reconcile.Result{}, err
+	}
+	if !known { // no event tells that a ConfigMap does not exist
+		return reconcile.Result{RequeueAfter: limits.MinBackoff}, nil
 	}
 	if err := r.findVersion(ctx); err != nil {
 		return reconcile.Result{RequeueAfter: r.backoff.Get("")}, err

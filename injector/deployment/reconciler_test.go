@@ -43,6 +43,7 @@ type stage struct {
 	handle func([]kinds.Change) // of the source of ConfigMaps
 	maps   []kinds.Change       // what the source has read
 	wanted []kinds.Key
+	absent bool // the API server has none of the wanted ConfigMaps
 }
 
 func (s *stage) Object(k kinds.Key) *kinds.Object {
@@ -88,7 +89,14 @@ func (s *stage) Want(keys []kinds.Key) {
 	s.wanted = keys
 }
 
-func (*stage) Missing() []kinds.Key { return nil }
+func (s *stage) Missing() []kinds.Key {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.absent {
+		return s.wanted
+	}
+	return nil
+}
 
 func (*stage) Findings() []diag.Diagnostic { return nil }
 
@@ -233,11 +241,20 @@ func TestNoHotLoop(t *testing.T) {
 }
 
 // TestParametersAreFollowed: a ConfigMap that a Gateway names is read, and what it asks for goes when it does not ask
-// for it any more. Nothing is written before it has been read.
+// for it any more. Nothing is written before it has been read. One that does not exist is a finding.
 func TestParametersAreFollowed(t *testing.T) {
 	onStage(t, `{gatewayClassName: istio, infrastructure: {parametersRef: {group: "", kind: ConfigMap, name: p}}}`, func(s *stage) {
 		if list := s.pass(time.Minute); len(list) > 0 || len(s.wanted) != 1 || s.wanted[0].Name != "p" {
 			t.Errorf("written %v, wanted %v", list, s.wanted)
+		}
+		for _, absent := range []bool{true, false} {
+			s.mu.Lock()
+			s.absent = absent
+			s.mu.Unlock()
+			s.pass(2 * time.Minute)
+			if got := strings.Contains(fmt.Sprint(s.manager.Findings()), "p does not exist"); got != absent {
+				t.Errorf("absent %v: findings %v", absent, s.manager.Findings())
+			}
 		}
 		for _, c := range []struct {
 			data map[string]string

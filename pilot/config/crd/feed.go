@@ -154,7 +154,7 @@ func (f *feed) end(next func(name) *feed) {
 		f.s.mu.Unlock()
 	}
 	f.s.mu.Lock()
-	f.running = false
+	f.running, f.absentSince = false, time.Time{}
 	f.recovered()
 	f.s.mu.Unlock()
 	f.s.wake()
@@ -176,6 +176,9 @@ func (f *feed) missing(ctx context.Context) bool {
 		f.failed(err)
 	}
 	f.s.mu.Lock()
+	if err == nil {
+		f.recovered() // an earlier error is over
+	}
 	f.gone = gone
 	f.s.mu.Unlock()
 	f.s.wake()

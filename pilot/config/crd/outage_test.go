@@ -114,14 +114,18 @@ func TestForbidden(t *testing.T) {
 	}
 }
 
-// Without the right to list definitions, every kind is simply asked for.
+// Without the right to list definitions, every kind is requested. A kind that was forbidden, and then does not exist, is
+// no finding.
 func TestForbiddenDefinitions(t *testing.T) {
 	t.Parallel()
 	a := newAPIServer(t, kinds.Sidecar)
-	a.refuse = deny(definitionsResource, "list")
+	a.refuse = func(string, *http.Request) (int, string) { return 403, "forbidden" }
 	a.put("sidecars.networking.istio.io", "a", "s", sidecar("./*"))
 	r := read(t, a, Options{Kinds: []*kinds.Kind{kinds.Sidecar, kinds.VirtualService}})
+	until(t, "all is forbidden", func() bool { return len(r.Findings()) == 3 })
+	a.with(func() { a.refuse = deny(definitionsResource, "list") })
 	r.synced()
+	until(t, "definitions are forbidden", func() bool { return len(r.Findings()) == 1 })
 	if r.get(kinds.Sidecar, "a", "s") == nil {
 		t.Error("not read")
 	}

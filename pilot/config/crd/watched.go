@@ -231,6 +231,7 @@ func (w *watched) answered() {
 	w.source.mu.Lock()
 	defer w.source.mu.Unlock()
 	w.recovered()
+	w.absentSince = time.Time{}
 	w.source.wake()
 }
 
@@ -239,7 +240,7 @@ func (w *watched) recovered() {
 	if w.readError != nil {
 		w.source.metrics.count(w.plural, 0, -1)
 	}
-	w.readError, w.absentSince = nil, time.Time{}
+	w.readError = nil
 }
 
 // absent reports whether no version is served. The caller holds source.mu.
