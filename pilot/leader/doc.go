@@ -27,6 +27,7 @@
 //   - A leader that is stopped and resumed writes nothing more: [TestGuardStopsWritesOfTheDeposed],
 //     [deploy/e2e/kube.TestLeaderIsStoppedAndResumed]. A presence ends with its Lease:
 //     [TestPresenceLastsAsLongAsItsLease].
-//   - A request for a Lease that the API server forbids is a finding that names the Lease and the missing rule:
-//     [TestForbidden], [pilot/bootstrap.TestForbiddenLeases].
+//   - A request for a Lease that the API server refuses is a finding that names the Lease and the missing rule, or the
+//     other reason: [TestForbidden], [TestRefused], [pilot/bootstrap.TestForbiddenLeases].
+//   - A duration that another client has written excludes other holders for at most a minute: [TestEditedDuration].
 package leader

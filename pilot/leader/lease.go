@@ -98,7 +98,7 @@ func (l *Lease) Valid() bool {
 	return age < l.o.Deadline
 }
 
-// Findings returns a finding if the API server forbids the last request for the Lease.
+// Findings returns a finding if the API server has refused the last request for the Lease.
 func (l *Lease) Findings() []diag.Diagnostic {
 	if l == nil {
 		return nil
@@ -174,7 +174,7 @@ func (l *Lease) acquire(ctx context.Context, observed *observation) (*coordinati
 		if observed.version != lease.ResourceVersion {
 			*observed = observation{lease.ResourceVersion, time.Now()}
 		}
-		if time.Since(observed.at) < time.Duration(deref(spec.LeaseDurationSeconds))*time.Second {
+		if time.Since(observed.at) < expiry(lease) {
 			l.refused.note("", "", nil) // no write is needed now
 			return nil, begun
 		}
@@ -190,7 +190,15 @@ func (l *Lease) acquire(ctx context.Context, observed *observation) (*coordinati
 	return lease, begun
 }
 
-// failed records and logs a failed request. A request that is newly forbidden is logged as a warning.
+// maxDuration bounds the duration of a Lease, which another client may have edited.
+const maxDuration = time.Minute
+
+// expiry returns how long a Lease without a renewal excludes other holders.
+func expiry(lease *coordinationv1.Lease) time.Duration {
+	return min(time.Duration(deref(lease.Spec.LeaseDurationSeconds))*time.Second, maxDuration)
+}
+
+// failed records and logs a failed request. A request that is newly refused is logged as a warning.
 func (l *Lease) failed(verb string, err error) {
 	level := slog.LevelDebug
 	if l.refused.note(verb, l.name, err) {
@@ -275,10 +283,13 @@ func (l *Lease) setRenewed(since time.Time) {
 
 func (l *Lease) get(ctx context.Context) (*coordinationv1.Lease, error) {
 	u, err := l.leases.Get(ctx, l.name, metav1.GetOptions{})
+	switch {
+	case err == nil, apierrors.IsNotFound(err):
+		l.refused.note("get", l.name, nil)
+	default:
+		l.failed("get", err)
+	}
 	if err != nil {
-		if !apierrors.IsNotFound(err) {
-			l.failed("get", err)
-		}
 		return nil, err
 	}
 	lease := &coordinationv1.Lease{}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
@@ -18,9 +19,13 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
+	"github.com/istiod-lite/istiod-lite/deploy/apiserver"
 	"github.com/istiod-lite/istiod-lite/deploy/histories"
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
@@ -272,6 +277,77 @@ func TestForbidden(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestRefused: whatever reason the API server has to refuse a Lease is a finding with the remedy, until it is allowed. An
+// outage is none.
+func TestRefused(t *testing.T) {
+	resource, role, other := schema.GroupResource{Resource: "leases"}, "add a rule", "correct what the error names"
+	terminating := apierrors.NewForbidden(resource, "x", errors.New("it is being terminated"))
+	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	for fix, errs := range map[string][]error{
+		role: {apierrors.NewForbidden(resource, "x", errors.New("no role"))},
+		other: {
+			apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "istio-system"), terminating,
+			apierrors.NewForbidden(resource, "x", errors.New("exceeded quota: leases")),
+			apierrors.NewInvalid(schema.GroupKind{Kind: "Lease"}, "x", nil), apierrors.NewBadRequest("denied"), apierrors.NewUnauthorized("who"),
+		},
+		"": {
+			apierrors.NewTooManyRequests("later", 1), apierrors.NewInternalError(errors.New("broken")), apierrors.NewServiceUnavailable("outage"),
+		},
+	} {
+		for _, err := range errs {
+			synctest.Test(t, func(t *testing.T) {
+				s := &apiserver.Server{Intercept: func(r *http.Request) error {
+					if r.Method == http.MethodPost {
+						return err
+					}
+					return nil
+				}}
+				l, e := New(Options{Client: s.Config(), Namespace: "istio-system", Name: "x", Identity: "one"})
+				must.Succeed(t, e)
+				ctx, stop := context.WithCancel(t.Context())
+				var running sync.WaitGroup
+				running.Go(func() { l.Run(ctx, func(ctx context.Context) { <-ctx.Done() }) })
+				time.Sleep(time.Minute)
+				list := l.Findings()
+				if (len(list) > 0) != (fix != "") || !strings.Contains(fmt.Sprint(list), fix) {
+					t.Errorf("%v: %v, want %q", err, list, fix)
+				}
+				s.Set(func() { s.Intercept = nil })
+				time.Sleep(time.Minute)
+				if list := l.Findings(); len(list) > 0 || !l.Valid() {
+					t.Errorf("%v: then %v", err, list)
+				}
+				stop()
+				running.Wait()
+			})
+		}
+	}
+}
+
+// TestEditedDuration: a Lease whose holder is gone is taken within a minute, whatever duration somebody has written.
+func TestEditedDuration(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI()
+		a.lease = &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: new("gone"), LeaseDurationSeconds: new(int32(math.MaxInt32))}}
+		a.lease.TypeMeta, a.lease.ResourceVersion = metav1.TypeMeta{Kind: "Lease", APIVersion: "coordination.k8s.io/v1"}, "0"
+		a.lease.Name = "istio-leader-canary"
+		l := a.instance(t, "one")
+		ctx, stop := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { l.Run(ctx, func(ctx context.Context) { <-ctx.Done() }) })
+		time.Sleep(maxDuration - time.Second)
+		if l.Valid() {
+			t.Error("taken too early")
+		}
+		time.Sleep(5 * time.Second)
+		if !l.Valid() {
+			t.Error("not taken")
+		}
+		stop()
+		running.Wait()
+	})
 }
 
 func TestAnInstanceThatIsCutOffStopsBeforeAnotherBegins(t *testing.T) {

@@ -22,15 +22,22 @@ import (
 // presencePrefix is the prefix of the names of all presence Leases.
 const presencePrefix = "istio-instance-"
 
-// presenceName returns the name of the Lease of an instance.
+// presenceName returns the name of the Lease of an instance. Each part between dots begins and ends with a letter or a
+// digit, as the API server demands.
 func presenceName(instance string) string {
-	name := strings.Map(func(r rune) rune {
+	name := presencePrefix + strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '.' {
 			return r
 		}
 		return '-'
 	}, strings.ToLower(instance))
-	return strings.TrimRight((presencePrefix + name)[:min(len(presencePrefix)+len(name), 253)], "-.")
+	var parts []string
+	for part := range strings.SplitSeq(name[:min(len(name), 253)], ".") {
+		if part = strings.Trim(part, "-"); part != "" {
+			parts = append(parts, part)
+		}
+	}
+	return strings.Join(parts, ".")
 }
 
 // Presence shows other processes that this one runs, by a Lease that only it holds. It is for processes that are no
@@ -52,7 +59,7 @@ func NewPresence(o Options) (*Presence, error) {
 	return &Presence{lease: lease, present: make(chan struct{})}, nil
 }
 
-// Findings returns a finding if the API server forbids the last request for the Lease.
+// Findings returns a finding if the API server has refused the last request for the Lease.
 func (p *Presence) Findings() []diag.Diagnostic { return p.lease.Findings() }
 
 // Run holds the Lease until ctx ends, and then deletes it. It returns nil.
@@ -105,7 +112,7 @@ func (p *Presence) Wait(ctx context.Context) error {
 			return ctx.Err()
 		case <-warning.C:
 			p.lease.o.Logger.Warn("failed to write the Lease of this process: it makes no other writes until then",
-				"fix", "grant it get, create and update of Leases", "ns", p.lease.o.Namespace, "name", p.lease.name)
+				"fix", "grant it get, create and update of Leases, or correct what its finding names", "ns", p.lease.o.Namespace, "name", p.lease.name)
 		}
 	}
 }
@@ -152,7 +159,7 @@ func NewObserver(o Options) (*Observer, error) {
 	}, nil
 }
 
-// Findings returns a finding if the API server forbids the last request for a Lease.
+// Findings returns a finding if the API server has refused the last request for a Lease.
 func (o *Observer) Findings() []diag.Diagnostic { return o.refused.Findings() }
 
 // Gone reports whether an instance has no Lease, has released it, or has not renewed it for its duration, by this
@@ -195,6 +202,6 @@ func (o *Observer) read(ctx context.Context, instance string, previous presence)
 	if now.version != lease.ResourceVersion {
 		now.observation = observation{lease.ResourceVersion, now.asked}
 	}
-	now.gone = now.asked.Sub(now.at) >= time.Duration(deref(lease.Spec.LeaseDurationSeconds))*time.Second
+	now.gone = now.asked.Sub(now.at) >= expiry(lease)
 	return now
 }

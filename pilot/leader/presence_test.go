@@ -114,8 +114,14 @@ func TestPresenceLastsAsLongAsItsLease(t *testing.T) {
 }
 
 func TestPresenceNames(t *testing.T) {
-	long := presenceName(strings.Repeat("host", 100))
-	if len(long) > 253 || presenceName("a.b-1_") != "istio-instance-a.b-1" || presenceName("_") != "istio-instance" {
-		t.Errorf("%q, %q, %q", long, presenceName("a.b-1_"), presenceName("_"))
+	for instance, want := range map[string]string{
+		"a.b-1_": "istio-instance-a.b-1", "_": "istio-instance", "a..b": "istio-instance-a.b", "A-._b.": "istio-instance-a.b", "..-": "istio-instance",
+	} {
+		if got := presenceName(instance); got != want {
+			t.Errorf("%q: %q, want %q", instance, got, want)
+		}
+	}
+	if long := presenceName(strings.Repeat("host", 100)); len(long) > 253 {
+		t.Errorf("%q", long)
 	}
 }
