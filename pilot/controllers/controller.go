@@ -128,7 +128,9 @@ func (c *Controller) begin(m manager.Manager, writer client.Client) error {
 	}
 	c.reconciler.Begin(writer, c.watched)
 	if r, ok := c.reconciler.(manager.Runnable); ok {
-		if err := m.Add(r); err != nil {
+		if err := m.Add(manager.RunnableFunc(func(ctx context.Context) error {
+			return c.contained(func() error { return r.Start(ctx) })
+		})); err != nil {
 			return err
 		}
 	}
@@ -140,7 +142,7 @@ func (c *Controller) begin(m manager.Manager, writer client.Client) error {
 		return err
 	}
 	for object := range watches {
-		if err := runs.Watch(source.Kind(c.watched, object, handler.EnqueueRequestsFromMapFunc(c.reconciler.Requests))); err != nil {
+		if err := runs.Watch(source.Kind(c.watched, object, handler.EnqueueRequestsFromMapFunc(c.requests))); err != nil {
 			return err
 		}
 	}
@@ -151,6 +153,24 @@ func (c *Controller) begin(m manager.Manager, writer client.Client) error {
 		c.NotifyAll()
 		return nil
 	}))
+}
+
+// contained calls f, and turns a panic into an error.
+func (c *Controller) contained(f func() error) (err error) {
+	if p := safe.Do(c.name, func() { err = f() }); p != nil {
+		c.logger.Error("recovered from a panic", "err", p, "stack", string(p.(*safe.Panic).Stack))
+		return p
+	}
+	return err
+}
+
+// requests returns the requests for an event of a watched object.
+func (c *Controller) requests(ctx context.Context, object client.Object) (list []reconcile.Request) {
+	_ = c.contained(func() error {
+		list = c.reconciler.Requests(ctx, object)
+		return nil
+	})
+	return list
 }
 
 // end drops the state of a term.
@@ -220,11 +240,18 @@ func withoutURL(err error) string {
 	return err.Error()
 }
 
+// lastPriority is the priority of a request that has failed: all others come first.
+const lastPriority = handler.LowPriority - 1
+
 // reconcile passes a request to the Reconciler, and records the result. It postpones a request that has written
 // recently.
 func (c *Controller) reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	if request == everything {
-		requests, err := c.all(ctx)
+		var requests []reconcile.Request
+		err := c.contained(func() (err error) {
+			requests, err = c.all(ctx)
+			return err
+		})
 		c.Notify(requests...)
 		var result reconcile.Result
 		if r, ok := c.reconciler.(interface{ Resync() time.Duration }); ok && err == nil {
@@ -236,30 +263,32 @@ func (c *Controller) reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
 	var result reconcile.Result
-	var err error
 	wrote := &atomic.Bool{}
-	if p := safe.Do(c.name, func() { result, err = c.reconciler.Reconcile(context.WithValue(ctx, written{}, wrote), request) }); p != nil {
-		c.logger.Error("recovered from a panic", "err", p, "stack", string(p.(*safe.Panic).Stack))
-		err = p
-	}
+	err := c.contained(func() (err error) {
+		result, err = c.reconciler.Reconcile(context.WithValue(ctx, written{}, wrote), request)
+		return err
+	})
 	if wrote.Load() {
 		c.pauses.wrote(request)
 	}
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled): // the term has ended
 		return reconcile.Result{}, nil
-	case errors.Is(err, leader.ErrNotLeader): // the next term begins with everything
-		result, err = reconcile.Result{}, nil
+	case errors.Is(err, leader.ErrNotLeader): // the next term begins with everything, but this one may continue
+		result, err = reconcile.Result{RequeueAfter: limits.MinBackoff}, nil
 	case c.conflicted(request, err): // an event with the newer version follows
 		return reconcile.Result{RequeueAfter: limits.MinBackoff}, nil
 	}
 	c.note(request, err)
+	result.Priority = new(0)
 	switch {
 	case err == nil:
 		c.backoff.succeeded(request)
+		return result, nil
 	case result.RequeueAfter > 0:
 		err = nil
 	}
+	*result.Priority = lastPriority // it may take as long again
 	return result, err
 }
 

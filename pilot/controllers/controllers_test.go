@@ -327,6 +327,95 @@ func TestFailures(t *testing.T) {
 	})
 }
 
+// TestSlowObjects: while the API server does not answer to writes of many objects, another object waits for one of them.
+func TestSlowObjects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, nil, "slow1", "slow2", "slow3", "slow4", "slow5", "slow6")
+		s.Set(func() {
+			s.Intercept = func(r *http.Request) error {
+				if r.Method == http.MethodPatch && strings.Contains(r.URL.Path, "slow") {
+					<-r.Context().Done()
+				}
+				return nil
+			}
+		})
+		stop := s.run()
+		pass(time.Hour)
+		s.add("one")
+		pass(reconcileTimeout + time.Second)
+		s.colored("beside slow ones", "red", "one")
+		stop()
+	})
+}
+
+// TestNotLeaderForAMoment: a write that the Guard refuses is made in the same term, if the term continues.
+func TestNotLeaderForAMoment(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, nil)
+		stop := s.run()
+		pass(time.Minute)
+		s.change(func() { s.unreachable = leader.ErrNotLeader })
+		s.add("one")
+		pass(time.Second)
+		s.found("refused")
+		s.change(func() { s.unreachable = nil })
+		pass(5 * time.Second)
+		s.colored("leader again", "red", "one")
+		stop()
+	})
+}
+
+// panicking is a Reconciler with a method that panics.
+type panicking struct {
+	*colors
+	method string
+}
+
+func (p panicking) panics(method string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.colors.panics && p.method == method {
+		panic("of " + method)
+	}
+}
+
+func (p panicking) All() []reconcile.Request {
+	p.panics("All")
+	return p.colors.All()
+}
+
+func (p panicking) Requests(ctx context.Context, o client.Object) []reconcile.Request {
+	p.panics("Requests")
+	return p.colors.Requests(ctx, o)
+}
+
+func (p panicking) Start(ctx context.Context) error {
+	p.panics("Start")
+	<-ctx.Done()
+	return nil
+}
+
+// TestPanics: a panic in any method of a Reconciler is logged, and does not end the process.
+func TestPanics(t *testing.T) {
+	for _, method := range []string{"All", "Requests", "Start"} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newScene(t, nil, "one")
+			s.panics = true
+			s.controller.reconciler = panicking{s.colors, method}
+			stop := s.run()
+			pass(time.Minute)
+			if !strings.Contains(s.log.String(), "of "+method) {
+				t.Errorf("%s: log %q", method, s.log)
+			}
+			s.change(func() { s.panics = false })
+			s.controller.NotifyAll()
+			pass(limits.MaxBackoff)
+			s.colored("no panic in "+method, "red", "one")
+			stop()
+		})
+	}
+}
+
 // TestUndone: what another client undoes is written again, at most once a second.
 func TestUndone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -15,10 +15,14 @@
 //
 // # Guarantees
 //
-//   - A deposed leader writes nothing: all requests pass the Guard of the Lease [TestLease].
+//   - A deposed leader writes nothing: all requests pass the Guard of the Lease [TestLease]. A write that the Guard has
+//     refused is made again, in this term or the next one [TestNotLeaderForAMoment].
 //   - A failed request is tried again for good, whatever the error is, at first after [limits.MinBackoff] and at last
-//     after each [limits.MaxBackoff]. It is a finding until it succeeds, the object is gone or the term ends, and it
-//     delays no other object [TestFailures], [TestReconcilers]. A conflict is a finding after maxConflicts in a row.
+//     after each [limits.MaxBackoff]. It is a finding until it succeeds, the object is gone or the term ends
+//     [TestFailures], [TestReconcilers]. A conflict is a finding after maxConflicts in a row.
+//   - All other requests come before one that has failed: an object waits for at most one that takes long
+//     [TestSlowObjects].
+//   - A panic of a Reconciler ends neither the process nor the term for good [TestPanics].
 //   - A Manager that is not needed sends no request [TestOnDemand].
 //   - An object that another client changes back is written at most once a second, then at most every four seconds
 //     [TestUndone].
