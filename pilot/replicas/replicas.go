@@ -81,7 +81,8 @@ type Peer struct {
 	Address string // host:port of its secure port
 }
 
-// Peers returns the other ready replicas, sorted by name.
+// Peers returns the other ready replicas, sorted by name. It has one address of a replica, which may have one of each IP
+// family.
 func (r *Replicas) Peers() []Peer {
 	s := r.o.World.Snapshot()
 	if s == nil {
@@ -108,7 +109,7 @@ func (r *Replicas) Peers() []Peer {
 		}
 	}
 	slices.SortFunc(peers, func(a, b Peer) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Address, b.Address)) })
-	return peers
+	return slices.CompactFunc(peers, func(a, b Peer) bool { return a.Name == b.Name })
 }
 
 // Answer is the answer of one peer.
@@ -148,8 +149,13 @@ func (r *Replicas) Ask(ctx context.Context, question string) []Answer {
 		})
 	}
 	all.Wait()
-	// An endpoint without a Pod may be this replica itself.
-	return slices.DeleteFunc(answers, func(a Answer) bool { return a.Name == r.o.Name })
+	// An endpoint without a Pod may be this replica itself, or one that has answered at another address.
+	known := map[string]bool{r.o.Name: true}
+	return slices.DeleteFunc(answers, func(a Answer) bool {
+		again := known[a.Name]
+		known[a.Name] = true
+		return again
+	})
 }
 
 // ask asks one peer.

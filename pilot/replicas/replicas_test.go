@@ -50,9 +50,9 @@ func newWorld(pods map[string]string, endpoints ...*registry.Endpoint) world {
 		{Name: "grpc-xds", Number: 15010}, {Name: "https-dns", Number: 15012},
 	}}
 	workloads := map[registry.WorkloadKey]*registry.Workload{}
-	for name, ip := range pods {
+	for name, ips := range pods {
 		k := registry.WorkloadKey{Kind: kinds.Pod, Namespace: "istio-system", Name: name}
-		workloads[k] = &registry.Workload{WorkloadKey: k, Addresses: []string{ip}, Cluster: "Kubernetes"}
+		workloads[k] = &registry.Workload{WorkloadKey: k, Addresses: strings.Split(ips, " "), Cluster: "Kubernetes"}
 	}
 	b.ApplyRegistry(registry.Changes{
 		Services:  map[registry.ServiceKey]*registry.Service{svc.Key(): svc},
@@ -70,10 +70,10 @@ func endpoint(address string, port uint32, change ...func(*registry.Endpoint)) *
 }
 
 // TestPeers: peers are the ready endpoints of the secure port in the own cluster, each at its own port, but for this
-// replica.
+// replica. A replica with addresses of both IP families is one peer.
 func TestPeers(t *testing.T) {
-	w := newWorld(map[string]string{"istiod-0": "10.0.0.1", "istiod-1": "10.0.0.2"},
-		endpoint("10.0.0.1", 15012), endpoint("10.0.0.2", 25012), endpoint("10.0.0.9", 35012),
+	w := newWorld(map[string]string{"istiod-0": "10.0.0.1 fd00::1", "istiod-1": "10.0.0.2 fd00::2"},
+		endpoint("10.0.0.1", 15012), endpoint("10.0.0.2", 25012), endpoint("10.0.0.9", 35012), endpoint("fd00::1", 15012), endpoint("fd00::2", 25012),
 		endpoint("10.0.0.2", 15010, func(e *registry.Endpoint) { e.ServicePort = "grpc-xds" }),
 		endpoint("10.0.0.3", 15012, func(e *registry.Endpoint) { e.Health = registry.Unhealthy }),
 		endpoint("10.0.0.4", 15012, func(e *registry.Endpoint) { e.Health = registry.Draining }),
@@ -284,6 +284,18 @@ func TestAsk(t *testing.T) {
 	}
 	if x := found(at["another version"]); x.Version != "9" {
 		t.Errorf("version %q", x.Version)
+	}
+}
+
+// TestTwoAddresses: a replica whose Pod is unknown, and that answers at two addresses, has one answer.
+func TestTwoAddresses(t *testing.T) {
+	a := newAuthority(t)
+	twice := &replica{answer: func(context.Context, string) (*discoveryv3.DiscoveryResponse, error) {
+		return saying("istiod-1", "1", "[]")
+	}}
+	r := replicasOf(newWorld(nil, twice.serve(t, a.server(t)), twice.serve(t, a.server(t))), a.caller(t))
+	if answers := r.Ask(t.Context(), "syncz"); len(answers) != 1 || answers[0].Name != "istiod-1" {
+		t.Errorf("answers %v", answers)
 	}
 }
 
