@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/istiod-lite/istiod-lite/api/apiserver"
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/names"
@@ -98,7 +99,7 @@ func (r *Reconciler) Finding(request reconcile.Request, err error) diag.Diagnost
 		fix += ", and let the rules and selectors of the webhook include Gateways of namespace " + r.o.Namespace
 	case errors.Is(err, errNotSelected):
 		fix = "let the objectSelector of the webhook match an object"
-	case apierrors.IsForbidden(err):
+	case apiserver.LacksRule(err):
 		fix = "let this server's ServiceAccount patch the configuration, and create Gateways in namespace " + r.o.Namespace
 	}
 	return diag.Diagnostic{

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/istiod-lite/istiod-lite/api/apiserver"
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/lists"
@@ -85,9 +86,13 @@ func (r *ClassReconciler) Reconcile(ctx context.Context, request reconcile.Reque
 }
 
 // Finding describes a class that could not be created.
-func (*ClassReconciler) Finding(request reconcile.Request, _ error) diag.Diagnostic {
+func (*ClassReconciler) Finding(request reconcile.Request, err error) diag.Diagnostic {
+	fix := "correct what the message names"
+	if apiserver.LacksRule(err) {
+		fix = "grant create of gatewayclasses to this server's ServiceAccount"
+	}
 	return diag.Diagnostic{
 		Severity: diag.Warning, Code: "GatewayClassNotCreated", Object: "GatewayClass " + request.Name,
-		Fix: "grant create of gatewayclasses to this server's ServiceAccount, or create it; it is tried again",
+		Fix: fix + ", or create it; it is tried again",
 	}
 }

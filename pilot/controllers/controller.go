@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -240,6 +239,9 @@ func withoutURL(err error) string {
 	return err.Error()
 }
 
+// errUndone is the error of an object that another client changes back each time.
+var errUndone = errors.New("another client undoes what this server writes")
+
 // lastPriority is the priority of a request that has failed: all others come first.
 const lastPriority = handler.LowPriority - 1
 
@@ -263,13 +265,13 @@ func (c *Controller) reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
 	var result reconcile.Result
-	wrote := &atomic.Bool{}
+	did := &sent{}
 	err := c.contained(func() (err error) {
-		result, err = c.reconciler.Reconcile(context.WithValue(ctx, written{}, wrote), request)
+		result, err = c.reconciler.Reconcile(context.WithValue(ctx, written{}, did), request)
 		return err
 	})
-	if wrote.Load() {
-		c.pauses.wrote(request)
+	if did.wrote {
+		c.pauses.wrote(request, did.sum())
 	}
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled): // the term has ended
@@ -278,6 +280,9 @@ func (c *Controller) reconcile(ctx context.Context, request reconcile.Request) (
 		result, err = reconcile.Result{RequeueAfter: limits.MinBackoff}, nil
 	case c.conflicted(request, err): // an event with the newer version follows
 		return reconcile.Result{RequeueAfter: limits.MinBackoff}, nil
+	}
+	if wait := c.pauses.undone(request); wait > 0 && err == nil {
+		result.RequeueAfter, err = wait, errUndone
 	}
 	c.note(request, err)
 	result.Priority = new(0)
@@ -335,7 +340,7 @@ func (c *Controller) note(request reconcile.Request, err error) {
 	if err != nil {
 		problem = c.reconciler.Finding(request, err)
 		problem.Message = cmp.Or(problem.Message, err.Error())
-		if apierrors.IsConflict(err) {
+		if apierrors.IsConflict(err) || errors.Is(err, errUndone) {
 			problem.Fix = "stop the other client that changes the object all the time: metadata.managedFields names it; it is tried again"
 		}
 	}

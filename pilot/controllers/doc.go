@@ -24,8 +24,8 @@
 //     [TestSlowObjects].
 //   - A panic of a Reconciler ends neither the process nor the term for good [TestPanics].
 //   - A Manager that is not needed sends no request [TestOnDemand].
-//   - An object that another client changes back is written at most once a second, then at most every four seconds
-//     [TestUndone].
+//   - An object that another client changes back is written at most once a second, then at most every four seconds, and
+//     is a finding until the other client stops [TestUndone].
 //   - A kind that cannot be listed or watched is a finding. It stops only the Controllers that watch it, until it can
 //     be [TestUnreadable].
 //   - All requests of a Manager together have the rate of its configuration [TestRate].

@@ -2,11 +2,14 @@ package controllers
 
 import (
 	"context"
+	"crypto/sha256"
+	"fmt"
+	"hash"
+	"io"
 	"log/slog"
 	"maps"
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"k8s.io/client-go/util/workqueue"
@@ -22,8 +25,8 @@ const (
 	minPause   = time.Second
 	maxPause   = 4 * time.Second
 	pauseReset = 30 * time.Second
-	// maxConflicts is the number of consecutive conflicts that becomes a finding, because another client changes the
-	// object constantly.
+	// maxConflicts is the number of consecutive conflicts, or of the same writes before pauseReset, that becomes a
+	// finding, because another client changes the object constantly.
 	maxConflicts = 10
 	// reconcileTimeout bounds one reconcile with all its requests to the API server.
 	reconcileTimeout = 30 * time.Second
@@ -70,6 +73,8 @@ type pauses struct {
 type writes struct {
 	last  time.Time
 	pause time.Duration // least time after last
+	sum   string        // checksum of the last writes that succeeded; empty if none did
+	again int           // number of consecutive reconciles that have written the same as the one before
 }
 
 // wait returns the time until a request may be reconciled, or 0.
@@ -87,15 +92,31 @@ func (p *pauses) wait(request reconcile.Request) time.Duration {
 	return max(0, w.pause-since)
 }
 
-// wrote records that a reconcile has written.
-func (p *pauses) wrote(request reconcile.Request) {
+// wrote records that a reconcile has written something with a checksum.
+func (p *pauses) wrote(request reconcile.Request, sum string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.writes) >= p.most {
 		maps.DeleteFunc(p.writes, func(_ reconcile.Request, w writes) bool { return time.Since(w.last) > pauseReset })
 		p.most = 2*len(p.writes) + 100
 	}
-	p.writes[request] = writes{time.Now(), min(max(minPause, 2*p.writes[request].pause), maxPause)}
+	w := p.writes[request]
+	if w.again++; sum == "" || sum != w.sum {
+		w.again = 0
+	}
+	w.last, w.pause, w.sum = time.Now(), min(max(minPause, 2*w.pause), maxPause), sum
+	p.writes[request] = w
+}
+
+// undone returns how long a request is regarded as one whose writes another client reverts, or 0 if it is not.
+func (p *pauses) undone(request reconcile.Request) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	w := p.writes[request]
+	if w.again < maxConflicts {
+		return 0
+	}
+	return max(0, pauseReset-time.Since(w.last))
 }
 
 func (p *pauses) reset() {
@@ -104,8 +125,22 @@ func (p *pauses) reset() {
 	p.writes = map[reconcile.Request]writes{}
 }
 
-// written is the context key of an *atomic.Bool that is set when the reconcile has sent a write.
+// written is the context key of a *sent.
 type written struct{}
+
+// sent is what one reconcile has written.
+type sent struct {
+	wrote bool
+	done  hash.Hash // of the writes that have succeeded; nil if none has
+}
+
+// sum returns the checksum of the writes that have succeeded, or an empty string if none has.
+func (s *sent) sum() string {
+	if s.done == nil {
+		return ""
+	}
+	return string(s.done.Sum(nil))
+}
 
 // noteWrites returns a transport that records writes in the context of their reconcile. It is a function for
 // rest.Config.Wrap.
@@ -114,14 +149,20 @@ func noteWrites(next http.RoundTripper) http.RoundTripper { return noting{next} 
 type noting struct{ next http.RoundTripper }
 
 func (n noting) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		noteWrite(r.Context())
+	s, reconciles := r.Context().Value(written{}).(*sent)
+	if !reconciles || r.Method == http.MethodGet || r.Method == http.MethodHead {
+		return n.next.RoundTrip(r)
 	}
-	return n.next.RoundTrip(r)
-}
-
-func noteWrite(ctx context.Context) {
-	if wrote, ok := ctx.Value(written{}).(*atomic.Bool); ok {
-		wrote.Store(true)
+	s.wrote = true
+	response, err := n.next.RoundTrip(r)
+	if err == nil && response.StatusCode < http.StatusMultipleChoices && !r.URL.Query().Has("dryRun") && r.GetBody != nil {
+		if s.done == nil {
+			s.done = sha256.New()
+		}
+		_, _ = fmt.Fprintln(s.done, r.Method, r.URL)
+		if body, err := r.GetBody(); err == nil {
+			_, _ = io.Copy(s.done, body)
+		}
 	}
+	return response, err
 }

@@ -16,7 +16,7 @@ func TestPausesAreDropped(t *testing.T) {
 		p := &pauses{}
 		p.reset()
 		for i := range 5000 {
-			p.wrote(reconcile.Request{NamespacedName: types.NamespacedName{Name: strconv.Itoa(i)}})
+			p.wrote(reconcile.Request{NamespacedName: types.NamespacedName{Name: strconv.Itoa(i)}}, "")
 			time.Sleep(time.Second)
 		}
 		if n := len(p.writes); n > 200 {

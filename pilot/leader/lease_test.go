@@ -279,8 +279,8 @@ func TestForbidden(t *testing.T) {
 	}
 }
 
-// TestRefused: whatever reason the API server has to refuse a Lease is a finding with the remedy, until it is allowed. An
-// outage is none.
+// TestRefused: whatever reason the API server has to refuse a Lease is a finding with the remedy, until it is allowed.
+// An outage is none.
 func TestRefused(t *testing.T) {
 	resource, role, other := schema.GroupResource{Resource: "leases"}, "add a rule", "correct what the error names"
 	terminating := apierrors.NewForbidden(resource, "x", errors.New("it is being terminated"))
@@ -330,7 +330,8 @@ func TestRefused(t *testing.T) {
 func TestEditedDuration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI()
-		a.lease = &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: new("gone"), LeaseDurationSeconds: new(int32(math.MaxInt32))}}
+		a.lease = &coordinationv1.Lease{}
+		a.lease.Spec = coordinationv1.LeaseSpec{HolderIdentity: new("gone"), LeaseDurationSeconds: new(int32(math.MaxInt32))}
 		a.lease.TypeMeta, a.lease.ResourceVersion = metav1.TypeMeta{Kind: "Lease", APIVersion: "coordination.k8s.io/v1"}, "0"
 		a.lease.Name = "istio-leader-canary"
 		l := a.instance(t, "one")

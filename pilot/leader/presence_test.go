@@ -115,7 +115,8 @@ func TestPresenceLastsAsLongAsItsLease(t *testing.T) {
 
 func TestPresenceNames(t *testing.T) {
 	for instance, want := range map[string]string{
-		"a.b-1_": "istio-instance-a.b-1", "_": "istio-instance", "a..b": "istio-instance-a.b", "A-._b.": "istio-instance-a.b", "..-": "istio-instance",
+		"a.b-1_": "istio-instance-a.b-1", "_": "istio-instance", "a..b": "istio-instance-a.b",
+		"A-._b.": "istio-instance-a.b", "..-": "istio-instance",
 	} {
 		if got := presenceName(instance); got != want {
 			t.Errorf("%q: %q, want %q", instance, got, want)

@@ -4,12 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"sync"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/istiod-lite/istiod-lite/api/apiserver"
 	"github.com/istiod-lite/istiod-lite/api/diag"
 )
 
@@ -41,8 +40,8 @@ func (r *refusal) note(verb, name string, err error) bool {
 	return r.verb != "" && r.verb != previous
 }
 
-// refused reports whether an error means that the API server would refuse the same request again: it is one of the
-// client's errors, but not that the Lease is another one or is gone, nor that there are too many requests.
+// refused reports whether the API server would refuse the same request again. It would not if the Lease was changed or
+// deleted in between, or if there were too many requests.
 func refused(verb string, err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsTooManyRequests(err) {
@@ -64,15 +63,9 @@ func (r *refusal) Findings() []diag.Diagnostic {
 		Message: fmt.Sprintf("%s, because the API server refuses to %s the Lease: %v", r.effect, r.verb, r.err),
 		Fix:     "correct what the error names; it is tried again",
 	}
-	if lacksRule(r.err) {
+	if apiserver.LacksRule(r.err) {
 		d.Fix = fmt.Sprintf("add a rule with apiGroups [coordination.k8s.io], resources [leases] and verbs [%s] to a Role in namespace %s "+
 			"that is bound to the ServiceAccount of this server; it is tried again", r.verb, r.namespace)
 	}
 	return []diag.Diagnostic{d}
-}
-
-// lacksRule reports whether a request was refused for lack of a rule, and not by an admission controller.
-func lacksRule(err error) bool {
-	return apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) &&
-		!strings.Contains(err.Error(), "exceeded quota") && !strings.Contains(err.Error(), "admission webhook")
 }

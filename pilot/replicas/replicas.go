@@ -81,8 +81,8 @@ type Peer struct {
 	Address string // host:port of its secure port
 }
 
-// Peers returns the other ready replicas, sorted by name. It has one address of a replica, which may have one of each IP
-// family.
+// Peers returns the other ready replicas, sorted by name. It has one address of a replica, which may have one of each
+// IP family.
 func (r *Replicas) Peers() []Peer {
 	s := r.o.World.Snapshot()
 	if s == nil {

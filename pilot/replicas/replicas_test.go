@@ -73,7 +73,8 @@ func endpoint(address string, port uint32, change ...func(*registry.Endpoint)) *
 // replica. A replica with addresses of both IP families is one peer.
 func TestPeers(t *testing.T) {
 	w := newWorld(map[string]string{"istiod-0": "10.0.0.1 fd00::1", "istiod-1": "10.0.0.2 fd00::2"},
-		endpoint("10.0.0.1", 15012), endpoint("10.0.0.2", 25012), endpoint("10.0.0.9", 35012), endpoint("fd00::1", 15012), endpoint("fd00::2", 25012),
+		endpoint("10.0.0.1", 15012), endpoint("10.0.0.2", 25012), endpoint("10.0.0.9", 35012),
+		endpoint("fd00::1", 15012), endpoint("fd00::2", 25012),
 		endpoint("10.0.0.2", 15010, func(e *registry.Endpoint) { e.ServicePort = "grpc-xds" }),
 		endpoint("10.0.0.3", 15012, func(e *registry.Endpoint) { e.Health = registry.Unhealthy }),
 		endpoint("10.0.0.4", 15012, func(e *registry.Endpoint) { e.Health = registry.Draining }),

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/istiod-lite/istiod-lite/api/apiserver"
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
@@ -54,7 +55,7 @@ func (w *writer) begin(c client.Client) {
 	w.served = map[*kinds.Kind]string{}
 }
 
-// Backoff of a forbidden kind. It is always shorter than that of the request that was tried, so the next try is for
+// Backoff of a forbidden kind. The backoff of the request that was tried is always longer, so the next try is for
 // another object: one object may be forbidden alone.
 const (
 	minPause = limits.MinBackoff / 2
@@ -126,7 +127,10 @@ func (*writer) Finding(request reconcile.Request, err error) diag.Diagnostic {
 	key := keyOf(request)
 	d := diag.Diagnostic{
 		Severity: diag.Warning, Code: codeNotWritten, Object: key.String(), Message: "its status cannot be written: " + err.Error(),
-		Fix: "grant get and list of the objects, and patch of their status, to this server's ServiceAccount; it is tried again",
+		Fix: "correct what the message names; it is tried again",
+	}
+	if apiserver.LacksRule(err) {
+		d.Fix = "grant get and list of the objects, and patch of their status, to this server's ServiceAccount; it is tried again"
 	}
 	var forbidden *forbiddenError
 	switch {

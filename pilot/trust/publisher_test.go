@@ -209,7 +209,11 @@ func TestFix(t *testing.T) {
 		"forbidden": {
 			refused: apierrors.NewForbidden(resource, "roots", errors.New("cannot create resource")), want: "grant create and patch", writes: 1,
 		},
-		"quota":       {refused: apierrors.NewForbidden(resource, "roots", errors.New("exceeded quota: few")), want: "ResourceQuota", writes: 1},
+		"quota": {refused: apierrors.NewForbidden(resource, "roots", errors.New("exceeded quota: few")), want: "ResourceQuota", writes: 1},
+		"webhook": {
+			refused: apierrors.NewForbidden(resource, "roots", errors.New(`admission webhook "x" denied the request`)),
+			want:    "mend what the error names", writes: 1,
+		},
 		"broken":      {refused: apierrors.NewInternalError(errors.New("no disk")), want: "mend what the error names", writes: 1},
 		"terminating": {refused: terminating, writes: 1},
 	} {

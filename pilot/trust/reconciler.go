@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/istiod-lite/istiod-lite/api/apiserver"
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/lists"
@@ -111,7 +112,7 @@ func fix(err error) string {
 		return "remove other keys from the ConfigMap, or certificates from the roots: a ConfigMap holds at most 1 MiB; it is tried again"
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota"):
 		return "raise the ResourceQuota of the namespace; it is tried again"
-	case apierrors.IsForbidden(err):
+	case apiserver.LacksRule(err):
 		return "grant create and patch of it to this server's ServiceAccount; it is tried again"
 	}
 	return "mend what the error names; it is tried again"

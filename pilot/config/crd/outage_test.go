@@ -114,8 +114,8 @@ func TestForbidden(t *testing.T) {
 	}
 }
 
-// Without the right to list definitions, every kind is requested. A kind that was forbidden, and then does not exist, is
-// no finding.
+// TestForbiddenDefinitions: without the right to list definitions, every kind is requested. A kind that was forbidden,
+// and then does not exist, is no finding.
 func TestForbiddenDefinitions(t *testing.T) {
 	t.Parallel()
 	a := newAPIServer(t, kinds.Sidecar)
