@@ -105,7 +105,8 @@ type settings struct {
 // Error.
 func Parse(object string, t Texts, f Functions) (*Config, []diag.Diagnostic) {
 	p := &parser{object: object}
-	c := &Config{texts: t, aliases: map[string][]string{}, templates: map[string]*template.Template{}, annotations: map[string]string{}, values: map[string]any{}}
+	c := &Config{texts: t, aliases: map[string][]string{}, templates: map[string]*template.Template{},
+		annotations: map[string]string{}, values: map[string]any{}}
 	p.values(c, t.Values)
 	p.config(c, t.Config, f)
 	if p.failed {
@@ -123,7 +124,8 @@ type parser struct {
 
 func (p *parser) add(severity diag.Severity, code, field, message, fix string) {
 	p.failed = p.failed || severity == diag.Error
-	p.findings = append(p.findings, diag.Diagnostic{Severity: severity, Code: code, Object: p.object, Field: field, Message: message, Fix: fix})
+	p.findings = append(p.findings,
+		diag.Diagnostic{Severity: severity, Code: code, Object: p.object, Field: field, Message: message, Fix: fix})
 }
 
 func (p *parser) values(c *Config, text string) {
@@ -178,7 +180,8 @@ func (p *parser) config(c *Config, text string, f Functions) {
 	for _, alias := range slices.Sorted(maps.Keys(d.Aliases)) {
 		for _, name := range d.Aliases[alias] {
 			if d.Templates[name] == "" {
-				p.add(diag.Warning, "UnknownTemplate", field+": aliases."+alias, fmt.Sprintf("there is no template %q", name), "name one of "+strings.Join(slices.Sorted(maps.Keys(d.Templates)), ", "))
+				p.add(diag.Warning, "UnknownTemplate", field+": aliases."+alias, fmt.Sprintf("there is no template %q", name),
+					"name one of "+strings.Join(slices.Sorted(maps.Keys(d.Templates)), ", "))
 			}
 		}
 	}
@@ -193,7 +196,8 @@ func (p *parser) unknown(field, text string) {
 	if yaml.Unmarshal([]byte(text), &raw) != nil {
 		return
 	}
-	known := []string{"policy", "defaultTemplates", "template", "templates", "aliases", "neverInjectSelector", "alwaysInjectSelector", "injectedAnnotations"}
+	known := []string{"policy", "defaultTemplates", "template", "templates",
+		"aliases", "neverInjectSelector", "alwaysInjectSelector", "injectedAnnotations"}
 	for _, name := range slices.Sorted(maps.Keys(raw)) {
 		if !slices.Contains(known, name) {
 			fix := "remove it"
@@ -207,7 +211,8 @@ func (p *parser) unknown(field, text string) {
 
 // template reports a template that does not compile, with the line of the fault.
 func (p *parser) template(field string, err error) {
-	d := diag.Diagnostic{Severity: diag.Error, Code: "InvalidTemplate", Object: p.object, Field: field, Message: err.Error(), Fix: "correct the template; the last good version stays in force"}
+	d := diag.Diagnostic{Severity: diag.Error, Code: "InvalidTemplate", Object: p.object, Field: field,
+		Message: err.Error(), Fix: "correct the template; the last good version stays in force"}
 	if parts := strings.SplitN(strings.TrimPrefix(err.Error(), "template: "), ":", 3); len(parts) == 3 {
 		if line, e := strconv.Atoi(parts[1]); e == nil {
 			d.Message = fmt.Sprintf("line %d of the template: %s", line, strings.TrimSpace(parts[2]))

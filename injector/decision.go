@@ -31,7 +31,8 @@ func (c *Config) skip(pod *corev1.Pod) (why string, warnings []string) {
 		return fmt.Sprintf("%s is %s", names.LabelInject, value), nil
 	case "":
 	default:
-		warnings = []string{fmt.Sprintf("%s %s has the value %s, which is ignored: the namespace and the policy decide; write \"true\" or \"false\"",
+		warnings = []string{fmt.Sprintf(
+			"%s %s has the value %s, which is ignored: the namespace and the policy decide; write \"true\" or \"false\"",
 			kind, names.LabelInject, quoted(value))}
 	}
 	set := labels.Set(pod.Labels)

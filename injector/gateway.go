@@ -80,7 +80,8 @@ func (i *Injector) Render(ctx context.Context, template string, g Gateway) ([]ma
 		Gateway: g, Revision: nonEmpty(i.o.Revision, "default"), NativeSidecars: i.o.NativeSidecars != nil && i.o.NativeSidecars(),
 		ProxyUID: imageUser, ProxyGID: imageUser, CompliancePolicy: i.o.CompliancePolicy, GatewayNameLabel: names.LabelGateway,
 		ProxyConfig: p, MeshConfig: m.MeshConfig, Values: runtime.DeepCopyJSON(c.values),
-		ProxyImage: c.read.image(global.Proxy.Image, p.GetImage().GetImageType()), AgentgatewayImage: c.read.image("agentgateway", p.GetImage().GetImageType()),
+		ProxyImage:        c.read.image(global.Proxy.Image, p.GetImage().GetImageType()),
+		AgentgatewayImage: c.read.image("agentgateway", p.GetImage().GetImageType()),
 	}
 	d.ClusterID = nonEmpty(global.MultiCluster.ClusterName, d.ClusterID)
 	ctx, cancel := context.WithTimeout(ctx, i.o.Time)

@@ -171,7 +171,8 @@ func (i *Injector) Inject(ctx context.Context, r Request) (*Result, error) {
 
 // render returns a pod with the templates' output, and the user's containers merged over it. before is the pod in JSON
 // form.
-func (i *Injector) render(ctx context.Context, c *Config, user *corev1.Pod, before map[string]any, users overrides, d *data) (*rendering, error) {
+func (i *Injector) render(ctx context.Context, c *Config, user *corev1.Pod,
+	before map[string]any, users overrides, d *data) (*rendering, error) {
 	templates, err := c.selected(user.Annotations)
 	if err != nil {
 		return nil, err
@@ -250,9 +251,11 @@ func (i *Injector) data(c *Config, m *mesh.Config, pod *corev1.Pod, w *Workload)
 		return nil, nil, err
 	}
 	d := &data{
-		ObjectMeta: pod.ObjectMeta, Spec: pod.Spec, ProxyConfig: p, MeshConfig: m.MeshConfig, Values: runtime.DeepCopyJSON(c.values), Revision: i.o.Revision,
-		NativeSidecars: i.o.NativeSidecars != nil && i.o.NativeSidecars(), InboundTrafficPolicyMode: strings.ToLower(m.GetInboundTrafficPolicy().GetMode().String()),
-		CompliancePolicy: i.o.CompliancePolicy,
+		ObjectMeta: pod.ObjectMeta, Spec: pod.Spec, ProxyConfig: p, MeshConfig: m.MeshConfig,
+		Values: runtime.DeepCopyJSON(c.values), Revision: i.o.Revision,
+		NativeSidecars:           i.o.NativeSidecars != nil && i.o.NativeSidecars(),
+		InboundTrafficPolicyMode: strings.ToLower(m.GetInboundTrafficPolicy().GetMode().String()),
+		CompliancePolicy:         i.o.CompliancePolicy,
 	}
 	d.TypeMeta, d.DeploymentMeta = workload(pod)
 	if w != nil {

@@ -13,10 +13,12 @@ import (
 // otelResourceAttributes returns the resource attributes of a pod's service, by OpenTelemetry's conventions for
 // Kubernetes, in the form of OTEL_RESOURCE_ATTRIBUTES. It returns "" if no provider of the mesh uses them. The name of
 // the service is not included, because proxies know it.
-func otelResourceAttributes(m *meshv1alpha1.MeshConfig, annotations, labels map[string]string, namespace string, containers []corev1.Container) string {
+func otelResourceAttributes(m *meshv1alpha1.MeshConfig, annotations, labels map[string]string,
+	namespace string, containers []corev1.Container) string {
 	wanted := false
 	for _, p := range m.GetExtensionProviders() {
-		wanted = wanted || p.GetOpentelemetry().GetServiceAttributeEnrichment() == meshv1alpha1.MeshConfig_ExtensionProvider_OTEL_SEMANTIC_CONVENTIONS
+		wanted = wanted ||
+			p.GetOpentelemetry().GetServiceAttributeEnrichment() == meshv1alpha1.MeshConfig_ExtensionProvider_OTEL_SEMANTIC_CONVENTIONS
 	}
 	if !wanted {
 		return ""

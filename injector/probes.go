@@ -33,7 +33,8 @@ func hooks(c *corev1.Container) (list []hook) {
 		probe *corev1.Probe
 	}{{"livez", c.LivenessProbe}, {"readyz", c.ReadinessProbe}, {"startupz", c.StartupProbe}} {
 		if p.probe != nil {
-			list = append(list, hook{"/app-health/" + c.Name + "/" + p.name, &p.probe.HTTPGet, &p.probe.TCPSocket, &p.probe.GRPC, p.probe.TimeoutSeconds})
+			list = append(list,
+				hook{"/app-health/" + c.Name + "/" + p.name, &p.probe.HTTPGet, &p.probe.TCPSocket, &p.probe.GRPC, p.probe.TimeoutSeconds})
 		}
 	}
 	if c.Lifecycle != nil {
@@ -125,7 +126,8 @@ func rewriteProbes(pod *corev1.Pod, port int32) (warnings []string, err error) {
 			if known {
 				probers[h.path] = p
 			} else {
-				warnings = append(warnings, fmt.Sprintf("container %s has no port %s, which %s names: it will fail", c.Name, quoted(named.String()), h.path))
+				warnings = append(warnings,
+					fmt.Sprintf("container %s has no port %s, which %s names: it will fail", c.Name, quoted(named.String()), h.path))
 			}
 		}
 	}

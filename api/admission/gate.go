@@ -171,7 +171,8 @@ func (a *arriving) watch(cut func(), pools ...*pool) (stop func()) {
 		defer mu.Unlock()
 		switch {
 		case over:
-		case float64(a.bytes.Load()) < time.Since(start).Seconds()*slowestBody && slices.ContainsFunc(pools, func(p *pool) bool { return p.waiting.Load() > 0 }):
+		case float64(a.bytes.Load()) < time.Since(start).Seconds()*slowestBody &&
+			slices.ContainsFunc(pools, func(p *pool) bool { return p.waiting.Load() > 0 }):
 			cut()
 		default:
 			timer = time.AfterFunc(patience, look)

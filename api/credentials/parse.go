@@ -85,10 +85,12 @@ func OfSecret(s *corev1.Secret, now time.Time) Parsed {
 		}
 	}
 	if p.Certificate != nil && slices.ContainsFunc(leaf.Extensions, isMustStaple) && p.Certificate.Staple == nil {
-		p.Certificate, p.BadCertificate = nil, &Problem{certificate, "it requires an OCSP response, and there is no valid one", "add one in " + staple + ", in DER, or request a certificate that needs none"}
+		p.Certificate, p.BadCertificate = nil, &Problem{certificate, "it requires an OCSP response, and there is no valid one",
+			"add one in " + staple + ", in DER, or request a certificate that needs none"}
 	}
 	if p.Certificate != nil && isNameless(leaf) {
-		p.Remarks = append(p.Remarks, &Problem{certificate, "it has no common name, DNS name, address or URI: gateways do not show it, clients do", "request a certificate with a name"})
+		p.Remarks = append(p.Remarks, &Problem{certificate,
+			"it has no common name, DNS name, address or URI: gateways do not show it, clients do", "request a certificate with a name"})
 	}
 	p.parseRoots(data, now)
 	return p
@@ -122,7 +124,8 @@ func (p *Parsed) parseRoots(data map[string][]byte, now time.Time) {
 }
 
 // parseCertificate returns a certificate with its key, and the parsed certificate itself, or else the problem.
-func parseCertificate(certificateName string, certificate []byte, keyName string, key []byte, now time.Time) (c *Certificate, leaf *x509.Certificate, bad *Problem) {
+func parseCertificate(certificateName string, certificate []byte, keyName string, key []byte, now time.Time) (
+	c *Certificate, leaf *x509.Certificate, bad *Problem) {
 	switch {
 	case len(certificate) == 0:
 		return nil, nil, &Problem{certificateName, "there is a key and no certificate", "add the certificate, in PEM"}
@@ -151,7 +154,9 @@ func parseCertificate(certificateName string, certificate []byte, keyName string
 	switch public := leaf.PublicKey.(type) {
 	case *rsa.PublicKey:
 		if public.N.BitLen() < minRSA {
-			return nil, nil, &Problem{certificateName, fmt.Sprintf("its RSA key has %d bits, and proxies take no less than %d", public.N.BitLen(), minRSA), "request a certificate for a longer key"}
+			return nil, nil, &Problem{certificateName,
+				fmt.Sprintf("its RSA key has %d bits, and proxies take no less than %d", public.N.BitLen(), minRSA),
+				"request a certificate for a longer key"}
 		}
 	case *ecdsa.PublicKey:
 		if !slices.Contains([]elliptic.Curve{elliptic.P256(), elliptic.P384(), elliptic.P521()}, public.Curve) {
@@ -206,7 +211,8 @@ func parseKey(name string, text []byte) (crypto.Signer, *pem.Block, *Problem) {
 // parseCertificates returns the certificates of a text: as PEM without other text, and parsed.
 func parseCertificates(name string, text []byte, limit int) ([]byte, []*x509.Certificate, *Problem) {
 	if len(text) > limit {
-		return nil, nil, &Problem{name, fmt.Sprintf("it has %d bytes, more than %d", len(text), limit), "add the certificates that are needed alone"}
+		return nil, nil, &Problem{name, fmt.Sprintf("it has %d bytes, more than %d", len(text), limit),
+			"add the certificates that are needed alone"}
 	}
 	list, err := armor.Certificates(text)
 	if err != nil {

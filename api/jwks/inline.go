@@ -12,7 +12,8 @@ import (
 
 // AcceptsNone is a key set that verifies no token, because its private key is unknown: its point on P-256 has as x the
 // SHA-256 of "a key that nobody holds 0", with the even y.
-const AcceptsNone = `{"keys":[{"kty":"EC","crv":"P-256","kid":"nobody","alg":"ES256","use":"sig","x":"-hOZ08elhHQ-QaIaLCkciudGVUnH0Sv0z7ghplqie4c","y":"aBiMHCIRhLbV2d2kop_GanRmmBGSTXtFazATLbLr32g"}]}`
+const AcceptsNone = `{"keys":[{"kty":"EC","crv":"P-256","kid":"nobody","alg":"ES256","use":"sig",` +
+	`"x":"-hOZ08elhHQ-QaIaLCkciudGVUnH0Sv0z7ghplqie4c","y":"aBiMHCIRhLbV2d2kop_GanRmmBGSTXtFazATLbLr32g"}]}`
 
 // Inline returns a key set that a user wrote without private and unusable keys, and why each of these was left out or
 // changed. If none was, it returns the text itself. Shared secrets stay, because a user who writes one here intends it.

@@ -195,12 +195,26 @@ func kebab(s string) string {
 	return string(b)
 }
 
+// empty returns a pointer to an empty object.
+func empty[T any]() any { return new(T) }
+
+func istio(name, group, plural string, newSpec func() any, versions ...string) *Kind {
+	return &Kind{Name: name, Group: group, Versions: versions, Plural: plural, Istio: true, New: newSpec}
+}
+
 func networking(name, plural string, newSpec func() any) *Kind {
-	return &Kind{Name: name, Group: "networking.istio.io", Versions: []string{"v1", "v1beta1", "v1alpha3"}, Plural: plural, Istio: true, New: newSpec}
+	return istio(name, "networking.istio.io", plural, newSpec, "v1", "v1beta1", "v1alpha3")
 }
 
 func security(name, plural string, newSpec func() any) *Kind {
-	return &Kind{Name: name, Group: "security.istio.io", Versions: []string{"v1", "v1beta1"}, Plural: plural, Istio: true, Security: true, New: newSpec}
+	k := istio(name, "security.istio.io", plural, newSpec, "v1", "v1beta1")
+	k.Security = true
+	return k
+}
+
+// kubernetes is a kind of Kubernetes itself.
+func kubernetes(name, group, plural string, newObject func() any) *Kind {
+	return &Kind{Name: name, Group: group, Versions: []string{"v1"}, Plural: plural, New: newObject}
 }
 
 func gateway(name, plural string, newObject func() any, versions ...string) *Kind {
@@ -209,45 +223,46 @@ func gateway(name, plural string, newObject func() any, versions ...string) *Kin
 
 // The kinds. Every list of kinds in the project is made from All.
 var (
-	DestinationRule = networking("DestinationRule", "destinationrules", func() any { return &networkingv1.DestinationRule{} })
-	Gateway         = networking("Gateway", "gateways", func() any { return &networkingv1.Gateway{} })
-	ServiceEntry    = networking("ServiceEntry", "serviceentries", func() any { return &networkingv1.ServiceEntry{} })
-	Sidecar         = networking("Sidecar", "sidecars", func() any { return &networkingv1.Sidecar{} })
-	VirtualService  = networking("VirtualService", "virtualservices", func() any { return &networkingv1.VirtualService{} })
-	WorkloadEntry   = networking("WorkloadEntry", "workloadentries", func() any { return &networkingv1.WorkloadEntry{} })
-	WorkloadGroup   = networking("WorkloadGroup", "workloadgroups", func() any { return &networkingv1.WorkloadGroup{} })
-	EnvoyFilter     = &Kind{Name: "EnvoyFilter", Group: "networking.istio.io", Versions: []string{"v1alpha3"}, Plural: "envoyfilters", Istio: true, New: func() any { return &networkingv1alpha3.EnvoyFilter{} }}
-	ProxyConfig     = &Kind{Name: "ProxyConfig", Group: "networking.istio.io", Versions: []string{"v1beta1"}, Plural: "proxyconfigs", Istio: true, New: func() any { return &networkingv1beta1.ProxyConfig{} }}
+	DestinationRule = networking("DestinationRule", "destinationrules", empty[networkingv1.DestinationRule])
+	Gateway         = networking("Gateway", "gateways", empty[networkingv1.Gateway])
+	ServiceEntry    = networking("ServiceEntry", "serviceentries", empty[networkingv1.ServiceEntry])
+	Sidecar         = networking("Sidecar", "sidecars", empty[networkingv1.Sidecar])
+	VirtualService  = networking("VirtualService", "virtualservices", empty[networkingv1.VirtualService])
+	WorkloadEntry   = networking("WorkloadEntry", "workloadentries", empty[networkingv1.WorkloadEntry])
+	WorkloadGroup   = networking("WorkloadGroup", "workloadgroups", empty[networkingv1.WorkloadGroup])
+	EnvoyFilter     = istio("EnvoyFilter", "networking.istio.io", "envoyfilters", empty[networkingv1alpha3.EnvoyFilter], "v1alpha3")
+	ProxyConfig     = istio("ProxyConfig", "networking.istio.io", "proxyconfigs", empty[networkingv1beta1.ProxyConfig], "v1beta1")
 
-	AuthorizationPolicy   = security("AuthorizationPolicy", "authorizationpolicies", func() any { return &securityv1.AuthorizationPolicy{} })
-	PeerAuthentication    = security("PeerAuthentication", "peerauthentications", func() any { return &securityv1.PeerAuthentication{} })
-	RequestAuthentication = security("RequestAuthentication", "requestauthentications", func() any { return &securityv1.RequestAuthentication{} })
+	AuthorizationPolicy   = security("AuthorizationPolicy", "authorizationpolicies", empty[securityv1.AuthorizationPolicy])
+	PeerAuthentication    = security("PeerAuthentication", "peerauthentications", empty[securityv1.PeerAuthentication])
+	RequestAuthentication = security("RequestAuthentication", "requestauthentications", empty[securityv1.RequestAuthentication])
 
-	Telemetry        = &Kind{Name: "Telemetry", Group: "telemetry.istio.io", Versions: []string{"v1", "v1alpha1"}, Plural: "telemetries", Istio: true, New: func() any { return &telemetryv1.Telemetry{} }}
-	TrafficExtension = &Kind{Name: "TrafficExtension", Group: "extensions.istio.io", Versions: []string{"v1alpha1"}, Plural: "trafficextensions", Istio: true, New: func() any { return &extensionsv1alpha1.TrafficExtension{} }}
-	WasmPlugin       = &Kind{Name: "WasmPlugin", Group: "extensions.istio.io", Versions: []string{"v1alpha1"}, Plural: "wasmplugins", Istio: true, New: func() any { return &extensionsv1alpha1.WasmPlugin{} }}
+	Telemetry        = istio("Telemetry", "telemetry.istio.io", "telemetries", empty[telemetryv1.Telemetry], "v1", "v1alpha1")
+	TrafficExtension = istio("TrafficExtension", "extensions.istio.io", "trafficextensions",
+		empty[extensionsv1alpha1.TrafficExtension], "v1alpha1")
+	WasmPlugin = istio("WasmPlugin", "extensions.istio.io", "wasmplugins", empty[extensionsv1alpha1.WasmPlugin], "v1alpha1")
 
-	GatewayClass     = clusterScoped(gateway("GatewayClass", "gatewayclasses", func() any { return &gatewayv1.GatewayClass{} }, "v1", "v1beta1"))
-	KubeGateway      = gateway("Gateway", "gateways", func() any { return &gatewayv1.Gateway{} }, "v1", "v1beta1")
-	ListenerSet      = gateway("ListenerSet", "listenersets", func() any { return &gatewayv1.ListenerSet{} }, "v1")
-	HTTPRoute        = gateway("HTTPRoute", "httproutes", func() any { return &gatewayv1.HTTPRoute{} }, "v1", "v1beta1")
-	GRPCRoute        = gateway("GRPCRoute", "grpcroutes", func() any { return &gatewayv1.GRPCRoute{} }, "v1")
-	TLSRoute         = gateway("TLSRoute", "tlsroutes", func() any { return &gatewayv1.TLSRoute{} }, "v1", "v1alpha3", "v1alpha2")
-	TCPRoute         = gateway("TCPRoute", "tcproutes", func() any { return &gatewayv1.TCPRoute{} }, "v1", "v1alpha2")
-	UDPRoute         = gateway("UDPRoute", "udproutes", func() any { return &gatewayv1.UDPRoute{} }, "v1", "v1alpha2")
-	ReferenceGrant   = gateway("ReferenceGrant", "referencegrants", func() any { return &gatewayv1.ReferenceGrant{} }, "v1", "v1beta1")
-	BackendTLSPolicy = gateway("BackendTLSPolicy", "backendtlspolicies", func() any { return &gatewayv1.BackendTLSPolicy{} }, "v1", "v1alpha3")
+	GatewayClass     = clusterScoped(gateway("GatewayClass", "gatewayclasses", empty[gatewayv1.GatewayClass], "v1", "v1beta1"))
+	KubeGateway      = gateway("Gateway", "gateways", empty[gatewayv1.Gateway], "v1", "v1beta1")
+	ListenerSet      = gateway("ListenerSet", "listenersets", empty[gatewayv1.ListenerSet], "v1")
+	HTTPRoute        = gateway("HTTPRoute", "httproutes", empty[gatewayv1.HTTPRoute], "v1", "v1beta1")
+	GRPCRoute        = gateway("GRPCRoute", "grpcroutes", empty[gatewayv1.GRPCRoute], "v1")
+	TLSRoute         = gateway("TLSRoute", "tlsroutes", empty[gatewayv1.TLSRoute], "v1", "v1alpha3", "v1alpha2")
+	TCPRoute         = gateway("TCPRoute", "tcproutes", empty[gatewayv1.TCPRoute], "v1", "v1alpha2")
+	UDPRoute         = gateway("UDPRoute", "udproutes", empty[gatewayv1.UDPRoute], "v1", "v1alpha2")
+	ReferenceGrant   = gateway("ReferenceGrant", "referencegrants", empty[gatewayv1.ReferenceGrant], "v1", "v1beta1")
+	BackendTLSPolicy = gateway("BackendTLSPolicy", "backendtlspolicies", empty[gatewayv1.BackendTLSPolicy], "v1", "v1alpha3")
 
-	Ingress      = &Kind{Name: "Ingress", Group: "networking.k8s.io", Versions: []string{"v1"}, Plural: "ingresses", New: func() any { return &ingressv1.Ingress{} }}
-	IngressClass = &Kind{Name: "IngressClass", Group: "networking.k8s.io", Versions: []string{"v1"}, Plural: "ingressclasses", Cluster: true, New: func() any { return &ingressv1.IngressClass{} }}
+	Ingress      = kubernetes("Ingress", "networking.k8s.io", "ingresses", empty[ingressv1.Ingress])
+	IngressClass = clusterScoped(kubernetes("IngressClass", "networking.k8s.io", "ingressclasses", empty[ingressv1.IngressClass]))
 
-	Service       = &Kind{Name: "Service", Versions: []string{"v1"}, Plural: "services", New: func() any { return &corev1.Service{} }}
-	EndpointSlice = &Kind{Name: "EndpointSlice", Group: "discovery.k8s.io", Versions: []string{"v1"}, Plural: "endpointslices", New: func() any { return &discoveryv1.EndpointSlice{} }}
-	Pod           = &Kind{Name: "Pod", Versions: []string{"v1"}, Plural: "pods", New: func() any { return &corev1.Pod{} }}
-	Node          = &Kind{Name: "Node", Versions: []string{"v1"}, Plural: "nodes", Cluster: true, New: func() any { return &corev1.Node{} }}
-	Namespace     = &Kind{Name: "Namespace", Versions: []string{"v1"}, Plural: "namespaces", Cluster: true, New: func() any { return &corev1.Namespace{} }}
-	Secret        = &Kind{Name: "Secret", Versions: []string{"v1"}, Plural: "secrets", New: func() any { return &corev1.Secret{} }}
-	ConfigMap     = &Kind{Name: "ConfigMap", Versions: []string{"v1"}, Plural: "configmaps", New: func() any { return &corev1.ConfigMap{} }}
+	Service       = kubernetes("Service", "", "services", empty[corev1.Service])
+	EndpointSlice = kubernetes("EndpointSlice", "discovery.k8s.io", "endpointslices", empty[discoveryv1.EndpointSlice])
+	Pod           = kubernetes("Pod", "", "pods", empty[corev1.Pod])
+	Node          = clusterScoped(kubernetes("Node", "", "nodes", empty[corev1.Node]))
+	Namespace     = clusterScoped(kubernetes("Namespace", "", "namespaces", empty[corev1.Namespace]))
+	Secret        = kubernetes("Secret", "", "secrets", empty[corev1.Secret])
+	ConfigMap     = kubernetes("ConfigMap", "", "configmaps", empty[corev1.ConfigMap])
 )
 
 // HostAddresses is the resolution of a host name: the Object is named by the host, and its Spec is a *[]string. The

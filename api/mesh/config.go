@@ -44,9 +44,11 @@ func Default() *Config {
 		DefaultVirtualServiceExportTo:  everywhere(),
 		DefaultDestinationRuleExportTo: everywhere(),
 		LocalityLbSetting:              &networkingv1alpha3.LocalityLoadBalancerSetting{Enabled: wrapperspb.Bool(true)},
-		OutboundTrafficPolicy:          &meshv1alpha1.MeshConfig_OutboundTrafficPolicy{Mode: meshv1alpha1.MeshConfig_OutboundTrafficPolicy_ALLOW_ANY},
-		InboundTrafficPolicy:           &meshv1alpha1.MeshConfig_InboundTrafficPolicy{Mode: meshv1alpha1.MeshConfig_InboundTrafficPolicy_PASSTHROUGH},
-		ExtensionProviders:             defaultProviders(),
+		OutboundTrafficPolicy: &meshv1alpha1.MeshConfig_OutboundTrafficPolicy{
+			Mode: meshv1alpha1.MeshConfig_OutboundTrafficPolicy_ALLOW_ANY,
+		},
+		InboundTrafficPolicy: &meshv1alpha1.MeshConfig_InboundTrafficPolicy{Mode: meshv1alpha1.MeshConfig_InboundTrafficPolicy_PASSTHROUGH},
+		ExtensionProviders:   defaultProviders(),
 		DefaultConfig: &meshv1alpha1.ProxyConfig{
 			ConfigPath:               "./etc/istio/proxy",
 			BinaryPath:               "/usr/local/bin/envoy",
@@ -69,9 +71,15 @@ const FileLogProvider = "envoy"
 // replaces one.
 func defaultProviders() []*meshv1alpha1.MeshConfig_ExtensionProvider {
 	return []*meshv1alpha1.MeshConfig_ExtensionProvider{
-		{Name: "prometheus", Provider: &meshv1alpha1.MeshConfig_ExtensionProvider_Prometheus{Prometheus: &meshv1alpha1.MeshConfig_ExtensionProvider_PrometheusMetricsProvider{}}},
-		{Name: "stackdriver", Provider: &meshv1alpha1.MeshConfig_ExtensionProvider_Stackdriver{Stackdriver: &meshv1alpha1.MeshConfig_ExtensionProvider_StackdriverProvider{}}},
-		{Name: FileLogProvider, Provider: &meshv1alpha1.MeshConfig_ExtensionProvider_EnvoyFileAccessLog{EnvoyFileAccessLog: &meshv1alpha1.MeshConfig_ExtensionProvider_EnvoyFileAccessLogProvider{Path: "/dev/stdout"}}},
+		{Name: "prometheus", Provider: &meshv1alpha1.MeshConfig_ExtensionProvider_Prometheus{
+			Prometheus: &meshv1alpha1.MeshConfig_ExtensionProvider_PrometheusMetricsProvider{},
+		}},
+		{Name: "stackdriver", Provider: &meshv1alpha1.MeshConfig_ExtensionProvider_Stackdriver{
+			Stackdriver: &meshv1alpha1.MeshConfig_ExtensionProvider_StackdriverProvider{},
+		}},
+		{Name: FileLogProvider, Provider: &meshv1alpha1.MeshConfig_ExtensionProvider_EnvoyFileAccessLog{
+			EnvoyFileAccessLog: &meshv1alpha1.MeshConfig_ExtensionProvider_EnvoyFileAccessLogProvider{Path: "/dev/stdout"},
+		}},
 	}
 }
 

@@ -102,7 +102,8 @@ func (d *document) syntax(err error) {
 func (d *document) enter(path string, n *yamlv3.Node, depth int) *yamlv3.Node {
 	if d.nodes++; d.nodes > maxNodes || depth > maxDepth {
 		if d.nodes <= maxNodes+1 {
-			d.report(diag.Error, "TooLarge", path, n, fmt.Sprintf("nested too deep or too large: at most %d levels and %d values are read", maxDepth, maxNodes), "")
+			d.report(diag.Error, "TooLarge", path, n,
+				fmt.Sprintf("nested too deep or too large: at most %d levels and %d values are read", maxDepth, maxNodes), "")
 			d.nodes = maxNodes + 1
 		}
 		return nil
@@ -151,7 +152,8 @@ func (d *document) message(path string, n *yamlv3.Node, m protoreflect.Message, 
 			if near := diag.NearestField(key.Value, fieldNames(m.Descriptor())); near != "" && vital(join(path, near)) {
 				d.misspelt = true
 			}
-			d.report(diag.Error, "UnknownField", join(path, key.Value), key, fmt.Sprintf("there is no field %q", key.Value), diag.UnknownName(key.Value, fieldNames(m.Descriptor())))
+			d.report(diag.Error, "UnknownField", join(path, key.Value), key,
+				fmt.Sprintf("there is no field %q", key.Value), diag.UnknownName(key.Value, fieldNames(m.Descriptor())))
 			continue
 		}
 		where, slot := join(path, fd.JSONName()), fd.Name()
@@ -214,7 +216,8 @@ func (d *document) field(path string, n *yamlv3.Node, m protoreflect.Message, fd
 		for i := 0; i+1 < len(n.Content); i += 2 {
 			key, ok := yaml11.Key(n.Content[i])
 			if !ok {
-				d.report(diag.Error, "InvalidValue", path, n.Content[i], shown(n.Content[i])+" is not a name", "quote it: "+strconv.Quote(n.Content[i].Value))
+				d.report(diag.Error, "InvalidValue", path, n.Content[i],
+					shown(n.Content[i])+" is not a name", "quote it: "+strconv.Quote(n.Content[i].Value))
 				continue
 			}
 			where := path + "[" + key + "]"
@@ -273,7 +276,8 @@ func nested(fd protoreflect.FieldDescriptor) bool {
 }
 
 // leaf decodes one value with protojson, into an empty message of m's type.
-func (d *document) leaf(path string, n *yamlv3.Node, m protoreflect.Message, fd, of protoreflect.FieldDescriptor, wrap func(any) any, depth int) (protoreflect.Message, bool) {
+func (d *document) leaf(path string, n *yamlv3.Node, m protoreflect.Message,
+	fd, of protoreflect.FieldDescriptor, wrap func(any) any, depth int) (protoreflect.Message, bool) {
 	v, ok := d.plain(path, n, depth+1)
 	if !ok {
 		return nil, false

@@ -78,7 +78,8 @@ func (d *document) checkConfig(c *Config) {
 	}
 	if len(c.GetMeshMTLS().GetEcdhCurves()) > 0 {
 		const path = "meshMTLS.ecdhCurves"
-		d.report(diag.Warning, "Doubtful", path, d.nearest(path), "the curves are in force here, and istiod refuses a mesh configuration that has them", "remove them where istiod reads the text too")
+		d.report(diag.Warning, "Doubtful", path, d.nearest(path),
+			"the curves are in force here, and istiod refuses a mesh configuration that has them", "remove them where istiod reads the text too")
 	}
 	d.providers(c)
 }
@@ -141,7 +142,8 @@ func (d *document) providers(c *Config) {
 		for i, n := range names {
 			if !slices.Contains(all, n) {
 				where := fmt.Sprintf("%s[%d]", path, i)
-				d.report(diag.Warning, "UnknownProvider", where, d.nearest(where), fmt.Sprintf("there is no extension provider %q", n), "define it in extensionProviders, or name one of "+strings.Join(all, ", "))
+				d.report(diag.Warning, "UnknownProvider", where, d.nearest(where), fmt.Sprintf("there is no extension provider %q", n),
+					"define it in extensionProviders, or name one of "+strings.Join(all, ", "))
 			}
 		}
 	}
@@ -199,7 +201,8 @@ func (d *document) trustDomain(path, td string) {
 		ok = ok && (c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '.' || c == '-' || c == '_')
 	}
 	if !ok {
-		d.wrong(path, fmt.Sprintf("%.64q is not a trust domain", td), "use lower-case letters, digits, dots, dashes and underscores, such as cluster.local")
+		d.wrong(path, fmt.Sprintf("%.64q is not a trust domain", td),
+			"use lower-case letters, digits, dots, dashes and underscores, such as cluster.local")
 	}
 }
 

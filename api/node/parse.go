@@ -209,7 +209,8 @@ func (m *metadata) read(p *Proxy) {
 // others returns the texts of the metadata that no other field of the proxy has. Texts beyond the bounds are left out,
 // because only EnvoyFilters use them. Proxies share equal lists.
 func (m *metadata) others(p *Proxy) frozen.List[Text] {
-	held := []string{"NAME", "INSTANCE_IPS", "REQUESTED_NETWORK_VIEW", "INTERCEPTION_MODE", "HTTP_PROXY_PORT", "ENVOY_STATUS_PORT", "ENVOY_PROMETHEUS_PORT"}
+	held := []string{"NAME", "INSTANCE_IPS", "REQUESTED_NETWORK_VIEW",
+		"INTERCEPTION_MODE", "HTTP_PROXY_PORT", "ENVOY_STATUS_PORT", "ENVOY_PROMETHEUS_PORT"}
 	for _, f := range texts(p) {
 		held = append(held, f.key)
 	}

@@ -18,7 +18,8 @@ func Operations(to networkingv1alpha3.EnvoyFilter_ApplyTo) []networkingv1alpha3.
 		replace      = networkingv1alpha3.EnvoyFilter_Patch_REPLACE
 	)
 	switch to {
-	case networkingv1alpha3.EnvoyFilter_NETWORK_FILTER, networkingv1alpha3.EnvoyFilter_HTTP_FILTER, networkingv1alpha3.EnvoyFilter_LISTENER_FILTER:
+	case networkingv1alpha3.EnvoyFilter_NETWORK_FILTER,
+		networkingv1alpha3.EnvoyFilter_HTTP_FILTER, networkingv1alpha3.EnvoyFilter_LISTENER_FILTER:
 		return []networkingv1alpha3.EnvoyFilter_Patch_Operation{merge, mergeLists, add, remove, insertBefore, insertAfter, insertFirst, replace}
 	case networkingv1alpha3.EnvoyFilter_HTTP_ROUTE:
 		return []networkingv1alpha3.EnvoyFilter_Patch_Operation{merge, mergeLists, add, remove, insertBefore, insertAfter, insertFirst}

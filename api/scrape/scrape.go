@@ -59,7 +59,8 @@ func WithSlash(path string) string {
 
 // reserved has the ports of Envoy and of the agent, with what they are for.
 var reserved = map[uint16]string{
-	15000: "Envoy's admin API", 15001: "Envoy's, for outbound connections", 15004: "the agent's debug pages", 15006: "Envoy's, for inbound connections",
+	15000: "Envoy's admin API", 15001: "Envoy's, for outbound connections",
+	15004: "the agent's debug pages", 15006: "Envoy's, for inbound connections",
 	15008: "Envoy's, for HBONE", 15020: "the agent's own", 15021: "Envoy's, for readiness", 15053: "the agent's DNS proxy",
 	15090: "Envoy's own metrics, which are merged anyway",
 }

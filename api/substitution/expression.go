@@ -194,7 +194,8 @@ var literals = []string{"true", "false", "null", "in"}
 
 // reserved are the words of CEL that cannot be names of attributes.
 var reserved = []string{
-	"as", "break", "const", "continue", "else", "for", "function", "if", "import", "let", "loop", "namespace", "package", "return", "var", "void", "while",
+	"as", "break", "const", "continue", "else", "for", "function", "if", "import",
+	"let", "loop", "namespace", "package", "return", "var", "void", "while",
 }
 
 // functions maps functions of CEL to the number of their arguments.
@@ -202,6 +203,7 @@ var functions = map[string]int{"size": 1, "duration": 1, "int": 1}
 
 // methods maps functions of CEL that are called on a value to the number of their other arguments.
 var methods = map[string]int{
-	"size": 0, "contains": 1, "startsWith": 1, "endsWith": 1, "getDate": 0, "getDayOfMonth": 0, "getDayOfWeek": 0, "getDayOfYear": 0, "getFullYear": 0,
+	"size": 0, "contains": 1, "startsWith": 1, "endsWith": 1, "getDate": 0,
+	"getDayOfMonth": 0, "getDayOfWeek": 0, "getDayOfYear": 0, "getFullYear": 0,
 	"getHours": 0, "getMilliseconds": 0, "getMinutes": 0, "getMonth": 0, "getSeconds": 0,
 }

@@ -235,7 +235,8 @@ func (k *Kubernetes) recheck(ctx context.Context, c Cluster, p identity.Peer, te
 		} else {
 			k.rechecked.addFor(key, struct{}{}, refusedFor)
 			k.revoked.add(key, err)
-			k.o.Logger.Warn("API server refused a verified token: it is no longer accepted", "account", p.ID.String(), "pod", p.Bound.Pod, "err", err)
+			k.o.Logger.Warn("API server refused a verified token: it is no longer accepted",
+				"account", p.ID.String(), "pod", p.Bound.Pod, "err", err)
 		}
 	})
 }

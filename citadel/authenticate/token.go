@@ -21,7 +21,8 @@ const (
 // algorithms returns the accepted signature algorithms. All of them use a private key: with a shared key or the
 // algorithm none, anyone who knows the public key could forge tokens.
 func algorithms() []jose.SignatureAlgorithm {
-	return []jose.SignatureAlgorithm{jose.RS256, jose.RS384, jose.RS512, jose.ES256, jose.ES384, jose.ES512, jose.PS256, jose.PS384, jose.PS512}
+	return []jose.SignatureAlgorithm{jose.RS256, jose.RS384, jose.RS512,
+		jose.ES256, jose.ES384, jose.ES512, jose.PS256, jose.PS384, jose.PS512}
 }
 
 // claims are the claims that are read from a token. They are unproven until verify succeeds.

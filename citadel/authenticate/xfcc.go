@@ -49,7 +49,8 @@ func (f Forwarded) Authenticate(_ context.Context, r Request) (identity.Peer, er
 	if !f.TrustDomains.Trusts(id.TrustDomain) {
 		return identity.Peer{}, fmt.Errorf("the forwarded certificate's trust domain %s is not the mesh's", id.TrustDomain)
 	}
-	p := identity.Peer{ID: id, Proof: identity.Certificate, Expires: time.Now().Add(forwardedFor), Federated: f.TrustDomains.Federated(id.TrustDomain)}
+	p := identity.Peer{ID: id, Proof: identity.Certificate,
+		Expires: time.Now().Add(forwardedFor), Federated: f.TrustDomains.Federated(id.TrustDomain)}
 	if f.TrustDomains.Revokes() {
 		if p.Federated, err = f.unrevoked(header, id); err != nil {
 			return identity.Peer{}, err
@@ -62,7 +63,8 @@ func (f Forwarded) Authenticate(_ context.Context, r Request) (identity.Peer, er
 // whether only federated roots prove it.
 func (f Forwarded) unrevoked(header forwarded, id identity.ID) (federated bool, err error) {
 	if header.certificates == "" {
-		return false, errors.New("the CA has revocation lists, and the x-forwarded-client-cert header has no certificate to check: set Cert or Chain at the gateway")
+		return false, errors.New(
+			"the CA has revocation lists, and the x-forwarded-client-cert header has no certificate to check: set Cert or Chain at the gateway")
 	}
 	text, err := url.PathUnescape(header.certificates)
 	if err != nil {

@@ -190,13 +190,16 @@ func (a *Authority) report(problem, own error) {
 		add("CertificateAuthority", inUse+problem.Error(), "correct or restore "+a.o.Store.String()+again)
 	}
 	if at := a.Revoked().Renewal(); !at.IsZero() && a.o.CA.Now().After(at) {
-		add("RevokedCertificates", "a list in ca-crl.pem should have been replaced at "+at.UTC().Format(time.RFC3339)+": what it revokes stays refused, what was revoked since is not", "put a new list into "+a.o.Folder+": it is read by itself")
+		add("RevokedCertificates", "a list in ca-crl.pem should have been replaced at "+at.UTC().Format(time.RFC3339)+
+			": what it revokes stays refused, what was revoked since is not",
+			"put a new list into "+a.o.Folder+": it is read by itself")
 	}
 	if len(a.unsignedCRLs) > 0 {
 		list = append(list, diag.Diagnostic{
 			Severity: diag.Warning, Code: "RevokedCertificates",
-			Message: fmt.Sprintf("of the lists in ca-crl.pem, number %d is signed by no certificate of the CA, nor by a root of callers: it revokes nothing that these have issued", a.unsignedCRLs[0]),
-			Fix:     "put a list into " + a.o.Folder + " that the CA has signed: it is read by itself",
+			Message: fmt.Sprintf("of the lists in ca-crl.pem, number %d is signed by no certificate of the CA, nor by a root of callers: "+
+				"it revokes nothing that these have issued", a.unsignedCRLs[0]),
+			Fix: "put a list into " + a.o.Folder + " that the CA has signed: it is read by itself",
 		})
 	}
 	if own != nil {
@@ -238,8 +241,10 @@ func (a *Authority) step(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	if last := a.o.CA.Bundle(); last != nil && !a.o.MultiRoot && !slices.ContainsFunc(b.Roots, func(r *x509.Certificate) bool { return slices.ContainsFunc(last.Roots, r.Equal) }) {
-		return errors.New("the CA was replaced by one that shares no root with it, so that workloads do not trust it: put the old one back, or restart every server and workload")
+	if last := a.o.CA.Bundle(); last != nil && !a.o.MultiRoot &&
+		!slices.ContainsFunc(b.Roots, func(r *x509.Certificate) bool { return slices.ContainsFunc(last.Roots, r.Equal) }) {
+		return errors.New("the CA was replaced by one that shares no root with it, so that workloads do not trust it: " +
+			"put the old one back, or restart every server and workload")
 	}
 	return a.use(ctx, b)
 }
@@ -254,7 +259,8 @@ func (a *Authority) reload(ctx context.Context, now time.Time) error {
 		return fmt.Errorf("the CA in %s is gone", a.o.Folder)
 	}
 	if last := a.o.CA.Bundle(); last != nil && !a.o.MultiRoot && !slices.ContainsFunc(last.Roots, p.Bundle.Roots[0].Equal) {
-		return errors.New("the CA has another root, which workloads do not trust yet: add it to root-cert.pem first, and keep the old one there (ISTIO_MULTIROOT_MESH=true takes it at once)")
+		return errors.New("the CA has another root, which workloads do not trust yet: " +
+			"add it to root-cert.pem first, and keep the old one there (ISTIO_MULTIROOT_MESH=true takes it at once)")
 	}
 	revoked, err := pki.ParseRevocations(p.CRL)
 	if err == nil && revoked == nil && p.CRL != nil {
@@ -268,7 +274,8 @@ func (a *Authority) reload(ctx context.Context, now time.Time) error {
 	}
 	last := a.revoked.Swap(revoked)
 	changed := string(last.Text()) != string(revoked.Text())
-	if issuers := append(a.anchors(p.Bundle), append(slices.Clip(p.Bundle.Chain), p.Bundle.Certificate)...); changed || !same(a.issuers, issuers) {
+	issuers := append(a.anchors(p.Bundle), append(slices.Clip(p.Bundle.Chain), p.Bundle.Certificate)...)
+	if changed || !same(a.issuers, issuers) {
 		a.issuers, a.unsignedCRLs = issuers, revoked.SignedByNone(issuers)
 	}
 	if changed {
@@ -288,7 +295,8 @@ func (a *Authority) Loaded() bool { return a.serving.Load() != nil }
 // bundle first, so that the server trusts the CA's certificates before the CA issues any.
 func (a *Authority) use(ctx context.Context, b *pki.Bundle) error {
 	last := a.o.CA.Bundle()
-	if last != nil && last.Certificate.Equal(b.Certificate) && slices.EqualFunc(last.Roots, b.Roots, (*x509.Certificate).Equal) && slices.EqualFunc(last.Chain, b.Chain, (*x509.Certificate).Equal) {
+	if last != nil && last.Certificate.Equal(b.Certificate) && slices.EqualFunc(last.Roots, b.Roots, (*x509.Certificate).Equal) &&
+		slices.EqualFunc(last.Chain, b.Chain, (*x509.Certificate).Equal) {
 		return nil
 	}
 	own, err := a.newServing(ctx, b, a.o.CA.Now())
@@ -297,7 +305,8 @@ func (a *Authority) use(ctx context.Context, b *pki.Bundle) error {
 	}
 	a.serve(own)
 	a.o.CA.Use(b)
-	a.o.Logger.Info("certificate authority loaded", "subject", b.Certificate.Subject.String(), "notAfter", b.NotAfter(), "roots", len(b.Roots), "plugged_in", a.plugged)
+	a.o.Logger.Info("certificate authority loaded", "subject", b.Certificate.Subject.String(),
+		"notAfter", b.NotAfter(), "roots", len(b.Roots), "plugged_in", a.plugged)
 	a.notifyRoots()
 	return nil
 }
@@ -372,7 +381,9 @@ func (a *Authority) register() {
 		name, of string
 		at       func(*pki.Bundle) time.Time
 	}{{"root_cert", "the root certificate", root}, {"cert_chain", "the first certificate of the CA's chain", chain}} {
-		gauge(c.name+"_expiry_timestamp", "When "+c.of+" expires, in seconds since 1970.", func(b *pki.Bundle) float64 { return float64(c.at(b).Unix()) })
-		gauge(c.name+"_expiry_seconds", "Seconds until "+c.of+" expires.", func(b *pki.Bundle) float64 { return c.at(b).Sub(a.o.CA.Now()).Seconds() })
+		gauge(c.name+"_expiry_timestamp", "When "+c.of+" expires, in seconds since 1970.",
+			func(b *pki.Bundle) float64 { return float64(c.at(b).Unix()) })
+		gauge(c.name+"_expiry_seconds", "Seconds until "+c.of+" expires.",
+			func(b *pki.Bundle) float64 { return c.at(b).Sub(a.o.CA.Now()).Seconds() })
 	}
 }

@@ -177,7 +177,8 @@ func (a *Authority) VouchingRoots() []*x509.Certificate {
 // that it is not valid yet. A certificate in Files is read each time. It also follows changes of the roots of callers.
 func (a *Authority) renew(ctx context.Context, now time.Time) error {
 	b := a.o.CA.Bundle()
-	if s := a.serving.Load(); a.o.Files == (Files{}) && s != nil && now.Before(s.renewal) && now.After(s.issued.Add(-pki.Skew)) && slices.Equal(s.names, a.o.Names()) {
+	if s := a.serving.Load(); a.o.Files == (Files{}) && s != nil && now.Before(s.renewal) &&
+		now.After(s.issued.Add(-pki.Skew)) && slices.Equal(s.names, a.o.Names()) {
 		if anchors := a.anchors(b); !same(s.anchors, anchors) {
 			a.serve(s.withAnchors(anchors))
 		}

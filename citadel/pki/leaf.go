@@ -113,7 +113,8 @@ func (l Leaf) verify(c *x509.Certificate, roots, intermediates *x509.CertPool, n
 	}
 	key, ok := c.PublicKey.(interface{ Equal(crypto.PublicKey) bool })
 	switch {
-	case !slices.Equal(uris, want) || !slices.Equal(c.DNSNames, dns) || !slices.EqualFunc(c.IPAddresses, ips, net.IP.Equal) || len(c.EmailAddresses) > 0:
+	case !slices.Equal(uris, want) || !slices.Equal(c.DNSNames, dns) ||
+		!slices.EqualFunc(c.IPAddresses, ips, net.IP.Equal) || len(c.EmailAddresses) > 0:
 		return errors.New("it has other names")
 	case c.IsCA || c.KeyUsage&^(x509.KeyUsageDigitalSignature|x509.KeyUsageKeyEncipherment) != 0:
 		return errors.New("it has other rights")

@@ -91,7 +91,8 @@ func (a *Authority) signer(named string) (string, error) {
 func (a *Authority) sign(ctx context.Context, signer string, csr []byte, l pki.Leaf) (*ca.Issued, error) {
 	roots := a.o.Roots(signer)
 	if len(roots) == 0 {
-		return nil, fmt.Errorf("%w: the roots of signer %s are unknown: write them into the mesh configuration's caCertificates", ca.ErrUnavailable, signer)
+		return nil, fmt.Errorf("%w: the roots of signer %s are unknown: write them into the mesh configuration's caCertificates",
+			ca.ErrUnavailable, signer)
 	}
 	text, err := a.request(ctx, signer, csr, max(l.TTL, minTTL))
 	if err != nil {

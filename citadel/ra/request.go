@@ -38,7 +38,8 @@ func (a *Authority) request(ctx context.Context, signer string, csr []byte, ttl 
 		"metadata": map[string]any{"name": name},
 		"spec": map[string]any{
 			"request": base64.StdEncoding.EncodeToString(csr), "signerName": signer, "expirationSeconds": int64(ttl / time.Second),
-			"usages": []any{string(certificatesv1.UsageDigitalSignature), string(certificatesv1.UsageKeyEncipherment), string(certificatesv1.UsageServerAuth), string(certificatesv1.UsageClientAuth)},
+			"usages": []any{string(certificatesv1.UsageDigitalSignature), string(certificatesv1.UsageKeyEncipherment),
+				string(certificatesv1.UsageServerAuth), string(certificatesv1.UsageClientAuth)},
 		},
 	}}
 	o, err := client.Create(ctx, o, metav1.CreateOptions{})
@@ -97,7 +98,8 @@ func follow(ctx context.Context, client dynamic.ResourceInterface, name string) 
 	if text, done, err = decided(o); done {
 		return text, done, err
 	}
-	w, err := client.Watch(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", name).String(), ResourceVersion: o.GetResourceVersion()})
+	w, err := client.Watch(ctx,
+		metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", name).String(), ResourceVersion: o.GetResourceVersion()})
 	if err != nil {
 		return nil, false, err
 	}

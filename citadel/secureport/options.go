@@ -94,9 +94,11 @@ func (o Options) signs(member bool) (bool, error) {
 	case !s.Workloads && s.Server == "":
 		return false, nil
 	case !member:
-		return false, errors.New("signers of Kubernetes sign only for a server that is a pod of its cluster: EXTERNAL_CA and PILOT_CERT_PROVIDER=k8s.io/... need POD_NAME")
+		return false, errors.New("signers of Kubernetes sign only for a server that is a pod of its cluster: " +
+			"EXTERNAL_CA and PILOT_CERT_PROVIDER=k8s.io/... need POD_NAME")
 	case s.Workloads && s.Server == "" && o.Serving == (authority.Files{}):
-		return false, errors.New("with EXTERNAL_CA the server has no CA for its own certificate: set PILOT_CERT_PROVIDER=k8s.io/<signer>, or --tlsCertFile and --tlsKeyFile")
+		return false, errors.New("with EXTERNAL_CA the server has no CA for its own certificate: " +
+			"set PILOT_CERT_PROVIDER=k8s.io/<signer>, or --tlsCertFile and --tlsKeyFile")
 	case s.Workloads && s.Default == "" && s.Domain == "":
 		return false, errors.New("EXTERNAL_CA needs a signer: set K8S_SIGNER or CERT_SIGNER_DOMAIN")
 	}

@@ -57,7 +57,8 @@ func New(o Options, parts Parts) (*Port, error) {
 		Mesh: parts.Mesh, Bundles: parts.Bundles, Issuer: issuer, Signers: o.Signing.byDefault(), SignerRoots: o.Signing.Roots,
 	})}
 	options := authority.Options{
-		CA: issuer, Anchors: p.TrustDomains.Anchors, Folder: o.Folder, MultiRoot: o.MultiRoot, Store: parts.Store, Lease: parts.Lease, Interval: o.Interval,
+		CA: issuer, Anchors: p.TrustDomains.Anchors, Folder: o.Folder,
+		MultiRoot: o.MultiRoot, Store: parts.Store, Lease: parts.Lease, Interval: o.Interval,
 		Rotation:  rotation.Options{Organization: parts.Domain, Lifetime: o.RootTTL, GracePercent: o.Grace, MaxTTL: o.MaxTTL},
 		Elsewhere: o.Off || o.Signing.Workloads, FilesVouch: o.Off,
 		Names: p.names, Files: o.Serving, NoWatch: parts.NoWatch, Logger: logger, Registerer: parts.Registerer,

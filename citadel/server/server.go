@@ -75,7 +75,9 @@ func (s *Server) Register(r grpc.ServiceRegistrar) {
 	all := authv1.IstioCertificateService_ServiceDesc
 	r.RegisterService(&grpc.ServiceDesc{
 		ServiceName: all.ServiceName, HandlerType: (*any)(nil), Metadata: all.Metadata,
-		Streams: []grpc.StreamDesc{{StreamName: all.Methods[0].MethodName, Handler: func(_ any, stream grpc.ServerStream) error { return s.serve(stream) }}},
+		Streams: []grpc.StreamDesc{{
+			StreamName: all.Methods[0].MethodName, Handler: func(_ any, stream grpc.ServerStream) error { return s.serve(stream) },
+		}},
 	}, s)
 }
 
@@ -118,7 +120,8 @@ func (s *Server) authenticate(ctx context.Context) (identity.Peer, error) {
 }
 
 // create returns a certificate for the key of a request.
-func (s *Server) create(ctx context.Context, caller identity.Peer, r *authv1.IstioCertificateRequest) (*authv1.IstioCertificateResponse, error) {
+func (s *Server) create(ctx context.Context, caller identity.Peer,
+	r *authv1.IstioCertificateRequest) (*authv1.IstioCertificateResponse, error) {
 	id, err := s.subject(caller, r)
 	if err != nil {
 		s.metrics.noIdentity.Inc()
@@ -169,7 +172,8 @@ func (s *Server) failed(caller identity.Peer, reason string, err error) error {
 // subject returns the identity to certify: the caller's own, or the one that it may impersonate.
 func (s *Server) subject(caller identity.Peer, r *authv1.IstioCertificateRequest) (identity.ID, error) {
 	if caller.Federated { // a certificate of this CA would be good for more than the one that it proved its identity by
-		return caller.ID, status.Errorf(codes.PermissionDenied, "%s is not issued certificates: its root is trusted for aliases of the trust domain alone", caller)
+		return caller.ID, status.Errorf(codes.PermissionDenied,
+			"%s is not issued certificates: its root is trusted for aliases of the trust domain alone", caller)
 	}
 	v, ok := r.GetMetadata().GetFields()[impersonated]
 	if !ok || v.GetStringValue() == "" {

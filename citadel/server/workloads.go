@@ -70,5 +70,6 @@ func (s *Server) renewable(caller identity.Peer) error {
 	}
 	s.o.Log.Debug("certificate refused: nothing runs as the caller's service account", "caller", caller.String())
 	return status.Errorf(codes.PermissionDenied, "%s may not have another certificate by the one that it has: "+
-		"no Pod, WorkloadEntry or WorkloadGroup in namespace %s has the service account %s; a token proves it", caller, caller.ID.Namespace, caller.ID.ServiceAccount)
+		"no Pod, WorkloadEntry or WorkloadGroup in namespace %s has the service account %s; a token proves it",
+		caller, caller.ID.Namespace, caller.ID.ServiceAccount)
 }

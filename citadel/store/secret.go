@@ -59,7 +59,8 @@ func (s Secret) Load(ctx context.Context) (map[string][]byte, string, error) {
 		}
 		files, err := s.files(o)
 		if err == nil && name == Cacerts && files[generatedFile] == nil {
-			err = fmt.Errorf("secret %s/%s is an operator's own CA: mount it where ROOT_CA_DIR says, or unset USE_CACERTS_FOR_SELF_SIGNED_CA", s.Namespace, name)
+			err = fmt.Errorf("secret %s/%s is an operator's own CA: mount it where ROOT_CA_DIR says, or unset USE_CACERTS_FOR_SELF_SIGNED_CA",
+				s.Namespace, name)
 		}
 		return files, name + "/" + o.GetResourceVersion(), err
 	}

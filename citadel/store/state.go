@@ -84,7 +84,8 @@ func decode(files map[string][]byte, now time.Time) (s rotation.State, expired b
 			return s, false, fmt.Errorf("the next root: %w", err)
 		}
 	}
-	s.Signing, err = pki.ParseBundle(pki.Files{Certificate: files[certificateFile], Key: files[keyFile], Chain: files[chainFile], Roots: roots}, now)
+	s.Signing, err = pki.ParseBundle(
+		pki.Files{Certificate: files[certificateFile], Key: files[keyFile], Chain: files[chainFile], Roots: roots}, now)
 	if s.Next != nil && errors.Is(err, pki.ErrExpired) {
 		return rotation.State{Signing: s.Next}, true, nil
 	}
@@ -92,7 +93,8 @@ func decode(files map[string][]byte, now time.Time) (s rotation.State, expired b
 		return rotation.State{}, false, err
 	}
 	if own := s.Signing.Certificate; !s.Signing.Roots[0].Equal(own) {
-		return rotation.State{}, false, errors.New("the CA's certificate is not its own root: such a CA is plugged in by a folder, and not rotated here")
+		return rotation.State{}, false,
+			errors.New("the CA's certificate is not its own root: such a CA is plugged in by a folder, and not rotated here")
 	}
 	if text := files[sinceFile]; len(text) > 0 {
 		if s.Since, err = time.Parse(time.RFC3339Nano, string(text)); err != nil {

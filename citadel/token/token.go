@@ -106,7 +106,8 @@ func create(dir, path string) error {
 
 // JWKS returns the public key as a JSON Web Key Set.
 func (k *Key) JWKS() ([]byte, error) {
-	return json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: k.signer.Public(), KeyID: k.id, Algorithm: string(jose.ES256), Use: "sig"}}})
+	return json.Marshal(
+		jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: k.signer.Public(), KeyID: k.id, Algorithm: string(jose.ES256), Use: "sig"}}})
 }
 
 // Issue returns a token of a service account.

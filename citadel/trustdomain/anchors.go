@@ -35,10 +35,12 @@ type anchor struct {
 // parse returns the valid entries of a mesh configuration, and a finding for each other one.
 func (d *Domains) parse(m *mesh.Config) (list []anchor, findings []diag.Diagnostic) {
 	for i, c := range m.GetCaCertificates() {
-		a := anchor{field: fmt.Sprintf("caCertificates[%d]", i), url: c.GetSpiffeBundleUrl(), signers: c.GetCertSigners(), trustDomains: c.GetTrustDomains()}
+		a := anchor{field: fmt.Sprintf("caCertificates[%d]", i), url: c.GetSpiffeBundleUrl(),
+			signers: c.GetCertSigners(), trustDomains: c.GetTrustDomains()}
 		bad := func(message, fix string) {
 			findings = append(findings, diag.Diagnostic{
-				Severity: diag.Error, Code: "InvalidCertificates", Object: "MeshConfig", Field: a.field, Message: message + "; its roots are not trusted", Fix: fix,
+				Severity: diag.Error, Code: "InvalidCertificates", Object: "MeshConfig",
+				Field: a.field, Message: message + "; its roots are not trusted", Fix: fix,
 			})
 		}
 		if a.url == "" {

@@ -127,7 +127,8 @@ func (d *Domains) Chains(certificates []*x509.Certificate) ([][]*x509.Certificat
 			between.AddCert(c)
 		}
 	}
-	return certificates[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	return certificates[0].Verify(
+		x509.VerifyOptions{Roots: roots, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 }
 
 // Anchors returns the roots of callers besides the roots of the CA, without duplicates.

@@ -163,7 +163,8 @@ func (l *Levels) All() map[string]string {
 
 func names() map[string]slog.Level {
 	return map[string]slog.Level{
-		"none": levelNone, "fatal": levelFatal, "error": slog.LevelError, "warn": slog.LevelWarn, "info": slog.LevelInfo, "debug": slog.LevelDebug,
+		"none": levelNone, "fatal": levelFatal, "error": slog.LevelError,
+		"warn": slog.LevelWarn, "info": slog.LevelInfo, "debug": slog.LevelDebug,
 	}
 }
 

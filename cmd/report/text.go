@@ -42,7 +42,8 @@ func (r Report) table() []byte {
 			if d.Fix != "" {
 				message += "; " + d.Fix
 			}
-			columns := []string{d.Severity.String(), cmp.Or(d.Code, "-"), cmp.Or(d.Object, "-"), cmp.Or(d.Field, "-"), cmp.Or(position(d), "-"), message}
+			columns := []string{d.Severity.String(), cmp.Or(d.Code, "-"),
+				cmp.Or(d.Object, "-"), cmp.Or(d.Field, "-"), cmp.Or(position(d), "-"), message}
 			for i := range columns {
 				columns[i] = oneLine(columns[i])
 			}
@@ -83,7 +84,8 @@ func (r Report) summary(b *bytes.Buffer) {
 		fmt.Fprintln(b, "a server would refuse to start:", strings.Join(reasons, "\n"))
 		return
 	}
-	fmt.Fprintf(b, "%s in force, %s, %s", Amount(r.Objects, "object"), Amount(r.Count(diag.Error), "error"), Amount(r.Count(diag.Warning), "warning"))
+	fmt.Fprintf(b, "%s in force, %s, %s", Amount(r.Objects, "object"),
+		Amount(r.Count(diag.Error), "error"), Amount(r.Count(diag.Warning), "warning"))
 	if n := r.Count(diag.Info); n > 0 {
 		fmt.Fprintf(b, ", %s", Amount(n, "info"))
 	}

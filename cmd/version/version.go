@@ -73,7 +73,9 @@ func Command(program string) *cobra.Command {
 				var sorted bytes.Buffer
 				e := yaml.NewEncoder(&sorted)
 				e.SetIndent(2)
-				err = e.Encode(map[string]map[string]string{"clientVersion": {"version": b.Version, "golang_version": b.GoVersion, "platform": b.Platform}})
+				err = e.Encode(map[string]map[string]string{
+					"clientVersion": {"version": b.Version, "golang_version": b.GoVersion, "platform": b.Platform},
+				})
 				text = sorted.Bytes()
 			case output != "":
 				return fmt.Errorf("unknown output format %q: json or yaml", output)
@@ -91,7 +93,8 @@ func Command(program string) *cobra.Command {
 	}
 	c.Flags().BoolVarP(&short, "short", "s", false, "print the version alone")
 	c.Flags().StringVarP(&output, "output", "o", "", "json or yaml")
-	if err := c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"json", "yaml"}, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+	if err := c.RegisterFlagCompletionFunc("output",
+		cobra.FixedCompletions([]string{"json", "yaml"}, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 		panic(err) // there is no such flag
 	}
 	return c

@@ -82,7 +82,8 @@ func Run(objects []*kinds.Object, o Options) []diag.Diagnostic {
 	o.RepeatedText = cmp.Or(o.RepeatedText, limits.Default().RepeatedText)
 	o.HostClusters = cmp.Or(o.HostClusters, limits.Default().HostClusters)
 	a := &analysis{
-		index: newIndex(objects, o), subsets: map[subset]*kinds.Object{}, callers: map[string]*clients{}, counts: map[subset]int{}, widest: map[subset]*host{},
+		index: newIndex(objects, o), subsets: map[subset]*kinds.Object{},
+		callers: map[string]*clients{}, counts: map[subset]int{}, widest: map[subset]*host{},
 		opened: map[string]*exposedPorts{}, filters: map[filtered]filter{}, readers: map[selectionKey]bool{}, worst: diag.Info,
 	}
 	for _, one := range Analyzers() {
@@ -99,7 +100,8 @@ func Run(objects []*kinds.Object, o Options) []diag.Diagnostic {
 
 // More returns a finding that stands for n others about something; worst is their highest severity.
 func More(n int, worst diag.Severity, about string) diag.Diagnostic {
-	return diag.Diagnostic{Severity: worst, Code: codeLimit, Message: fmt.Sprintf("%d more findings about %s are left out", n, about), Fix: "mend the others first"}
+	return diag.Diagnostic{Severity: worst, Code: codeLimit,
+		Message: fmt.Sprintf("%d more findings about %s are left out", n, about), Fix: "mend the others first"}
 }
 
 // LeftOut reports whether findings were dropped, that is, whether one of them is of More.

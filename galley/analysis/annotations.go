@@ -31,7 +31,8 @@ func (a *analysis) annotations() {
 			switch {
 			case name == kinds.AnnotationIgnorePolicy: // missing from Istio's own list
 				if o.Kind != kinds.BackendTLSPolicy {
-					a.report(o, diag.Warning, codeMisplaced, field, "move it to a BackendTLSPolicy", "the annotation %s has no effect on a %s", name, o.Kind.Name)
+					a.report(o, diag.Warning, codeMisplaced, field, "move it to a BackendTLSPolicy",
+						"the annotation %s has no effect on a %s", name, o.Kind.Name)
 				}
 			case i == nil:
 				fix := "remove it"

@@ -91,7 +91,8 @@ func (c *comparisons) more() bool {
 func (a *analysis) uncompared(o *kinds.Object, c comparisons) {
 	if c.refused {
 		a.report(o, diag.Info, codeLimit, "spec.hosts", "split the VirtualService, or export it to fewer namespaces",
-			"its hosts, times its Gateways, the namespaces of exportTo and its matches, are too many: not all of them are compared with those of other VirtualServices")
+			"its hosts, times its Gateways, the namespaces of exportTo and its matches, are too many: "+
+				"not all of them are compared with those of other VirtualServices")
 	}
 }
 
@@ -101,11 +102,13 @@ func unconditional(h *networkingv1alpha3.HTTPRoute) bool { return len(h.Match) =
 func (a *analysis) conflict(o, wins *kinds.Object, field string, c contested) {
 	why := precedence(wins, o)
 	if c.gateway == meshGateway {
-		a.report(o, diag.Warning, codeConflict, field, "merge the two, or remove one", "%s has the host %s too and takes precedence for sidecars (%s): these routes have no effect there", wins, c.host, why)
+		a.report(o, diag.Warning, codeConflict, field, "merge the two, or remove one",
+			"%s has the host %s too and takes precedence for sidecars (%s): these routes have no effect there", wins, c.host, why)
 		return
 	}
 	a.report(o, diag.Warning, codeUnreachable, field, "merge the two, or give each route of the other a match",
-		"%s has the host %s on Gateway %s too and comes first (%s): its last route takes all requests, so the last route here is never reached", wins, c.host, c.gateway, why)
+		"%s has the host %s on Gateway %s too and comes first (%s): its last route takes all requests, so the last route here is never reached",
+		wins, c.host, c.gateway, why)
 }
 
 // exportsOf returns the values of contested.exported of a VirtualService.

@@ -69,7 +69,8 @@ func (a *analysis) connectionRoutesOf(o *kinds.Object, first map[connected]*kind
 				}
 				if rivals.name(field, wins) {
 					a.report(o, diag.Warning, codeUnreachable, field, "leave it to one of the two, or merge them",
-						"%s routes %s %s on Gateway %s too and comes first (%s): this route is never reached there", wins, what, name, c.gateway, precedence(wins, o))
+						"%s routes %s %s on Gateway %s too and comes first (%s): this route is never reached there",
+						wins, what, name, c.gateway, precedence(wins, o))
 				}
 			}
 		}
@@ -80,7 +81,8 @@ func (a *analysis) connectionRoutesOf(o *kinds.Object, first map[connected]*kind
 				continue
 			}
 			for k, name := range m.SniHosts {
-				claim(m.Gateways, strings.ToLower(name), m.Port, true, indexed(indexed(indexed("spec.tls", i)+".match", j)+".sniHosts", k), "the server name")
+				claim(m.Gateways, strings.ToLower(name), m.Port, true,
+					indexed(indexed(indexed("spec.tls", i)+".match", j)+".sniHosts", k), "the server name")
 			}
 		}
 	}

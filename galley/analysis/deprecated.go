@@ -32,7 +32,8 @@ func (a *analysis) deprecatedIn(o *kinds.Object, m protoreflect.Message, path st
 		v := m.Get(fd)
 		field := path + "." + fd.JSONName()
 		if options, ok := fd.Options().(*descriptorpb.FieldOptions); ok && options.GetDeprecated() {
-			a.report(o, diag.Warning, codeDeprecated, field, "see the reference of "+o.Kind.Name+" for what replaces it", "the field %s is deprecated", fd.JSONName())
+			a.report(o, diag.Warning, codeDeprecated, field,
+				"see the reference of "+o.Kind.Name+" for what replaces it", "the field %s is deprecated", fd.JSONName())
 		}
 		switch {
 		case fd.IsMap():

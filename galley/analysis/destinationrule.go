@@ -25,7 +25,8 @@ func (a *analysis) destinationRule(o *kinds.Object) {
 	a.counted(o, name)
 	if strings.HasPrefix(name, "*") {
 		if !a.under(name) {
-			a.report(o, diag.Warning, codeReference, "spec.host", "name another host, or remove the rule", "no Service or ServiceEntry has a host under %s: the rule has no effect", name)
+			a.report(o, diag.Warning, codeReference, "spec.host", "name another host, or remove the rule",
+				"no Service or ServiceEntry has a host under %s: the rule has no effect", name)
 		}
 		return
 	}
@@ -50,9 +51,11 @@ func (a *analysis) destinationRule(o *kinds.Object) {
 			continue
 		}
 		if fix := a.elsewhere(name, s.Labels); fix != "" {
-			a.report(o, diag.Warning, codeSubset, indexed("spec.subsets", i)+".labels", fix, "no endpoint of %s is in this place: the subset %q has no endpoints, and requests to it get 503", name, s.Name)
+			a.report(o, diag.Warning, codeSubset, indexed("spec.subsets", i)+".labels", fix,
+				"no endpoint of %s is in this place: the subset %q has no endpoints, and requests to it get 503", name, s.Name)
 		} else if own := unplaced(s.Labels); a.lacks(all, own) {
-			a.report(o, diag.Warning, codeSubset, indexed("spec.subsets", i)+".labels", a.otherLabels(all[0].object.Namespace, own, others...), "no workload of %s has these labels: the subset %q has no endpoints, and requests to it get 503", name, s.Name)
+			a.report(o, diag.Warning, codeSubset, indexed("spec.subsets", i)+".labels", a.otherLabels(all[0].object.Namespace, own, others...),
+				"no workload of %s has these labels: the subset %q has no endpoints, and requests to it get 503", name, s.Name)
 		}
 	}
 }
@@ -78,7 +81,9 @@ func (a *analysis) counted(o *kinds.Object, host string) {
 			a.subsets[key] = o
 			a.counts[all]++
 		} else if first != o {
-			a.report(o, diag.Warning, codeRepeated, indexed("spec.subsets", i)+".name", "rename one, or remove it", "%s defines the subset %q of %s too, and its definition is used (%s): this one has no effect", first, s.Name, host, precedence(first, o))
+			a.report(o, diag.Warning, codeRepeated, indexed("spec.subsets", i)+".name", "rename one, or remove it",
+				"%s defines the subset %q of %s too, and its definition is used (%s): this one has no effect",
+				first, s.Name, host, precedence(first, o))
 		}
 	}
 }
@@ -96,7 +101,8 @@ func (a *analysis) fitting(o *kinds.Object, name string, before, subsets int) {
 	}
 	if fit := limits.Subsets(most, len(widest.ports)); subsets > fit {
 		a.report(o, diag.Error, codeLimit, "spec.subsets", "define fewer subsets, or divide the ports among several Services",
-			"the %d ports of %s, times its %d subsets and itself, are more than %d clusters (HostClusters): the first %d of this rule stay, its others are left out, and requests to them get 503",
+			"the %d ports of %s, times its %d subsets and itself, are more than %d clusters (HostClusters): "+
+				"the first %d of this rule stay, its others are left out, and requests to them get 503",
 			len(widest.ports), widest.name, subsets, most, max(fit-before, 0))
 	}
 }
@@ -110,7 +116,8 @@ func (a *analysis) widestOf(namespace, name string) *host {
 		return widest
 	}
 	for h := range a.covered(name) {
-		if (widest == nil || cmp.Or(len(h.ports)-len(widest.ports), strings.Compare(widest.name, h.name)) > 0) && a.closest(namespace, h.name) == name {
+		if (widest == nil || cmp.Or(len(h.ports)-len(widest.ports), strings.Compare(widest.name, h.name)) > 0) &&
+			a.closest(namespace, h.name) == name {
 			widest = h
 		}
 	}

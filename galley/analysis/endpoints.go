@@ -17,7 +17,8 @@ func (a *analysis) endpoints(o *kinds.Object) {
 	const effect = "it has no endpoints, and requests to it get 503"
 	if len(spec.Selector) == 0 {
 		if a.options.Whole {
-			a.report(o, diag.Warning, codeEndpoints, "spec", "add a selector, or an EndpointSlice with the label kubernetes.io/service-name: "+o.Name,
+			a.report(o, diag.Warning, codeEndpoints, "spec",
+				"add a selector, or an EndpointSlice with the label kubernetes.io/service-name: "+o.Name,
 				"the Service has no selector, and there is no EndpointSlice of it: %s", effect)
 		}
 		return
@@ -26,7 +27,8 @@ func (a *analysis) endpoints(o *kinds.Object) {
 	const fix = "write status.podIP into them"
 	switch {
 	case pods.addressless != "" && (pods.machine || pods.addresses > 0):
-		a.report(o, diag.Warning, codeEndpoints, "spec.selector", fix, "of the Pods that the Service selects some have no IP address and are no endpoints (%s)", pods.addressless)
+		a.report(o, diag.Warning, codeEndpoints, "spec.selector", fix,
+			"of the Pods that the Service selects some have no IP address and are no endpoints (%s)", pods.addressless)
 	case pods.machine || pods.workloads == 0 || pods.ready > 0 || pods.addresses > 0 && spec.PublishNotReadyAddresses:
 	case pods.addresses > 0:
 		a.report(o, diag.Warning, codeEndpoints, "spec.selector", "set the condition Ready of a Pod to \"True\", or leave it out",

@@ -29,8 +29,10 @@ func (a *analysis) gatewayCertificates() {
 			if first[key] == nil {
 				first[key], hosts[key] = o, s.Hosts
 			} else if first[key] != o && !slices.Equal(hosts[key], s.Hosts) {
-				a.report(o, diag.Warning, codeSharedCertificate, indexed("spec.servers", i)+".tls.credentialName", "merge the two, with one server for all hosts",
-					"%s shows the certificate %s for other hosts on port %d: browsers that use one connection for both get 404", first[key], key.credential, key.port)
+				a.report(o, diag.Warning, codeSharedCertificate,
+					indexed("spec.servers", i)+".tls.credentialName", "merge the two, with one server for all hosts",
+					"%s shows the certificate %s for other hosts on port %d: browsers that use one connection for both get 404",
+					first[key], key.credential, key.port)
 			}
 		}
 	}

@@ -54,7 +54,8 @@ func (a *analysis) gatewayPorts() {
 			if other.family != mine {
 				if other.gateway != o {
 					a.report(o, diag.Error, codeGateways, field+".port.protocol", "use another port, or the same protocol",
-						"%s has port %d for the same workloads as %s, which is %s here: one port has one of them, and that Gateway's counts (%s)", other.gateway, number, other.family, mine, precedence(other.gateway, o))
+						"%s has port %d for the same workloads as %s, which is %s here: one port has one of them, and that Gateway's counts (%s)",
+						other.gateway, number, other.family, mine, precedence(other.gateway, o))
 				}
 				continue
 			}

@@ -118,22 +118,27 @@ func (a *analysis) http3() {
 			}
 			const fix = "leave it so if HTTP/2 and HTTP/1.1 will do; else serve these hosts "
 			if field, reason := http3.Refusal(s); field != "" {
-				a.report(o, diag.Warning, codeHTTP3, at+"."+field, fix+"without it", "port %d takes no HTTP/3 for the hosts of this server: %s", number, reason)
+				a.report(o, diag.Warning, codeHTTP3, at+"."+field, fix+"without it",
+					"port %d takes no HTTP/3 for the hosts of this server: %s", number, reason)
 				continue
 			}
 			if by, path := a.connectionFilters(spec.Selector, target); by != nil {
-				a.report(o, diag.Warning, codeHTTP3, at+".port.number", "leave it so if HTTP/2 and HTTP/1.1 will do; else have "+by.String()+" leave out this port, or name the listener for QUIC in its patch",
+				a.report(o, diag.Warning, codeHTTP3, at+".port.number", "leave it so if HTTP/2 and HTTP/1.1 will do; else have "+
+					by.String()+" leave out this port, or name the listener for QUIC in its patch",
 					"port %d takes no HTTP/3: %s (%s) adds filters of connections there, which over QUIC would refuse nothing", number, by, path)
 				continue
 			}
 			if host := cmp.Or(strict.Exposed(number, s), atTarget.Exposed(ports.tcp[number], s)); host != "" {
 				a.report(o, diag.Warning, codeHTTP3, at+".hosts", fix+"on another port than "+host,
-					"port %d takes no HTTP/3 for the hosts of this server: it would take %s, too, without the certificate that another server demands of clients", number, host)
+					"port %d takes no HTTP/3 for the hosts of this server: "+
+						"it would take %s, too, without the certificate that another server demands of clients", number, host)
 				continue
 			}
 			if headers {
-				a.report(o, diag.Info, codeHTTP3, at+".port.number", "have the load balancer in front of the gateway keep addresses of UDP packets, or leave the port for UDP out of the Service",
-					"the mesh asks for PROXY headers (gatewayTopology.proxyProtocol), which come over TCP alone: over HTTP/3 port %d takes the sender of a packet for the client", number)
+				a.report(o, diag.Info, codeHTTP3, at+".port.number",
+					"have the load balancer in front of the gateway keep addresses of UDP packets, or leave the port for UDP out of the Service",
+					"the mesh asks for PROXY headers (gatewayTopology.proxyProtocol), which come over TCP alone: "+
+						"over HTTP/3 port %d takes the sender of a packet for the client", number)
 			}
 		}
 	}

@@ -97,10 +97,12 @@ func newIndex(objects []*kinds.Object, o Options) *index {
 	})
 	x := &index{
 		domain: o.Domain, root: m.GetRootNamespace(), mesh: m, options: o, objects: objects,
-		hosts: map[string][]*host{}, byName: map[string][]string{}, inside: map[string][]string{}, ruled: map[string][]*kinds.Object{}, byKey: map[kinds.Key]*kinds.Object{},
+		hosts: map[string][]*host{}, byName: map[string][]string{}, inside: map[string][]string{},
+		ruled: map[string][]*kinds.Object{}, byKey: map[kinds.Key]*kinds.Object{},
 		workloads: map[string][]*workload{}, wanted: map[pair]bool{}, labelled: map[label][]*workload{}, slices: map[string][]Slice{},
 		wildcards: map[string]*host{}, ends: map[string]bool{}, homes: map[string]string{}, siblings: map[string][]string{},
-		selections: map[selectionKey]*selection{}, portsOf: map[string]*hostPorts{}, defined: map[subsetKey]*kinds.Object{}, inForce: map[caller]map[string]bool{},
+		selections: map[selectionKey]*selection{}, portsOf: map[string]*hostPorts{},
+		defined: map[subsetKey]*kinds.Object{}, inForce: map[caller]map[string]bool{},
 	}
 	for _, o := range objects {
 		x.add(o)
@@ -311,7 +313,8 @@ func (x *index) rulesFor(c caller) []*kinds.Object {
 		for pattern := range x.patterns(c.host) {
 			var list []*kinds.Object
 			for _, o := range x.ruled[pattern] {
-				if o.Namespace == ns && exported(o.Spec.(*networkingv1.DestinationRule).ExportTo, x.mesh.GetDefaultDestinationRuleExportTo(), ns, c.namespace) {
+				if o.Namespace == ns &&
+					exported(o.Spec.(*networkingv1.DestinationRule).ExportTo, x.mesh.GetDefaultDestinationRuleExportTo(), ns, c.namespace) {
 					list = append(list, o)
 				}
 			}

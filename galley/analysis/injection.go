@@ -22,7 +22,8 @@ func (a *analysis) injection() {
 				"the namespace has the label %s too, which takes precedence: the revision %s has no effect", names.LabelInjection, revision)
 		case word == "enabled" || revision != "":
 		case word == "" && o.Labels[names.LabelDataplane] == "":
-			a.report(o, diag.Info, codeNotInjected, "metadata.labels", "label it "+names.LabelInjection+"=enabled, or "+names.LabelInjection+"=disabled if that is meant",
+			a.report(o, diag.Info, codeNotInjected, "metadata.labels",
+				"label it "+names.LabelInjection+"=enabled, or "+names.LabelInjection+"=disabled if that is meant",
 				"Pods of the namespace get no proxy")
 		}
 	}

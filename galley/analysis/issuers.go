@@ -35,13 +35,14 @@ func (a *analysis) issuers() {
 		}
 	}
 	compare := func(o, other *kinds.Object, r *securityv1.JWTRule, field, where string, rivals *rivals) {
-		if other == nil || other == o || !slices.ContainsFunc(other.Spec.(*securityv1.RequestAuthentication).JwtRules, func(of *securityv1.JWTRule) bool {
-			return of.Issuer == r.Issuer && judgement(of) != judgement(r)
-		}) || !rivals.name(field, other) {
+		differs := func(of *securityv1.JWTRule) bool { return of.Issuer == r.Issuer && judgement(of) != judgement(r) }
+		if other == nil || other == o ||
+			!slices.ContainsFunc(other.Spec.(*securityv1.RequestAuthentication).JwtRules, differs) || !rivals.name(field, other) {
 			return
 		}
 		a.report(o, diag.Warning, codeIssuer, field, "merge the two, or have one list all keys and audiences",
-			"%s has the issuer %q too, with other keys or audiences, for %s: a token that either of the two accepts comes in", other, r.Issuer, where)
+			"%s has the issuer %q too, with other keys or audiences, for %s: a token that either of the two accepts comes in",
+			other, r.Issuer, where)
 	}
 	each(false, func(o *kinds.Object, _ map[string]string, r *securityv1.JWTRule, field string, rivals *rivals) {
 		own := wide{o.Namespace, r.Issuer}

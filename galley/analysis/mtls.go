@@ -47,7 +47,8 @@ func (a *analysis) mtls() {
 				continue // the namespace does not require TLS
 			}
 			mutual := tls.Mode == networkingv1alpha3.ClientTLSSettings_ISTIO_MUTUAL
-			if wanted == securityv1.PeerAuthentication_MutualTLS_STRICT && !mutual || wanted == securityv1.PeerAuthentication_MutualTLS_DISABLE && mutual {
+			if wanted == securityv1.PeerAuthentication_MutualTLS_STRICT && !mutual ||
+				wanted == securityv1.PeerAuthentication_MutualTLS_DISABLE && mutual {
 				a.report(o, diag.Warning, codeMTLS, "spec.trafficPolicy.tls.mode", "remove tls: proxies then do what the other end takes",
 					"mode %s contradicts %s, which has mode %s for the workloads of %s: connections are refused", tls.Mode, by, wanted, h.name)
 				break

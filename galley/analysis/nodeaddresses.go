@@ -99,7 +99,8 @@ func (a *analysis) nodeAddress(o, node *kinds.Object, field, text string) {
 	if o.Kind == kinds.EndpointSlice {
 		fix = "name a Pod with hostNetwork in targetRef"
 	}
-	a.report(o, diag.Warning, codeNodeAddress, field, fix+"; if a server of the host is meant, annotate the object with "+kinds.AnnotationSuppress+": "+codeNodeAddress,
+	a.report(o, diag.Warning, codeNodeAddress, field,
+		fix+"; if a server of the host is meant, annotate the object with "+kinds.AnnotationSuppress+": "+codeNodeAddress,
 		"%s is an address of %s: requests reach what listens on the host, such as its kubelet", text, node)
 }
 

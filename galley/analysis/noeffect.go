@@ -33,13 +33,15 @@ func (a *analysis) noEffect() {
 	for _, o := range policies {
 		ns := o.Namespace
 		if p, ok := o.Spec.(*securityv1.PeerAuthentication); ok && ns == a.root && len(p.GetSelector().GetMatchLabels()) > 0 {
-			a.report(o, diag.Warning, codeSelector, "spec.selector", "remove the selector, or write the policy into the namespace of the workloads", "in the root namespace a PeerAuthentication with a selector has no effect, there and elsewhere")
+			a.report(o, diag.Warning, codeSelector, "spec.selector", "remove the selector, or write the policy into the namespace of the workloads",
+				"in the root namespace a PeerAuthentication with a selector has no effect, there and elsewhere")
 		}
 		if _, known := near[ns]; !known {
 			near[ns] = ns != a.root && !lives[ns] && diag.Nearest(ns, []string{a.root}) != ""
 		}
 		if near[ns] {
-			a.report(o, diag.Warning, codeNamespace, "metadata.namespace", diag.DidYouMean(a.root), "nothing else is in namespace %s, and it is not the root namespace: the object has no effect", ns)
+			a.report(o, diag.Warning, codeNamespace, "metadata.namespace", diag.DidYouMean(a.root),
+				"nothing else is in namespace %s, and it is not the root namespace: the object has no effect", ns)
 		}
 	}
 	for _, o := range maps {
@@ -70,6 +72,7 @@ func (a *analysis) configMap(o *kinds.Object) {
 	revision := o.Namespace == read.Namespace && len(o.Name) > len("istio-") && o.Name[:len("istio-")] == "istio-"
 	byFlag := strings.HasPrefix(o.Name, "--") // the name is a flag, such as --meshConfig
 	if _, holds := cm.Data[meshKey]; holds && !revision && !byFlag {
-		a.report(o, diag.Warning, codeMesh, "metadata", "name it "+read.Name+" in namespace "+read.Namespace, "it looks like the mesh configuration but has no effect: the server reads %s", read)
+		a.report(o, diag.Warning, codeMesh, "metadata", "name it "+read.Name+" in namespace "+read.Namespace,
+			"it looks like the mesh configuration but has no effect: the server reads %s", read)
 	}
 }

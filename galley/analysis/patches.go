@@ -25,7 +25,8 @@ func (a *analysis) patches() {
 			case spec.Priority != 0 || !relative(operation):
 			case version != "":
 				a.report(o, diag.Warning, codeVersionedPatch, field, "set priority, or use INSERT_FIRST or ADD",
-					"%s depends on what other EnvoyFilters have done before, without a priority that says which come first; with proxyVersion %q an upgrade may change that", operation, version)
+					"%s depends on what other EnvoyFilters have done before, without a priority that says which come first; "+
+						"with proxyVersion %q an upgrade may change that", operation, version)
 			default:
 				a.report(o, diag.Warning, codeRelativePatch, field, "set priority, or use INSERT_FIRST or ADD",
 					"%s depends on what other EnvoyFilters have done before, without a priority that says which come first", operation)
@@ -36,7 +37,8 @@ func (a *analysis) patches() {
 
 // ignored returns the code of the finding for an operation that is ignored, and the operation to use. Both are empty
 // for other operations.
-func ignored(apply networkingv1alpha3.EnvoyFilter_ApplyTo, operation networkingv1alpha3.EnvoyFilter_Patch_Operation) (code, instead string) {
+func ignored(apply networkingv1alpha3.EnvoyFilter_ApplyTo,
+	operation networkingv1alpha3.EnvoyFilter_Patch_Operation) (code, instead string) {
 	effective := patches.Operations(apply)
 	if len(effective) == 0 || slices.Contains(effective, operation) {
 		return "", ""

@@ -24,7 +24,8 @@ func (a *analysis) podAddresses() {
 			if other := first[key]; other == nil {
 				first[key] = w.object
 			} else if other != w.object {
-				a.report(w.object, diag.Warning, codeAddress, "status.podIP", "give each Pod an address of its own, or set spec.hostNetwork where they share their node's",
+				a.report(w.object, diag.Warning, codeAddress, "status.podIP",
+					"give each Pod an address of its own, or set spec.hostNetwork where they share their node's",
 					"%s has the address %s too: requests to one may reach the other", other, ip)
 				break
 			}

@@ -31,7 +31,8 @@ func (a *analysis) portNames() {
 				a.report(o, diag.Warning, codeExternalName, field, "name it for the protocol, such as https-"+cmp.Or(p.Name, "web"),
 					"port %d of a Service of type ExternalName has no protocol but TCP: its listener takes what goes to other hosts on that port", p.Port)
 			case said == "":
-				a.report(o, diag.Info, codePortName, field, "begin its name with the protocol and a dash, such as http-"+cmp.Or(p.Name, "web")+", or set appProtocol",
+				a.report(o, diag.Info, codePortName, field,
+					"begin its name with the protocol and a dash, such as http-"+cmp.Or(p.Name, "web")+", or set appProtocol",
 					"the name of port %d does not say its protocol: proxies have to guess it", p.Port)
 			}
 		}
@@ -50,7 +51,8 @@ func protocolOf(p *corev1.ServicePort) string {
 		name = cmp.Or(name, *p.AppProtocol)
 	}
 	name = strings.ToLower(name)
-	for _, known := range []string{"grpc-web", "grpc", "http2", "https", "http", "hbone", "tcp", "tls", "udp", "mongo", "mysql", "redis", "doubletcp", "doublehbone"} {
+	for _, known := range []string{"grpc-web", "grpc", "http2", "https", "http", "hbone",
+		"tcp", "tls", "udp", "mongo", "mysql", "redis", "doubletcp", "doublehbone"} {
 		if name == known || strings.HasPrefix(name, known+"-") {
 			return known
 		}

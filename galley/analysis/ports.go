@@ -50,7 +50,8 @@ func podOf(p *corev1.Pod) Pod {
 			if list[i].Name == "istio-proxy" {
 				out.Proxy, out.ProxyImage = true, list[i].Image
 			} else {
-				out.ProbeHosts = append(out.ProbeHosts, probeHosts(fmt.Sprintf("spec.%s[%d]", []string{"containers", "initContainers"}[n], i), &list[i])...)
+				out.ProbeHosts = append(out.ProbeHosts,
+					probeHosts(fmt.Sprintf("spec.%s[%d]", []string{"containers", "initContainers"}[n], i), &list[i])...)
 			}
 			for _, c := range list[i].Ports {
 				number := uint32(c.ContainerPort) //nolint:gosec // validated
@@ -131,7 +132,8 @@ func (a *analysis) targetPorts(o *kinds.Object) {
 			if p.TargetPort.IntVal == 0 {
 				field = indexed("spec.ports", i) + ".port"
 			}
-			a.report(o, diag.Warning, codeTargetPort, field, "the containers declare "+pods.numberText, "no container of the pods that the Service selects declares port %d", number)
+			a.report(o, diag.Warning, codeTargetPort, field, "the containers declare "+pods.numberText,
+				"no container of the pods that the Service selects declares port %d", number)
 		}
 	}
 }

@@ -47,5 +47,6 @@ func (a *analysis) portSelector(o *kinds.Object, field string, d *networkingv1al
 	if !slices.Contains(gatewaysOf(o), meshGateway) {
 		severity, effect = diag.Error, "a gateway takes the port that the request came to, and gives 503 if it is none of these"
 	}
-	a.report(o, severity, codePortRequired, field, "add port: {number: …} with one of them", "%s has several ports, %s, and the destination names none: %s", name, ports.text, effect)
+	a.report(o, severity, codePortRequired, field, "add port: {number: …} with one of them",
+		"%s has several ports, %s, and the destination names none: %s", name, ports.text, effect)
 }

@@ -37,7 +37,8 @@ func (a *analysis) authorizers() {
 			if meant := a.nearest(name, all); meant != "" {
 				fix = diag.DidYouMean(meant)
 			}
-			a.report(o, diag.Error, codeProvider, "spec.provider.name", fix, "the mesh configuration has no ext_authz provider %q: %s", name, refused)
+			a.report(o, diag.Error, codeProvider, "spec.provider.name", fix,
+				"the mesh configuration has no ext_authz provider %q: %s", name, refused)
 		}
 	}
 }
@@ -67,5 +68,6 @@ func (a *analysis) authorizer(o *kinds.Object, provider, service string, port ui
 			return
 		}
 	}
-	a.report(o, diag.Error, codeProvider, "spec.provider.name", fix, "provider %q is the service %s, which %s: %s", provider, service, problem, refused)
+	a.report(o, diag.Error, codeProvider, "spec.provider.name", fix,
+		"provider %q is the service %s, which %s: %s", provider, service, problem, refused)
 }

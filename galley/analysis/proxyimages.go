@@ -25,7 +25,8 @@ func (a *analysis) proxyImages() {
 	for _, o := range a.of(kinds.ConfigMap) {
 		if m, ok := o.Spec.(*corev1.ConfigMap); ok && o.Namespace == a.root {
 			if rest, ours := strings.CutPrefix(o.Name, InjectorMap); ours && (rest == "" || rest[0] == '-') {
-				images[cmp.Or(strings.TrimPrefix(rest, "-"), "default")] = injectedImage(m.Data["values"], a.mesh.GetDefaultConfig().GetImage().GetImageType())
+				images[cmp.Or(strings.TrimPrefix(rest, "-"), "default")] = injectedImage(m.Data["values"],
+					a.mesh.GetDefaultConfig().GetImage().GetImageType())
 			}
 		}
 	}

@@ -56,7 +56,8 @@ func (a *analysis) unresolved(o *kinds.Object, selector map[string]string, fix s
 }
 
 // severalNames reports a ServiceEntry whose endpoints are not all sent to proxies.
-func (a *analysis) severalNames(o *kinds.Object, spec *networkingv1.ServiceEntry, counts map[selectionKey]int, first map[string]*kinds.Object) {
+func (a *analysis) severalNames(o *kinds.Object, spec *networkingv1.ServiceEntry,
+	counts map[selectionKey]int, first map[string]*kinds.Object) {
 	endpoints := len(spec.Endpoints)
 	if labels := spec.WorkloadSelector.GetLabels(); spec.WorkloadSelector != nil {
 		key := selectionKey{o.Namespace, written(labels)}
@@ -86,7 +87,8 @@ func (a *analysis) severalNames(o *kinds.Object, spec *networkingv1.ServiceEntry
 			first[key] = o
 		default:
 			a.report(o, diag.Warning, codeSeveral, indexed("spec.hosts", i), fix+" in both entries",
-				"%s has an endpoint of host %s too, and with resolution DNS_ROUND_ROBIN proxies resolve one name: the name of this entry is not used", oldest, host)
+				"%s has an endpoint of host %s too, and with resolution DNS_ROUND_ROBIN proxies resolve one name: the name of this entry is not used",
+				oldest, host)
 		}
 	}
 }

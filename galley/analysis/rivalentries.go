@@ -50,9 +50,11 @@ func (a *analysis) rivalHosts() {
 				a.joins(o, first, field, host, protocols)
 				continue
 			}
-			if first := elsewhere[host]; first != nil && first.Namespace != o.Namespace && public(spec.ExportTo, a.mesh.GetDefaultServiceExportTo()) {
+			if first := elsewhere[host]; first != nil && first.Namespace != o.Namespace &&
+				public(spec.ExportTo, a.mesh.GetDefaultServiceExportTo()) {
 				a.report(o, diag.Warning, codeHost, field, "leave the host to one of the two, or limit exportTo to the namespaces that each is for",
-					"%s has the host %s too and is used by the proxies of all other namespaces (%s): this one is used by the proxies of namespace %s only", first, host, olderOr(first, o, "both are of the same age, and its namespace sorts first"), o.Namespace)
+					"%s has the host %s too and is used by the proxies of all other namespaces (%s): this one is used by the proxies of namespace %s only",
+					first, host, olderOr(first, o, "both are of the same age, and its namespace sorts first"), o.Namespace)
 			}
 		}
 	}
@@ -66,7 +68,11 @@ func byHostPrecedence(x, y *host) int {
 		}
 		return h.name
 	}
-	return cmp.Or(x.object.Created.Compare(y.object.Created), cmp.Compare(name(x), name(y)), cmp.Compare(x.object.Namespace, y.object.Namespace), byPrecedence(x.object, y.object), cmp.Compare(x.object.Kind.Name, y.object.Kind.Name), cmp.Compare(x.name, y.name))
+	return cmp.Or(
+		x.object.Created.Compare(y.object.Created), cmp.Compare(name(x), name(y)),
+		cmp.Compare(x.object.Namespace, y.object.Namespace), byPrecedence(x.object, y.object),
+		cmp.Compare(x.object.Kind.Name, y.object.Kind.Name), cmp.Compare(x.name, y.name),
+	)
 }
 
 // joins reports the parts of an entry that have no effect for a host that another object of its namespace defines.
@@ -81,7 +87,8 @@ func (a *analysis) joins(o, first *kinds.Object, field, host string, protocols m
 	spec, why := o.Spec.(*networkingv1.ServiceEntry), precedence(first, o)
 	if spec.Resolution != older.Resolution {
 		a.report(o, diag.Warning, codeHost, field, "give both the same resolution, or merge the two",
-			"%s has the host %s too and defines it (%s): its resolution is %s, so this entry, whose is %s, adds nothing to the host", first, host, why, older.Resolution, spec.Resolution)
+			"%s has the host %s too and defines it (%s): its resolution is %s, so this entry, whose is %s, adds nothing to the host",
+			first, host, why, older.Resolution, spec.Resolution)
 		return
 	}
 	if protocols[first] == nil {
@@ -135,7 +142,8 @@ func (a *analysis) rivalAddresses() {
 		if !taken {
 			claims[key] = o
 		}
-		return first, taken && first.host != o.host && first.Object != o.Object && together(first.Object, first.exportTo, o.Object, o.exportTo, a.mesh.GetDefaultServiceExportTo())
+		return first, taken && first.host != o.host && first.Object != o.Object &&
+			together(first.Object, first.exportTo, o.Object, o.exportTo, a.mesh.GetDefaultServiceExportTo())
 	}
 	var all []*host
 	for _, list := range a.hosts {
@@ -160,7 +168,8 @@ func (a *analysis) rivalAddresses() {
 					if first, taken := claim(o, address, p.Protocol, p.Number); taken {
 						a.report(h.object, diag.Warning, codeAddress, indexed("spec.addresses", i), "give each host an address of its own",
 							"%s has the address %s too, and comes first on port %d (%s): connections there lead to its host %s, and not to %s",
-							first.Object, address, p.Number, olderOr(first.Object, h.object, "both are of the same age, and its host sorts first"), first.host, h.name)
+							first.Object, address, p.Number,
+							olderOr(first.Object, h.object, "both are of the same age, and its host sorts first"), first.host, h.name)
 						break
 					}
 				}

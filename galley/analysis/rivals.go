@@ -41,7 +41,8 @@ func (r *rivals) name(field string, winner *kinds.Object) bool {
 // end adds a finding if more than maxRivals were found.
 func (r *rivals) end(field string) {
 	if r.more {
-		r.report(r.object, diag.Info, codeLimit, field, "mend those first", "more than %d others come first in the same way: only these are named", maxRivals)
+		r.report(r.object, diag.Info, codeLimit, field, "mend those first",
+			"more than %d others come first in the same way: only these are named", maxRivals)
 	}
 }
 
@@ -72,7 +73,8 @@ type owners struct {
 }
 
 func (a *analysis) newOwners() *owners {
-	return &owners{analysis: a, owner: map[owned]*kinds.Object{}, losses: map[ownedSelection][]loss{}, compared: comparisons{most: maxComparisons}}
+	return &owners{analysis: a, owner: map[owned]*kinds.Object{},
+		losses: map[ownedSelection][]loss{}, compared: comparisons{most: maxComparisons}}
 }
 
 // claim records that an object owns, for a purpose, the workloads of its labels and namespaces that have no owner yet.
@@ -104,7 +106,8 @@ func (x *owners) claim(o *kinds.Object, labels map[string]string, purpose string
 		}
 	}
 	if x.compared.refused {
-		x.report(o, diag.Info, codeLimit, "spec", "select fewer workloads", "it selects too many workloads: not all of them are compared with those of other objects")
+		x.report(o, diag.Info, codeLimit, "spec", "select fewer workloads",
+			"it selects too many workloads: not all of them are compared with those of other objects")
 	}
 	x.losses[key] = list
 	if own != nil {

@@ -77,7 +77,8 @@ func (a *analysis) selector(o *kinds.Object) {
 	case kinds.Gateway:
 		effect = "nothing listens on its ports"
 	}
-	a.report(o, diag.Warning, codeWorkloads, field, a.otherLabels(ns, labels), "no Pod or WorkloadEntry %s has the labels %s: %s", where, written(labels), effect)
+	a.report(o, diag.Warning, codeWorkloads, field, a.otherLabels(ns, labels),
+		"no Pod or WorkloadEntry %s has the labels %s: %s", where, written(labels), effect)
 }
 
 // otherLabels returns the fix for labels that no workload of the namespace has; "" stands for any namespace. It

@@ -102,7 +102,8 @@ func (a *analysis) sharedPods() {
 						}
 						reported[c] = true
 						a.report(o, diag.Warning, codeSharedPods, indexed("spec.ports", i), "use one protocol for the port in both",
-							"port %d of the Pods has protocol %s here and %s in %s, and both select %s: its proxy takes one of the two", number, protocol, first.protocol, first.service, w.object)
+							"port %d of the Pods has protocol %s here and %s in %s, and both select %s: its proxy takes one of the two",
+							number, protocol, first.protocol, first.service, w.object)
 					}
 				}
 			}

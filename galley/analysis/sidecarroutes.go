@@ -51,12 +51,14 @@ func (a *analysis) sidecarRoutes() {
 		compared.begin()
 		a.sidecarRoutesOf(o, egress, byNamespace, &compared)
 		if compared.refused {
-			a.report(o, diag.Info, codeLimit, "spec.egress", "name fewer hosts", "its listeners import too many VirtualServices: not all of their routes are compared with its imports")
+			a.report(o, diag.Info, codeLimit, "spec.egress", "name fewer hosts",
+				"its listeners import too many VirtualServices: not all of their routes are compared with its imports")
 		}
 	}
 }
 
-func (a *analysis) sidecarRoutesOf(o *kinds.Object, egress []egressListener, byNamespace map[string][]*kinds.Object, compared *comparisons) {
+func (a *analysis) sidecarRoutesOf(o *kinds.Object, egress []egressListener,
+	byNamespace map[string][]*kinds.Object, compared *comparisons) {
 	importedBy := make([][]*kinds.Object, len(egress))
 	led := map[hostPort]bool{} // destinations that routes import
 	for i, l := range egress {
@@ -89,15 +91,18 @@ func (a *analysis) sidecarRoutesOf(o *kinds.Object, egress []egressListener, byN
 				if reported++; reported > maxOfSidecar {
 					return
 				}
-				a.report(o, diag.Warning, codeSidecarRoute, indexed("spec.egress", i)+".hosts", "add "+known[0].object.Namespace+"/"+to.host+" to the hosts of an egress listener without a port, or of one for that port",
-					"%s of %s leads from this listener to port %d of %s, which the Sidecar does not import: its requests and connections fail", to.field, v, to.port, to.host)
+				a.report(o, diag.Warning, codeSidecarRoute, indexed("spec.egress", i)+".hosts",
+					"add "+known[0].object.Namespace+"/"+to.host+" to the hosts of an egress listener without a port, or of one for that port",
+					"%s of %s leads from this listener to port %d of %s, which the Sidecar does not import: its requests and connections fail",
+					to.field, v, to.port, to.host)
 			}
 		}
 	}
 }
 
 // importedRoutes returns the VirtualServices that an egress listener of a Sidecar imports.
-func (a *analysis) importedRoutes(o *kinds.Object, l egressListener, byNamespace map[string][]*kinds.Object, compared *comparisons) (list []*kinds.Object) {
+func (a *analysis) importedRoutes(o *kinds.Object, l egressListener,
+	byNamespace map[string][]*kinds.Object, compared *comparisons) (list []*kinds.Object) {
 	taken := map[*kinds.Object]bool{}
 	for _, text := range l.GetHosts() {
 		imported := names.ParseEgressHost(text, o.Namespace)
@@ -113,7 +118,8 @@ func (a *analysis) importedRoutes(o *kinds.Object, l egressListener, byNamespace
 				return names.Overlap(imported.Host, name) && !l.hosts.Excludes(v.Namespace, name)
 			}
 			spec := v.Spec.(*networkingv1.VirtualService)
-			if !taken[v] && slices.ContainsFunc(spec.Hosts, overlaps) && exported(spec.ExportTo, a.mesh.GetDefaultVirtualServiceExportTo(), v.Namespace, o.Namespace) {
+			if !taken[v] && slices.ContainsFunc(spec.Hosts, overlaps) &&
+				exported(spec.ExportTo, a.mesh.GetDefaultVirtualServiceExportTo(), v.Namespace, o.Namespace) {
 				taken[v] = true
 				list = append(list, v)
 			}
@@ -126,7 +132,8 @@ func (a *analysis) importedRoutes(o *kinds.Object, l egressListener, byNamespace
 func imported(egress []egressListener, h *host, port uint32) bool {
 	return slices.ContainsFunc(egress, func(l egressListener) bool {
 		number := l.GetPort().GetNumber()
-		return (number == 0 || number == port || strings.EqualFold(l.GetPort().GetProtocol(), "HTTP_PROXY")) && l.hosts.Covers(h.object.Namespace, h.name)
+		return (number == 0 || number == port || strings.EqualFold(l.GetPort().GetProtocol(), "HTTP_PROXY")) &&
+			l.hosts.Covers(h.object.Namespace, h.name)
 	})
 }
 
@@ -175,5 +182,6 @@ func (a *analysis) destinationsOf(v *kinds.Object, called uint32) iter.Seq[route
 
 // mayMatch reports whether a route with some matches may match calls to a port; 0 stands for any port.
 func mayMatch[M interface{ GetPort() uint32 }](matches []M, called uint32) bool {
-	return len(matches) == 0 || called == 0 || slices.ContainsFunc(matches, func(m M) bool { return m.GetPort() == 0 || m.GetPort() == called })
+	return len(matches) == 0 || called == 0 ||
+		slices.ContainsFunc(matches, func(m M) bool { return m.GetPort() == 0 || m.GetPort() == called })
 }

@@ -26,7 +26,8 @@ func (a *analysis) telemetryProviders() {
 				if near := a.nearest(p.GetName(), list); near != "" {
 					fix = diag.DidYouMean(near)
 				}
-				a.report(o, diag.Warning, codeTelemetryProvider, indexed(path+".providers", i)+".name", fix, "the mesh configuration has no provider %q", p.GetName())
+				a.report(o, diag.Warning, codeTelemetryProvider, indexed(path+".providers", i)+".name",
+					fix, "the mesh configuration has no provider %q", p.GetName())
 			}
 		}
 		for i, t := range spec.Tracing {

@@ -26,7 +26,8 @@ func (a *analysis) tokens() {
 		for i, r := range spec.JwtRules {
 			if first, known := issuers[r.Issuer]; known {
 				a.report(o, diag.Warning, codeIssuer, indexed("spec.jwtRules", i)+".issuer", "merge the two",
-					"%s has the issuer %q too: a token that either of the two accepts, where it looks for tokens, comes in", indexed("spec.jwtRules", first), r.Issuer)
+					"%s has the issuer %q too: a token that either of the two accepts, where it looks for tokens, comes in",
+					indexed("spec.jwtRules", first), r.Issuer)
 			} else {
 				issuers[r.Issuer] = i
 			}
@@ -49,7 +50,8 @@ func (a *analysis) tokens() {
 					continue
 				}
 				reported[key] = true
-				a.report(s, diag.Info, codeTokenPort, indexed("spec.ports", i)+".name", "name it for HTTP, such as http-"+p.Name, "%s applies to these workloads, and port %d is %s: tokens are not read there", o, p.Port, protocol)
+				a.report(s, diag.Info, codeTokenPort, indexed("spec.ports", i)+".name", "name it for HTTP, such as http-"+p.Name,
+					"%s applies to these workloads, and port %d is %s: tokens are not read there", o, p.Port, protocol)
 			}
 		}
 	}

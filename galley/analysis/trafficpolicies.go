@@ -27,7 +27,8 @@ func (a *analysis) trafficPolicies() {
 		}
 		key := target{o.Namespace, names.FQDN(spec.Host, o.Namespace, a.domain), strings.Join(slices.Sorted(slices.Values(spec.ExportTo)), ",")}
 		if other := first[key]; other != nil {
-			a.report(o, diag.Warning, codePolicies, "spec.trafficPolicy", "merge the two", "%s has a trafficPolicy for %s too, and comes first (%s): this one has no effect", other, key.host, precedence(other, o))
+			a.report(o, diag.Warning, codePolicies, "spec.trafficPolicy", "merge the two",
+				"%s has a trafficPolicy for %s too, and comes first (%s): this one has no effect", other, key.host, precedence(other, o))
 			continue
 		}
 		first[key] = o

@@ -82,10 +82,12 @@ func (s *shadows) route(i int, matches []string, delegates bool) {
 	}
 	switch {
 	case len(hidden) == len(matches):
-		s.report(s.object, diag.Warning, codeUnreachableRule, field, "change its match, or remove it", "the route is never reached: %s takes all that it matches", indexed(s.path, s.seen[matches[0]]))
+		s.report(s.object, diag.Warning, codeUnreachableRule, field, "change its match, or remove it",
+			"the route is never reached: %s takes all that it matches", indexed(s.path, s.seen[matches[0]]))
 	case len(hidden) > 0:
 		for _, j := range hidden {
-			s.report(s.object, diag.Info, codeIneffectiveMatch, indexed(field+".match", j), "remove it", "the match has no effect: %s has the same", indexed(s.path, s.seen[matches[j]]))
+			s.report(s.object, diag.Info, codeIneffectiveMatch, indexed(field+".match", j), "remove it",
+				"the match has no effect: %s has the same", indexed(s.path, s.seen[matches[j]]))
 		}
 	}
 	if delegates {

@@ -32,7 +32,8 @@ func (a *analysis) unusedRoutes() {
 			continue
 		}
 		report := func(field, protocol, fix string) {
-			a.report(o, diag.Warning, codeUnusedRoutes, field, fix, "no port of %s is %s: %s; the rules have no effect", listed(spec.Hosts), protocol, listed(have.ports))
+			a.report(o, diag.Warning, codeUnusedRoutes, field, fix,
+				"no port of %s is %s: %s; the rules have no effect", listed(spec.Hosts), protocol, listed(have.ports))
 		}
 		if len(spec.Http) > 0 && !have.requests {
 			report("spec.http", "HTTP", "name a port of the host for HTTP, such as http-web, or set its appProtocol; or write the rules as tcp")

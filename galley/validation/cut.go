@@ -76,7 +76,8 @@ var (
 // kinds, or the group of the security kinds.
 func NamesRestricting(data []byte, others ...*kinds.Kind) bool {
 	return slices.ContainsFunc(kinds.All(), func(k *kinds.Kind) bool {
-		return (Restricts(k) || slices.Contains(others, k)) && bytes.Contains(data, []byte(k.Name)) || k.Security && bytes.Contains(data, []byte(k.Group))
+		return (Restricts(k) || slices.Contains(others, k)) && bytes.Contains(data, []byte(k.Name)) ||
+			k.Security && bytes.Contains(data, []byte(k.Group))
 	})
 }
 

@@ -88,7 +88,8 @@ func (r Rules) Decode(file string, data []byte) Result {
 	if p, why, fix := unreadable(l, data); why != "" {
 		return broken(file, p, "Limit", why, fix)
 	}
-	d := &decoder{limits: l, file: file, schemas: r.Schemas, review: r.Review, namespace: cmp.Or(r.Namespace, metav1.NamespaceDefault), vital: r.Vital}
+	d := &decoder{limits: l, file: file, schemas: r.Schemas, review: r.Review,
+		namespace: cmp.Or(r.Namespace, metav1.NamespaceDefault), vital: r.Vital}
 	d.tree = treeBuilder{maxDepth: l.YAMLDepth, budget: fileValues(len(data)), open: map[*yaml.Node]bool{}}
 	docs := yaml.NewDecoder(bytes.NewReader(data))
 	for count := 1; ; count++ {
@@ -105,7 +106,8 @@ func (r Rules) Decode(file string, data []byte) Result {
 			continue
 		}
 		if count > l.FileDocs {
-			return broken(file, pos{doc.Content[0].Line, doc.Content[0].Column}, "Limit", fmt.Sprintf("the file has more than %d documents", l.FileDocs), "split it into several files")
+			return broken(file, pos{doc.Content[0].Line, doc.Content[0].Column}, "Limit",
+				fmt.Sprintf("the file has more than %d documents", l.FileDocs), "split it into several files")
 		}
 		d.document(doc.Content[0])
 	}
@@ -228,7 +230,8 @@ func (d *decoder) document(root *yaml.Node) {
 	if slices.ContainsFunc(f.list, func(d diag.Diagnostic) bool {
 		return d.Code == "DuplicateKey" && (d.Field == "apiVersion" || d.Field == "kind")
 	}) { // two objects without a separator, of which the second is unknown
-		d.documents = append(d.documents[:before], Document{Findings: f.finish(""), Vital: d.topRestricts(root), Line: root.Line, Column: root.Column})
+		d.documents = append(d.documents[:before],
+			Document{Findings: f.finish(""), Vital: d.topRestricts(root), Line: root.Line, Column: root.Column})
 	}
 }
 
@@ -251,7 +254,8 @@ func (d *decoder) list(n *node, f *findings) {
 	}
 	for _, field := range n.fields {
 		if !slices.Contains([]string{"apiVersion", "kind", "metadata", "items"}, field.name) {
-			f.errorAt(field.pos, field.name, "UnknownField", diag.UnknownName(field.name, []string{"metadata", "items"}), "unknown field %q", field.name)
+			f.errorAt(field.pos, field.name, "UnknownField",
+				diag.UnknownName(field.name, []string{"metadata", "items"}), "unknown field %q", field.name)
 		}
 	}
 	if f.failed() {

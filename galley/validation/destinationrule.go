@@ -14,8 +14,10 @@ func destinationRule(p fieldRef) {
 	}
 	p.at("exportTo").exportTo(false)
 	p.at("workloadSelector").workload("matchLabels")
-	p.at("workloadSelector").selecting("matchLabels", "add matchLabels, or remove it", "the rule is for all workloads of its own namespace, and for no other")
-	if e := p.at("exportTo"); !p.at("workloadSelector").absent() && slices.ContainsFunc(e.items(), func(i fieldRef) bool { return !i.is(".") }) {
+	p.at("workloadSelector").selecting("matchLabels", "add matchLabels, or remove it",
+		"the rule is for all workloads of its own namespace, and for no other")
+	if e := p.at("exportTo"); !p.at("workloadSelector").absent() &&
+		slices.ContainsFunc(e.items(), func(i fieldRef) bool { return !i.is(".") }) {
 		e.refuse(`write "." alone`, "a rule with a workloadSelector is for its own namespace")
 	}
 	trafficPolicy(p.at("trafficPolicy"))
@@ -111,7 +113,8 @@ func connectionPool(p fieldRef) {
 		}
 		tcp.at("tcpKeepalive").at(f).longest()
 	}
-	for _, f := range []string{"http1MaxPendingRequests", "http2MaxRequests", "maxRequestsPerConnection", "maxRetries", "maxConcurrentStreams"} {
+	for _, f := range []string{"http1MaxPendingRequests", "http2MaxRequests",
+		"maxRequestsPerConnection", "maxRetries", "maxConcurrentStreams"} {
 		http.at(f).atLeast(0)
 	}
 	http.at("idleTimeout").timeout()
@@ -178,7 +181,8 @@ func loadBalancer(p fieldRef) {
 }
 
 func consistentHash(h fieldRef) {
-	if h.at("httpHeaderName").absent() && h.at("httpCookie").absent() && h.at("useSourceIp").absent() && h.at("httpQueryParameterName").absent() {
+	if h.at("httpHeaderName").absent() && h.at("httpCookie").absent() &&
+		h.at("useSourceIp").absent() && h.at("httpQueryParameterName").absent() {
 		h.warn("add httpHeaderName, httpCookie, useSourceIp or httpQueryParameterName", "without a key to hash, requests are spread at random")
 	}
 	if name := h.at("httpHeaderName"); !name.absent() {

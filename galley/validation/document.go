@@ -73,7 +73,8 @@ func (d *decoder) identified(n *node, o *kinds.Object, list []diag.Diagnostic) b
 	if meta == nil || o.Name == "" {
 		return false
 	}
-	misplaced := !d.stored && !o.Kind.Cluster && meta.get("namespace") == nil && (n.get("namespace") != nil || n.mistypes("namespace") || meta.mistypes("namespace"))
+	misplaced := !d.stored && !o.Kind.Cluster && meta.get("namespace") == nil &&
+		(n.get("namespace") != nil || n.mistypes("namespace") || meta.mistypes("namespace"))
 	return !misplaced && !slices.ContainsFunc(list, func(d diag.Diagnostic) bool {
 		switch d.Field {
 		case "metadata", "metadata.namespace":
@@ -195,7 +196,8 @@ func kindOf(n *node, f *findings) (kind *kinds.Kind, skip bool) {
 	case strings.HasSuffix(group, ".x-k8s.io"):
 		return nil, true
 	case versions != nil:
-		f.errorAt(n.get("apiVersion").pos, "apiVersion", "UnknownVersion", "use one of "+strings.Join(versions, ", "), "%s has no version %q: the object is not used", name, version)
+		f.errorAt(n.get("apiVersion").pos, "apiVersion", "UnknownVersion",
+			"use one of "+strings.Join(versions, ", "), "%s has no version %q: the object is not used", name, version)
 		return nil, false
 	}
 	meant := name
@@ -206,18 +208,21 @@ func kindOf(n *node, f *findings) (kind *kinds.Kind, skip bool) {
 		if !slices.Contains(of.Versions, version) {
 			version = of.Versions[0]
 		}
-		f.errorAt(n.get("apiVersion").pos, "apiVersion", "UnknownKind", "did you mean "+of.APIVersion(version)+"?", "%s of %s is no kind that is known: the object is not used", name, apiVersion)
+		f.errorAt(n.get("apiVersion").pos, "apiVersion", "UnknownKind", "did you mean "+of.APIVersion(version)+"?",
+			"%s of %s is no kind that is known: the object is not used", name, apiVersion)
 		return nil, false
 	}
 	if near := diag.Nearest(group, groups); !known && near != "" {
-		f.errorAt(n.get("apiVersion").pos, "apiVersion", "UnknownKind", diag.DidYouMean(near), "unknown API group %q: the object is not used", group)
+		f.errorAt(n.get("apiVersion").pos, "apiVersion", "UnknownKind",
+			diag.DidYouMean(near), "unknown API group %q: the object is not used", group)
 		return nil, false
 	}
 	shared := group == "" && version == "v1" || group == kinds.Ingress.Group // groups with kinds that are not read here
 	if !known || shared && diag.Nearest(strings.TrimSuffix(name, "List"), names) == "" {
 		return nil, true // a kind that is not read here
 	}
-	f.errorAt(n.get("kind").pos, "kind", "UnknownKind", diag.UnknownName(name, names), "unknown kind %q of %s: the object is not used", name, apiVersion)
+	f.errorAt(n.get("kind").pos, "kind", "UnknownKind", diag.UnknownName(name, names),
+		"unknown kind %q of %s: the object is not used", name, apiVersion)
 	return nil, false
 }
 

@@ -271,7 +271,8 @@ func (p fieldRef) any() {
 
 // typeNames matches the names of the messages that an Envoy may have. Not all of them are linked here.
 var typeNames = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^(envoy(\.[a-z0-9_]+)+\.(v3|v3alpha|v2alpha|v1alpha)(\.[A-Z]\w*)+|(xds|udpa|google|istio|io\.istio|stats|opentelemetry|cel)(\.\w+)+)$`)
+	return regexp.MustCompile(
+		`^(envoy(\.[a-z0-9_]+)+\.(v3|v3alpha|v2alpha|v1alpha)(\.[A-Z]\w*)+|(xds|udpa|google|istio|io\.istio|stats|opentelemetry|cel)(\.\w+)+)$`)
 })
 
 // fits checks the types of a value against a message, without the typed messages within it.
@@ -287,7 +288,8 @@ func (p fieldRef) fits(m proto.Message) {
 	protoSchema{findings: judged, lenient: true}.message(n, md, p.path)
 	for _, d := range judged.list {
 		if at := p; d.Severity == diag.Error {
-			at.path, at.istioAccepts = d.Field, p.istioAccepts || d.Code == "OneOf" || d.Code == "DuplicateKey" || d.Code == "WrongType" && strings.HasSuffix(d.Message, "found null")
+			at.path, at.istioAccepts = d.Field, p.istioAccepts || d.Code == "OneOf" ||
+				d.Code == "DuplicateKey" || d.Code == "WrongType" && strings.HasSuffix(d.Message, "found null")
 			at.bad(fix, "%s", d.Message)
 		}
 	}

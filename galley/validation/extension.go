@@ -76,7 +76,8 @@ func configPatch(c fieldRef) {
 		patch.at("operation").warn("use "+effective[0].String(), "%s of %s has no effect", operation, apply)
 	}
 	l := match.at("listener")
-	if f := l.at("filterChain").at("filter"); !f.absent() && object[0] == "listener" && slices.Contains([]string{"LISTENER", "FILTER_CHAIN", "NETWORK_FILTER", "HTTP_FILTER"}, apply) {
+	if f := l.at("filterChain").at("filter"); !f.absent() && object[0] == "listener" &&
+		slices.Contains([]string{"LISTENER", "FILTER_CHAIN", "NETWORK_FILTER", "HTTP_FILTER"}, apply) {
 		filterMatch(f, apply, operation)
 	}
 	if f := l.at("listenerFilter"); !f.absent() && apply != "LISTENER_FILTER" {

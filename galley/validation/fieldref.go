@@ -223,7 +223,8 @@ func (p fieldRef) regexp() {
 	}
 	p.programSize()
 	if p.regex += n; p.regex > p.limits.RegexPerObject {
-		p.bad("split the object, or use prefix matches", "the expressions of the object together need more than %d instructions", p.limits.RegexPerObject)
+		p.bad("split the object, or use prefix matches",
+			"the expressions of the object together need more than %d instructions", p.limits.RegexPerObject)
 	}
 }
 
@@ -243,7 +244,8 @@ func (p fieldRef) kubeExpression() {
 func (p fieldRef) programSize() {
 	if size := safe.RE2Size(p.text()); size > stockProgram {
 		p.add(diag.Warning, "RegexProgramSize", "shorten it, or raise re2.max_program_size.error_level in the bootstraps of your own Envoys",
-			"RE2 may need up to %d instructions for the expression, and Envoy refuses more than %d by default: bootstraps of Istio and of pilot-discovery bootstrap raise that limit", size, stockProgram)
+			"RE2 may need up to %d instructions for the expression, and Envoy refuses more than %d by default: "+
+				"bootstraps of Istio and of pilot-discovery bootstrap raise that limit", size, stockProgram)
 	}
 }
 
@@ -286,7 +288,8 @@ func (p fieldRef) withoutZone() bool {
 // ports, or to a metadata server of its cloud.
 func (p fieldRef) ofAnotherHost() {
 	if why := ownHost(p.text()); why != "" {
-		p.add(diag.Warning, "OwnHost", "write the address of the service", "%q is %s: each caller reaches its own host, and the ports of its own proxy there", p.text(), why)
+		p.add(diag.Warning, "OwnHost", "write the address of the service",
+			"%q is %s: each caller reaches its own host, and the ports of its own proxy there", p.text(), why)
 	}
 }
 

@@ -40,7 +40,8 @@ func (f *findings) addUnrelated(list []diag.Diagnostic) {
 	errors := slices.DeleteFunc(slices.Clone(f.list), func(d diag.Diagnostic) bool { return d.Severity != diag.Error })
 	for _, d := range list {
 		if !slices.ContainsFunc(errors, func(e diag.Diagnostic) bool {
-			return encloses(e.Field, d.Field) || encloses(d.Field, e.Field) || e.Code == "UnknownField" && d.Code == "MissingField" && parent(e.Field) == parent(d.Field)
+			return encloses(e.Field, d.Field) || encloses(d.Field, e.Field) ||
+				e.Code == "UnknownField" && d.Code == "MissingField" && parent(e.Field) == parent(d.Field)
 		}) {
 			f.list = append(f.list, d)
 		}

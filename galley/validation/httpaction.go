@@ -13,7 +13,8 @@ func redirect(r fieldRef) {
 	if r.absent() {
 		return
 	}
-	if r.at("uri").empty() && r.at("prefixRewrite").empty() && r.at("authority").empty() && r.at("scheme").empty() && r.at("port").absent() && r.at("derivePort").absent() {
+	if r.at("uri").empty() && r.at("prefixRewrite").empty() && r.at("authority").empty() &&
+		r.at("scheme").empty() && r.at("port").absent() && r.at("derivePort").absent() {
 		r.bad("add uri, authority, scheme or port", "the redirect leads back to where it came from")
 	}
 	if code := r.at("redirectCode"); !code.absent() && !slices.Contains([]string{"0", "301", "302", "303", "307", "308"}, code.text()) {
@@ -42,7 +43,8 @@ func retries(r fieldRef) {
 		t.refuse("remove it, or write a positive duration", "the duration is zero")
 	}
 	r.at("backoff").interval()
-	if r.at("attempts").number() == 0 && !(r.at("perTryTimeout").absent() && r.at("retryOn").empty() && r.at("retryRemoteLocalities").absent()) {
+	if r.at("attempts").number() == 0 &&
+		!(r.at("perTryTimeout").absent() && r.at("retryOn").empty() && r.at("retryRemoteLocalities").absent()) {
 		r.refuse("set attempts to 1 or more, or remove the rest", "there are no retries, as attempts is 0, but they are configured")
 	}
 	if on := r.at("retryOn"); !on.empty() {
@@ -60,7 +62,8 @@ func retries(r fieldRef) {
 // retryConditions returns the conditions of x-envoy-retry-on and x-envoy-retry-grpc-on.
 func retryConditions() []string {
 	return []string{
-		"5xx", "gateway-error", "reset", "reset-before-request", "connect-failure", "envoy-ratelimited", "retriable-4xx", "refused-stream", "retriable-status-codes",
+		"5xx", "gateway-error", "reset", "reset-before-request", "connect-failure",
+		"envoy-ratelimited", "retriable-4xx", "refused-stream", "retriable-status-codes",
 		"retriable-headers", "http3-post-connect-failure", "cancelled", "deadline-exceeded", "internal", "resource-exhausted", "unavailable",
 	}
 }
@@ -113,7 +116,8 @@ func fault(f fieldRef) {
 
 func grpcStatuses() []string {
 	return []string{
-		"OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED",
+		"OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED",
+		"NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED",
 		"FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS", "UNAUTHENTICATED",
 	}
 }

@@ -72,7 +72,8 @@ func portName(p fieldRef) {
 		// Shorter words are too similar to each other.
 		if word == protocol || len(word) > 3 && diag.Distance(word, protocol) == 1 {
 			rest := strings.Trim(p.text()[len(word):], "_-")
-			p.warn(diag.DidYouMean(strings.TrimSuffix(protocol+"-"+rest, "-")), "the name %q begins with no known protocol: proxies detect the protocol of each connection", p.text())
+			p.warn(diag.DidYouMean(strings.TrimSuffix(protocol+"-"+rest, "-")),
+				"the name %q begins with no known protocol: proxies detect the protocol of each connection", p.text())
 			return
 		}
 	}

@@ -72,7 +72,8 @@ func (n *node) mistypes(name string) bool {
 
 // metadataNames returns the names that a misspelt field may be meant for.
 func metadataNames() []string {
-	return []string{"apiVersion", "kind", "metadata", "spec", "status", "data", "name", "namespace", "generateName", "labels", "annotations", "uid"}
+	return []string{"apiVersion", "kind", "metadata", "spec", "status", "data",
+		"name", "namespace", "generateName", "labels", "annotations", "uid"}
 }
 
 func nameRule(k *kinds.Kind) func(string) []string {

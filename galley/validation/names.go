@@ -159,7 +159,8 @@ func (p fieldRef) exportTo(service bool) {
 
 // protocols returns the protocols of ports in Istio's own objects.
 func protocols() []string {
-	return []string{"HTTP", "HTTPS", "GRPC", "GRPC-WEB", "HTTP2", "MONGO", "REDIS", "MYSQL", "TCP", "TLS", "UDP", "HBONE", "DOUBLE-HBONE", "HTTP_PROXY"}
+	return []string{"HTTP", "HTTPS", "GRPC", "GRPC-WEB", "HTTP2", "MONGO",
+		"REDIS", "MYSQL", "TCP", "TLS", "UDP", "HBONE", "DOUBLE-HBONE", "HTTP_PROXY"}
 }
 
 // optionalProtocol checks the protocol of a port, which proxies detect if it is not written.
@@ -243,9 +244,11 @@ func (p fieldRef) target() {
 		}
 		group, kind := ref.at("group").text(), ref.at("kind").text()
 		switch group + "/" + kind {
-		case "/Service", "core/Service", "gateway.networking.k8s.io/Gateway", "gateway.networking.k8s.io/GatewayClass", "networking.istio.io/ServiceEntry", "/":
+		case "/Service", "core/Service", "gateway.networking.k8s.io/Gateway",
+			"gateway.networking.k8s.io/GatewayClass", "networking.istio.io/ServiceEntry", "/":
 		default:
-			ref.at("kind").bad("use Gateway or GatewayClass of gateway.networking.k8s.io, Service, or ServiceEntry of networking.istio.io", "%s of group %q cannot be a target", kind, group)
+			ref.at("kind").bad("use Gateway or GatewayClass of gateway.networking.k8s.io, Service, or ServiceEntry of networking.istio.io",
+				"%s of group %q cannot be a target", kind, group)
 		}
 	}
 }
@@ -267,6 +270,7 @@ func isPlainName(name, more string) bool {
 // serverName checks a host that is compared with the server name of a TLS connection.
 func (p fieldRef) serverName() {
 	if s := p.text(); s != "*" && strings.Contains(strings.TrimPrefix(s, "*."), "*") {
-		p.bad(`write a whole name, or a wildcard for whole labels such as "*.example.com"`, "%q cannot be used for TLS: a star must stand for whole labels", s)
+		p.bad(`write a whole name, or a wildcard for whole labels such as "*.example.com"`,
+			"%q cannot be used for TLS: a star must stand for whole labels", s)
 	}
 }

@@ -42,7 +42,8 @@ func ruleCovers(wide, narrow *securityv1.Rule) bool {
 			return w.GetKey() == n.GetKey() && oneOf(w.GetValues(), n.GetValues()) && within(w.GetNotValues(), n.GetNotValues())
 		})
 	}
-	return (len(wide.From) == 0 || len(narrow.From) > 0 && all(narrow.From, from)) && (len(wide.To) == 0 || len(narrow.To) > 0 && all(narrow.To, to)) && all(wide.When, when)
+	return (len(wide.From) == 0 || len(narrow.From) > 0 && all(narrow.From, from)) &&
+		(len(wide.To) == 0 || len(narrow.To) > 0 && all(narrow.To, to)) && all(wide.When, when)
 }
 
 func all[T any](list []T, is func(T) bool) bool {

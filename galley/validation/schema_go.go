@@ -68,7 +68,8 @@ func (s goSchema) value(n *node, t reflect.Type, path string) {
 		}
 	case reflect.Float32, reflect.Float64:
 		s.want(n, number, path, "write a number")
-	case reflect.Int, reflect.Int64, reflect.Int32, reflect.Int16, reflect.Int8, reflect.Uint, reflect.Uint64, reflect.Uint32, reflect.Uint16, reflect.Uint8:
+	case reflect.Int, reflect.Int64, reflect.Int32, reflect.Int16, reflect.Int8,
+		reflect.Uint, reflect.Uint64, reflect.Uint32, reflect.Uint16, reflect.Uint8:
 		if s.want(n, number, path, "write a whole number without quotes") {
 			low, high := goRange(t)
 			switch why := asInt(n, low, high); {

@@ -172,7 +172,8 @@ func (s protoSchema) wellKnown(n *node, md protoreflect.MessageDescriptor, path 
 			s.errorAt(n.pos, path, "MissingField", `add "@type"`, "a value of any type has to name its type")
 		}
 	case "google.protobuf.Value":
-	case "google.protobuf.BoolValue", "google.protobuf.StringValue", "google.protobuf.BytesValue", "google.protobuf.DoubleValue", "google.protobuf.FloatValue",
+	case "google.protobuf.BoolValue", "google.protobuf.StringValue",
+		"google.protobuf.BytesValue", "google.protobuf.DoubleValue", "google.protobuf.FloatValue",
 		"google.protobuf.Int32Value", "google.protobuf.Int64Value", "google.protobuf.UInt32Value", "google.protobuf.UInt64Value":
 		s.scalar(n, md.Fields().ByNumber(1), path)
 	default:
@@ -184,7 +185,8 @@ func (s protoSchema) wellKnown(n *node, md protoreflect.MessageDescriptor, path 
 func (s protoSchema) duration(n *node, path string) {
 	d, err := time.ParseDuration(n.value)
 	if n.shape != text || err != nil {
-		s.errorAt(n.pos, path, "WrongType", `write a number with a unit, such as "1.5s", "250ms" or "5m"`, "expected a duration, found %s", quoted(n))
+		s.errorAt(n.pos, path, "WrongType", `write a number with a unit, such as "1.5s", "250ms" or "5m"`,
+			"expected a duration, found %s", quoted(n))
 		return
 	}
 	n.value = strconv.FormatInt(int64(d/time.Second), 10)

@@ -146,7 +146,8 @@ func block(v fieldRef) {
 
 // serviceAccount checks name or namespace/name.
 func serviceAccount(v fieldRef) {
-	if strings.Contains(v.text(), "*") || strings.Count(v.text(), "/") > 1 || strings.HasPrefix(v.text(), "/") || strings.HasSuffix(v.text(), "/") {
+	if strings.Contains(v.text(), "*") || strings.Count(v.text(), "/") > 1 ||
+		strings.HasPrefix(v.text(), "/") || strings.HasSuffix(v.text(), "/") {
 		v.bad("write name or namespace/name", "%q does not name a service account", v.text())
 	}
 	if len(v.text()) > 320 {
@@ -265,7 +266,8 @@ func condition(w fieldRef) {
 		return
 	case name == "request.headers" && strings.ContainsAny(bracket, "\x00\n\r"):
 		w.at("key").bad("use letters, digits and dashes", "%q names no header", key)
-	case name == "request.headers" && hasBracket, name == "request.auth.claims" && hasBracket, strings.HasPrefix(name, "experimental.envoy.filters.") && hasBracket:
+	case name == "request.headers" && hasBracket, name == "request.auth.claims" && hasBracket,
+		strings.HasPrefix(name, "experimental.envoy.filters.") && hasBracket:
 		w.values(lists, nil)
 	case hasBracket:
 		w.at("key").bad(diag.UnknownName(name, conditionKeys()), "unknown key %q", key)
@@ -292,8 +294,9 @@ func condition(w fieldRef) {
 
 func conditionKeys() []string {
 	return []string{
-		"request.headers", "request.auth.claims", "request.auth.principal", "request.auth.audiences", "request.auth.presenter", "source.ip", "remote.ip",
-		"source.namespace", "source.principal", "source.serviceAccount", "source.trustDomain", "destination.ip", "destination.port", "connection.sni",
+		"request.headers", "request.auth.claims", "request.auth.principal", "request.auth.audiences",
+		"request.auth.presenter", "source.ip", "remote.ip", "source.namespace", "source.principal", "source.serviceAccount",
+		"source.trustDomain", "destination.ip", "destination.port", "connection.sni",
 	}
 }
 

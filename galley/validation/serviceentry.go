@@ -119,7 +119,8 @@ func resolutionRules(p fieldRef, resolution string, wild, cidr bool, endpoints [
 	switch resolution {
 	case "NONE":
 		if len(endpoints) > 0 {
-			p.at("endpoints").bad("set resolution to STATIC or DNS", "with resolution NONE traffic goes to the address that was called: there can be no endpoints")
+			p.at("endpoints").bad("set resolution to STATIC or DNS",
+				"with resolution NONE traffic goes to the address that was called: there can be no endpoints")
 		}
 		if selects && !p.at("resolution").absent() {
 			res.warn("set resolution to STATIC", "with resolution NONE the selected workloads are not used")
@@ -140,7 +141,8 @@ func resolutionRules(p fieldRef, resolution string, wild, cidr bool, endpoints [
 		}
 		p.toldApart()
 		if len(endpoints) == 0 && wild {
-			p.at("hosts").bad("add endpoints, or set resolution to DYNAMIC_DNS", "a wildcard host cannot be resolved: with resolution %s and no endpoints every host must be a whole name", resolution)
+			p.at("hosts").bad("add endpoints, or set resolution to DYNAMIC_DNS",
+				"a wildcard host cannot be resolved: with resolution %s and no endpoints every host must be a whole name", resolution)
 		}
 		for _, e := range endpoints {
 			a := e.at("address")
@@ -336,7 +338,8 @@ func sidecar(p fieldRef) {
 			if t.at("mode").is("ISTIO_MUTUAL") || t.at("mode").is("AUTO_PASSTHROUGH") {
 				t.at("mode").bad("use SIMPLE, MUTUAL or OPTIONAL_MUTUAL", "mode %s cannot be used in a Sidecar", t.at("mode").text())
 			}
-			if protocol := strings.ToUpper(in.at("port").at("protocol").text()); protocol != "HTTPS" && protocol != "TLS" && !in.at("port").absent() {
+			protocol := strings.ToUpper(in.at("port").at("protocol").text())
+			if protocol != "HTTPS" && protocol != "TLS" && !in.at("port").absent() {
 				t.refuse("use protocol HTTPS or TLS, or remove tls", "a port of protocol %s cannot have tls", protocol)
 			}
 			for _, f := range []string{"credentialName", "credentialNames", "tlsCertificates", "subjectAltNames"} {

@@ -148,7 +148,8 @@ func (b *treeBuilder) build(n *yaml.Node, path string, depth int) *node {
 		return b.fail(n, "", "nest less deeply", "values are nested more than %d levels deep", b.maxDepth)
 	}
 	if b.values++; b.values > b.budget {
-		return b.fail(n, path, "split the file, and write aliases out", "the file holds more than %d values, counting what aliases repeat", b.budget)
+		return b.fail(n, path, "split the file, and write aliases out",
+			"the file holds more than %d values, counting what aliases repeat", b.budget)
 	}
 	at := pos{n.Line, n.Column}
 	switch n.Kind {
@@ -209,7 +210,8 @@ func (b *treeBuilder) mapping(n *yaml.Node, path string, depth int) *node {
 			}
 			for _, f := range b.merged(v, path, depth) {
 				if _, written := first[f.name]; written {
-					b.found.warnAt(at, fieldPath(path, f.name), "DuplicateKey", "write the merge first", "the merge replaces the field, which stands before it")
+					b.found.warnAt(at, fieldPath(path, f.name), "DuplicateKey",
+						"write the merge first", "the merge replaces the field, which stands before it")
 				}
 				set(f)
 			}
@@ -248,7 +250,8 @@ func (b *treeBuilder) merged(m *yaml.Node, path string, depth int) (fields []fie
 			break
 		}
 		if merged.shape != mapping {
-			b.found.errorAt(pos{source.Line, source.Column}, path, "WrongType", "merge an alias of a mapping", "<< merges mappings, not %s", merged.describe())
+			b.found.errorAt(pos{source.Line, source.Column}, path, "WrongType",
+				"merge an alias of a mapping", "<< merges mappings, not %s", merged.describe())
 			continue
 		}
 		for _, f := range merged.fields {
@@ -262,7 +265,8 @@ func (b *treeBuilder) merged(m *yaml.Node, path string, depth int) (fields []fie
 }
 
 func (b *treeBuilder) scalar(n *yaml.Node, path string) *node {
-	out := &node{pos: pos{n.Line, n.Column}, shape: text, value: n.Value, plain: n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) == 0}
+	out := &node{pos: pos{n.Line, n.Column}, shape: text, value: n.Value,
+		plain: n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) == 0}
 	if _, ok := yaml11.Bool(n); ok {
 		out.shape = boolean
 		return out

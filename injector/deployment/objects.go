@@ -92,7 +92,8 @@ func sum(v any) string {
 func complete(o map[string]any, g injector.Gateway) (*unstructured.Unstructured, error) {
 	u := &unstructured.Unstructured{Object: prune(o).(map[string]any)}
 	if u.GetName() == "" || u.GetNamespace() != g.Namespace {
-		return nil, fmt.Errorf("the template makes the %s %s/%s, which is in another namespace than the Gateway, or has no name", u.GetKind(), u.GetNamespace(), u.GetName())
+		return nil, fmt.Errorf("the template makes the %s %s/%s, which is in another namespace than the Gateway, or has no name",
+			u.GetKind(), u.GetNamespace(), u.GetName())
 	}
 	labels := u.GetLabels()
 	lists.Put(&labels, names.LabelManaged, g.ControllerLabel)
@@ -187,7 +188,8 @@ func (r *Reconciler) remove(ctx context.Context, gateway *kinds.Object, wanted m
 		for i := range all.Items {
 			u := &all.Items[i]
 			at, uid := refOf(u), u.GetUID()
-			if _, is := wanted[at]; is || !slices.ContainsFunc(u.GetOwnerReferences(), func(o metav1.OwnerReference) bool { return string(o.UID) == gateway.UID }) {
+			_, is := wanted[at]
+			if is || !slices.ContainsFunc(u.GetOwnerReferences(), func(o metav1.OwnerReference) bool { return string(o.UID) == gateway.UID }) {
 				continue
 			}
 			e := r.client.Delete(ctx, u, client.Preconditions{UID: &uid})

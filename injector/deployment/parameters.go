@@ -39,7 +39,8 @@ func resources() []resource {
 		{kind("", "v1", "ServiceAccount", "serviceaccounts"), "serviceAccount", false, corev1.ServiceAccount{}},
 		{kind("apps", "v1", "Deployment", "deployments"), "deployment", false, appsv1.Deployment{}},
 		{kind("", "v1", "Service", "services"), "service", false, corev1.Service{}},
-		{kind("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers"), "horizontalPodAutoscaler", true, autoscalingv2.HorizontalPodAutoscaler{}},
+		{kind("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers"),
+			"horizontalPodAutoscaler", true, autoscalingv2.HorizontalPodAutoscaler{}},
 		{kind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets"), "podDisruptionBudget", true, policyv1.PodDisruptionBudget{}},
 	}
 }
@@ -62,7 +63,8 @@ func reference(g *gatewayv1.Gateway, namespace string) (kinds.Key, bool, error) 
 	}
 	r := g.Spec.Infrastructure.ParametersRef
 	if r.Group != "" && r.Group != "core" || r.Kind != "ConfigMap" {
-		return kinds.Key{}, false, fmt.Errorf("spec.infrastructure.parametersRef: %s/%s cannot be read: name a ConfigMap, with the group empty", r.Group, r.Kind)
+		return kinds.Key{}, false,
+			fmt.Errorf("spec.infrastructure.parametersRef: %s/%s cannot be read: name a ConfigMap, with the group empty", r.Group, r.Kind)
 	}
 	return kinds.Key{Kind: kinds.ConfigMap, Namespace: namespace, Name: r.Name}, true, nil
 }
@@ -75,7 +77,8 @@ func merge(objects []map[string]any, list []Parameters) (out []map[string]any, e
 		for _, key := range slices.Sorted(maps.Keys(p.Data)) {
 			if !slices.ContainsFunc(known, func(r resource) bool { return r.key == key }) {
 				keys := lists.Map(known, func(r resource) string { return r.key })
-				return nil, fmt.Errorf("%s: data.%s: there is no such object: write one of %s%s", p.Name, key, strings.Join(keys, ", "), meant(key, keys))
+				return nil, fmt.Errorf("%s: data.%s: there is no such object: write one of %s%s", p.Name,
+					key, strings.Join(keys, ", "), meant(key, keys))
 			}
 		}
 	}

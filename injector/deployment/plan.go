@@ -99,7 +99,8 @@ func Make(ctx context.Context, n Needs) ([]*unstructured.Unstructured, error) {
 // input returns the template's input for a Gateway with its accepted ListenerSets.
 func input(o *kinds.Object, sets []*gatewayv1.ListenerSet) injector.Gateway {
 	read := o.Spec.(*gatewayv1.Gateway)
-	g := &gatewayv1.Gateway{TypeMeta: metav1.TypeMeta{APIVersion: gatewayv1.GroupVersion.String(), Kind: "Gateway"}, Spec: *read.Spec.DeepCopy()}
+	g := &gatewayv1.Gateway{TypeMeta: metav1.TypeMeta{APIVersion: gatewayv1.GroupVersion.String(), Kind: "Gateway"},
+		Spec: *read.Spec.DeepCopy()}
 	g.Name, g.Namespace, g.UID, g.Labels, g.Annotations = o.Name, o.Namespace, types.UID(o.UID), o.Labels, o.Annotations
 	class := string(g.Spec.GatewayClassName)
 	name := names.GatewayDeployment(o.Name, class, o.Annotations)

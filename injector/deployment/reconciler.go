@@ -57,7 +57,8 @@ func New(o Options) *Reconciler {
 
 // tags returns the kind of the objects that define tags of revisions. Other objects of the kind are not tags.
 func tags() *kinds.Kind {
-	return &kinds.Kind{Name: "MutatingWebhookConfiguration", Group: "admissionregistration.k8s.io", Versions: []string{"v1"}, Plural: "mutatingwebhookconfigurations", Cluster: true}
+	return &kinds.Kind{Name: "MutatingWebhookConfiguration", Group: "admissionregistration.k8s.io",
+		Versions: []string{"v1"}, Plural: "mutatingwebhookconfigurations", Cluster: true}
 }
 
 // Kinds returns the kinds that are read or written.
@@ -194,7 +195,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{}, err
 	}
 	if o.UID == "" {
-		return reconcile.Result{}, errors.New("it is not in the API server, so nothing there can belong to it: name in spec.addresses the host of a Service that is there")
+		return reconcile.Result{},
+			errors.New("it is not in the API server, so nothing there can belong to it: name in spec.addresses the host of a Service that is there")
 	}
 	list, known, err := r.parameters(o)
 	if err != nil {

@@ -203,7 +203,8 @@ func (x *Templates) take(from Place, changes []kinds.Change) {
 			continue
 		}
 		data := c.Object.Spec.(*corev1.ConfigMap).Data
-		x.put(from, &placed{injector.Texts{Config: data[injector.ConfigKey], Values: data[injector.ValuesKey]}, c.Object.String(), c.Object.Position})
+		x.put(from,
+			&placed{injector.Texts{Config: data[injector.ConfigKey], Values: data[injector.ValuesKey]}, c.Object.String(), c.Object.Position})
 	}
 }
 

@@ -24,8 +24,9 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		failed:    counter("failure_total", "Pods that were refused, and requests that were no reviews."),
 		skipped:   counter("skip_total", "Pods that stay as they are."),
 		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "sidecar_injection_time_seconds", Help: "How long a review takes.", Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 5},
-			NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 100, NativeHistogramMinResetDuration: time.Hour,
+			Name: "sidecar_injection_time_seconds", Help: "How long a review takes.",
+			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 5}, NativeHistogramBucketFactor: 1.1,
+			NativeHistogramMaxBucketNumber: 100, NativeHistogramMinResetDuration: time.Hour,
 		}),
 	}
 	r.MustRegister(m.seconds)

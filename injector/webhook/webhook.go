@@ -57,7 +57,8 @@ func (w *webhook) review(r *http.Request, request *admissionv1.AdmissionRequest)
 
 func (w *webhook) inject(r *http.Request, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
 	if request.Kind.Kind != "" && request.Kind.Kind != "Pod" {
-		return nil, fmt.Errorf("a proxy is injected into pods, and not into a %s: let the rules of the webhook name pods alone", request.Kind.Kind)
+		return nil, fmt.Errorf("a proxy is injected into pods, and not into a %s: let the rules of the webhook name pods alone",
+			request.Kind.Kind)
 	}
 	if len(request.Object.Raw) == 0 {
 		return nil, errors.New("the request has no object")

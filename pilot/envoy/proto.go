@@ -144,9 +144,11 @@ func ExplicitHTTP1() *httpv3.HttpProtocolOptions_ExplicitHttpConfig_ {
 
 // DownstreamProtocol has requests go out in the version of HTTP that they came in.
 func DownstreamProtocol() *httpv3.HttpProtocolOptions_UseDownstreamProtocolConfig {
-	return &httpv3.HttpProtocolOptions_UseDownstreamProtocolConfig{UseDownstreamProtocolConfig: &httpv3.HttpProtocolOptions_UseDownstreamHttpConfig{
-		HttpProtocolOptions: &corev3.Http1ProtocolOptions{}, Http2ProtocolOptions: &corev3.Http2ProtocolOptions{},
-	}}
+	return &httpv3.HttpProtocolOptions_UseDownstreamProtocolConfig{
+		UseDownstreamProtocolConfig: &httpv3.HttpProtocolOptions_UseDownstreamHttpConfig{
+			HttpProtocolOptions: &corev3.Http1ProtocolOptions{}, Http2ProtocolOptions: &corev3.Http2ProtocolOptions{},
+		},
+	}
 }
 
 // ExplicitHTTP2 has a cluster speak HTTP/2, whatever its clients do.

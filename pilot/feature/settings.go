@@ -62,8 +62,10 @@ func Retries(r *networkingv1alpha3.HTTPRetry) *routev3.RetryPolicy {
 	}
 	if r.RetryRemoteLocalities.GetValue() {
 		p.RetryPriority = &routev3.RetryPolicy_RetryPriority{
-			Name:       "envoy.retry_priorities.previous_priorities",
-			ConfigType: &routev3.RetryPolicy_RetryPriority_TypedConfig{TypedConfig: envoy.Any(&previousprioritiesv3.PreviousPrioritiesConfig{UpdateFrequency: 2})},
+			Name: "envoy.retry_priorities.previous_priorities",
+			ConfigType: &routev3.RetryPolicy_RetryPriority_TypedConfig{
+				TypedConfig: envoy.Any(&previousprioritiesv3.PreviousPrioritiesConfig{UpdateFrequency: 2}),
+			},
 		}
 	}
 	return p

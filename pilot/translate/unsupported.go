@@ -112,7 +112,8 @@ func unenforced(server int, field string) diag.Diagnostic {
 // changed holds the differences from the defaults.
 func UnsupportedMesh(c *mesh.Config, changed *meshv1alpha1.MeshConfig) []diag.Diagnostic {
 	return feature.Unsupported("", changed, func(field string) (message, fix string) {
-		if field == "OutboundTrafficPolicy.tls" && c.GetOutboundTrafficPolicy().GetMode() == meshv1alpha1.MeshConfig_OutboundTrafficPolicy_ALLOW_ANY_DYNAMIC_DNS {
+		if field == "OutboundTrafficPolicy.tls" &&
+			c.GetOutboundTrafficPolicy().GetMode() == meshv1alpha1.MeshConfig_OutboundTrafficPolicy_ALLOW_ANY_DYNAMIC_DNS {
 			return "", ""
 		}
 		return lacksMesh(field)

@@ -92,7 +92,10 @@ func (r *Registry) resourceGateways(o *kinds.Object) []registry.Gateway {
 		}
 		for i := range spec.Listeners {
 			if l := &spec.Listeners[i]; AutoPassthrough(o.Labels, l) {
-				out = append(out, registry.Gateway{Network: o.Labels[names.LabelNetwork], Cluster: r.opts.Cluster, Address: a.Value, Port: uint32(l.Port)}) //nolint:gosec // validated to be a port
+				out = append(out, registry.Gateway{
+					Network: o.Labels[names.LabelNetwork], Cluster: r.opts.Cluster, Address: a.Value,
+					Port: uint32(l.Port), //nolint:gosec // validated to be a port
+				})
 			}
 		}
 	}

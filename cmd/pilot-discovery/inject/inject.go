@@ -131,7 +131,8 @@ func (f *flags) injector(c *cobra.Command) (*injector.Injector, error) {
 		return nil, cli.Exit(1)
 	}
 	i := injector.New(injector.Options{
-		Revision: f.revision, World: injector.MeshOnly{Config: m}, NativeSidecars: func() bool { return f.native != "false" }, Logger: slog.New(slog.DiscardHandler),
+		Revision: f.revision, World: injector.MeshOnly{Config: m},
+		NativeSidecars: func() bool { return f.native != "false" }, Logger: slog.New(slog.DiscardHandler),
 		Time: time.Minute, // No API server waits.
 	})
 	i.Set(config)

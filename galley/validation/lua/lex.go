@@ -240,7 +240,8 @@ func (l *lexer) escape() (why string) {
 
 var (
 	wholeNumber = regexp.MustCompile(`^(?:0[xX][0-9A-Fa-f]+|0[bB][01]+|[0-9]+)(?:[uU][lL][lL]|[lL][lL][uU]?)$`)
-	realNumber  = regexp.MustCompile(`^(?:0[xX](?:[0-9A-Fa-f]+\.?[0-9A-Fa-f]*|\.[0-9A-Fa-f]+)(?:[pP][+-]?[0-9]+)?|0[bB][01]+|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[iI]?$`)
+	realNumber  = regexp.MustCompile(`^(?:0[xX](?:[0-9A-Fa-f]+\.?[0-9A-Fa-f]*|\.[0-9A-Fa-f]+)(?:[pP][+-]?[0-9]+)?|0[bB][01]+|` +
+		`(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[iI]?$`)
 )
 
 // number reads all characters that may belong to a number, and checks the number as a whole.

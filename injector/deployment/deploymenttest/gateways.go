@@ -38,7 +38,8 @@ func Compare(t *testing.T, file string, i *injector.Injector) {
 			}
 		}
 		unmarshal(t, doc, &meta)
-		o.Name, o.Namespace, o.Labels, o.Annotations = meta.Metadata.Name, meta.Metadata.Namespace, meta.Metadata.Labels, meta.Metadata.Annotations
+		o.Name, o.Namespace = meta.Metadata.Name, meta.Metadata.Namespace
+		o.Labels, o.Annotations = meta.Metadata.Labels, meta.Metadata.Annotations
 		switch meta.Kind {
 		case "Gateway":
 			o.Kind, o.UID, o.Spec = kinds.KubeGateway, "uid-of-"+o.Name, &gatewayv1.Gateway{}

@@ -117,7 +117,8 @@ func bootstrap(all []resource, names map[string]bool) *bootstrapv3.Bootstrap {
 		clusters[name]++
 		s.Clusters = append(s.Clusters, &clusterv3.Cluster{Name: name, ConnectTimeout: durationpb.New(1e9),
 			TypedExtensionProtocolOptions: map[string]*anypb.Any{
-				"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": envoy.Any(&httpv3.HttpProtocolOptions{UpstreamProtocolOptions: envoy.ExplicitHTTP2()}),
+				"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": envoy.Any(
+					&httpv3.HttpProtocolOptions{UpstreamProtocolOptions: envoy.ExplicitHTTP2()}),
 			}})
 	}
 	for i, r := range all {
@@ -163,7 +164,9 @@ func bootstrap(all []resource, names map[string]bool) *bootstrapv3.Bootstrap {
 		Node: &corev3.Node{Id: "sidecar~127.0.0.1~x.x~x.svc.cluster.local", Cluster: "x"}, StaticResources: s,
 		DynamicResources: &bootstrapv3.Bootstrap_DynamicResources{AdsConfig: &corev3.ApiConfigSource{
 			ApiType: corev3.ApiConfigSource_GRPC, TransportApiVersion: corev3.ApiVersion_V3,
-			GrpcServices: []*corev3.GrpcService{{TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{ClusterName: "xds-grpc"}}}},
+			GrpcServices: []*corev3.GrpcService{{TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{
+				EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{ClusterName: "xds-grpc"},
+			}}},
 		}},
 	}
 }

@@ -16,7 +16,8 @@ func (t translation) condition(c *securityv1beta1.Condition) ([]attribute[*rbacv
 	operation := func(match matchAny[*rbacv3.Permission]) ([]attribute[*rbacv3.Permission], []attribute[*rbacv3.Principal], error) {
 		return []attribute[*rbacv3.Permission]{{c.Values, c.NotValues, match}}, nil, nil
 	}
-	operationEach := func(one func(string) (*rbacv3.Permission, error)) ([]attribute[*rbacv3.Permission], []attribute[*rbacv3.Principal], error) {
+	operationEach := func(one func(string) (*rbacv3.Permission, error)) (
+		[]attribute[*rbacv3.Permission], []attribute[*rbacv3.Principal], error) {
 		return operation(each(permissions{}, one))
 	}
 	source := func(match matchAny[*rbacv3.Principal]) ([]attribute[*rbacv3.Permission], []attribute[*rbacv3.Principal], error) {

@@ -48,7 +48,9 @@ func (t translation) path(value string) (*rbacv3.Permission, error) {
 			Name: "uri-template", TypedConfig: envoy.Any(&uritemplatev3.UriTemplateMatchConfig{PathTemplate: template}),
 		}}}, nil
 	}
-	return &rbacv3.Permission{Rule: &rbacv3.Permission_UrlPath{UrlPath: &matcherv3.PathMatcher{Rule: &matcherv3.PathMatcher_Path{Path: stringMatcher(value)}}}}, nil
+	return &rbacv3.Permission{
+		Rule: &rbacv3.Permission_UrlPath{UrlPath: &matcherv3.PathMatcher{Rule: &matcherv3.PathMatcher_Path{Path: stringMatcher(value)}}},
+	}, nil
 }
 
 func port(value string) (*rbacv3.Permission, error) {

@@ -59,7 +59,8 @@ func askHTTP(p *feature.ExtensionProvider, c node.Capabilities) *httpauthzv3.Ext
 			Uri: "http://" + p.Service.Host, HttpUpstreamType: &corev3.HttpUri_Cluster{Cluster: p.Cluster(h.Port)}, Timeout: timeout(h.Timeout),
 		},
 	}
-	allowed := patterns(slices.Concat(h.IncludeRequestHeadersInCheck, h.IncludeHeadersInCheck)) //nolint:staticcheck // the deprecated field has the same effect
+	//nolint:staticcheck // the deprecated field has the same effect
+	allowed := patterns(slices.Concat(h.IncludeRequestHeadersInCheck, h.IncludeHeadersInCheck))
 	var add []*corev3.HeaderValue
 	for _, k := range slices.Sorted(maps.Keys(h.IncludeAdditionalHeadersInCheck)) {
 		add = append(add, &corev3.HeaderValue{Key: k, Value: feature.Commands(c, h.IncludeAdditionalHeadersInCheck[k])})
@@ -96,7 +97,8 @@ func askTCP(p *feature.ExtensionProvider) *tcpauthzv3.ExtAuthz {
 	}
 }
 
-func grpcService(p *feature.ExtensionProvider, g *meshv1alpha1.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationGrpcProvider) *corev3.GrpcService {
+func grpcService(p *feature.ExtensionProvider,
+	g *meshv1alpha1.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationGrpcProvider) *corev3.GrpcService {
 	return &corev3.GrpcService{
 		TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{ClusterName: p.Cluster(g.Port),
 			Authority: p.Service.Host}},
@@ -106,7 +108,8 @@ func grpcService(p *feature.ExtensionProvider, g *meshv1alpha1.MeshConfig_Extens
 
 // enabled matches requests that match a rule of the policies' filter.
 func enabled(filter, provider string) *matcherv3.MetadataMatcher {
-	return metadataMatcher(filter, textValue(&matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Prefix{Prefix: customPrefix + "-" + provider}}), customResult)
+	prefix := &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Prefix{Prefix: customPrefix + "-" + provider}}
+	return metadataMatcher(filter, textValue(prefix), customResult)
 }
 
 // validStatus reports whether a text is empty or the number of a status that Envoy knows.

@@ -135,7 +135,9 @@ func textValue(m *matcherv3.StringMatcher) *matcherv3.ValueMatcher {
 
 // elementOf matches a list with an element that m matches.
 func elementOf(m *matcherv3.ValueMatcher) *matcherv3.ValueMatcher {
-	return &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_ListMatch{ListMatch: &matcherv3.ListMatcher{MatchPattern: &matcherv3.ListMatcher_OneOf{OneOf: m}}}}
+	return &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_ListMatch{
+		ListMatch: &matcherv3.ListMatcher{MatchPattern: &matcherv3.ListMatcher_OneOf{OneOf: m}},
+	}}
 }
 
 // anyOf matches a value that at least one of the matchers matches.

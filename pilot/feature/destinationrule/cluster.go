@@ -137,13 +137,17 @@ func applyLoadBalancer(c *clusterv3.Cluster, lb *networkingv1alpha3.LoadBalancer
 		case *networkingv1alpha3.LoadBalancerSettings_ConsistentHashLB_Maglev:
 			c.LbPolicy = clusterv3.Cluster_MAGLEV
 			if a.Maglev.TableSize > 0 {
-				c.LbConfig = &clusterv3.Cluster_MaglevLbConfig_{MaglevLbConfig: &clusterv3.Cluster_MaglevLbConfig{TableSize: wrapperspb.UInt64(a.Maglev.TableSize)}}
+				c.LbConfig = &clusterv3.Cluster_MaglevLbConfig_{
+					MaglevLbConfig: &clusterv3.Cluster_MaglevLbConfig{TableSize: wrapperspb.UInt64(a.Maglev.TableSize)},
+				}
 			}
 		default:
 			size := max(hash.GetRingHash().GetMinimumRingSize(), hash.GetMinimumRingSize()) //nolint:staticcheck // users still set the older field
 			size = cmp.Or(size, defaultRingSize)
 			c.LbPolicy = clusterv3.Cluster_RING_HASH
-			c.LbConfig = &clusterv3.Cluster_RingHashLbConfig_{RingHashLbConfig: &clusterv3.Cluster_RingHashLbConfig{MinimumRingSize: wrapperspb.UInt64(size)}}
+			c.LbConfig = &clusterv3.Cluster_RingHashLbConfig_{
+				RingHashLbConfig: &clusterv3.Cluster_RingHashLbConfig{MinimumRingSize: wrapperspb.UInt64(size)},
+			}
 		}
 		return
 	}
@@ -157,7 +161,9 @@ func applyLoadBalancer(c *clusterv3.Cluster, lb *networkingv1alpha3.LoadBalancer
 		c.LbPolicy = clusterv3.Cluster_RANDOM
 	default:
 		if slow != nil {
-			c.LbConfig = &clusterv3.Cluster_LeastRequestLbConfig_{LeastRequestLbConfig: &clusterv3.Cluster_LeastRequestLbConfig{SlowStartConfig: slow}}
+			c.LbConfig = &clusterv3.Cluster_LeastRequestLbConfig_{
+				LeastRequestLbConfig: &clusterv3.Cluster_LeastRequestLbConfig{SlowStartConfig: slow},
+			}
 		}
 	}
 }
@@ -222,14 +228,16 @@ func applyOutlierDetection(c *clusterv3.Cluster, options *httpv3.HttpProtocolOpt
 func anyStatus(codes []uint32) *matcherv3.MatchPredicate {
 	var all []*matcherv3.MatchPredicate
 	for _, code := range codes {
-		all = append(all, &matcherv3.MatchPredicate{Rule: &matcherv3.MatchPredicate_HttpResponseHeadersMatch{HttpResponseHeadersMatch: &matcherv3.HttpHeadersMatch{
-			Headers: []*routev3.HeaderMatcher{{
-				Name: ":status",
-				HeaderMatchSpecifier: &routev3.HeaderMatcher_StringMatch{StringMatch: &typematcherv3.StringMatcher{
-					MatchPattern: &typematcherv3.StringMatcher_Exact{Exact: strconv.FormatUint(uint64(code), 10)},
+		all = append(all, &matcherv3.MatchPredicate{
+			Rule: &matcherv3.MatchPredicate_HttpResponseHeadersMatch{HttpResponseHeadersMatch: &matcherv3.HttpHeadersMatch{
+				Headers: []*routev3.HeaderMatcher{{
+					Name: ":status",
+					HeaderMatchSpecifier: &routev3.HeaderMatcher_StringMatch{StringMatch: &typematcherv3.StringMatcher{
+						MatchPattern: &typematcherv3.StringMatcher_Exact{Exact: strconv.FormatUint(uint64(code), 10)},
+					}},
 				}},
 			}},
-		}}})
+		})
 	}
 	if len(all) == 1 {
 		return all[0]

@@ -22,7 +22,9 @@ func (policies) Hash(r traffic.Rule, port uint32) []*routev3.RouteAction_HashPol
 	policy := &routev3.RouteAction_HashPolicy{}
 	switch key := h.HashKey.(type) {
 	case *networkingv1alpha3.LoadBalancerSettings_ConsistentHashLB_HttpHeaderName:
-		policy.PolicySpecifier = &routev3.RouteAction_HashPolicy_Header_{Header: &routev3.RouteAction_HashPolicy_Header{HeaderName: key.HttpHeaderName}}
+		policy.PolicySpecifier = &routev3.RouteAction_HashPolicy_Header_{
+			Header: &routev3.RouteAction_HashPolicy_Header{HeaderName: key.HttpHeaderName},
+		}
 	case *networkingv1alpha3.LoadBalancerSettings_ConsistentHashLB_HttpCookie:
 		cookie := &routev3.RouteAction_HashPolicy_Cookie{Name: key.HttpCookie.GetName(), Path: key.HttpCookie.GetPath(),
 			Ttl: key.HttpCookie.GetTtl()}
@@ -34,9 +36,13 @@ func (policies) Hash(r traffic.Rule, port uint32) []*routev3.RouteAction_HashPol
 		if !key.UseSourceIp {
 			return nil
 		}
-		policy.PolicySpecifier = &routev3.RouteAction_HashPolicy_ConnectionProperties_{ConnectionProperties: &routev3.RouteAction_HashPolicy_ConnectionProperties{SourceIp: true}}
+		policy.PolicySpecifier = &routev3.RouteAction_HashPolicy_ConnectionProperties_{
+			ConnectionProperties: &routev3.RouteAction_HashPolicy_ConnectionProperties{SourceIp: true},
+		}
 	case *networkingv1alpha3.LoadBalancerSettings_ConsistentHashLB_HttpQueryParameterName:
-		policy.PolicySpecifier = &routev3.RouteAction_HashPolicy_QueryParameter_{QueryParameter: &routev3.RouteAction_HashPolicy_QueryParameter{Name: key.HttpQueryParameterName}}
+		policy.PolicySpecifier = &routev3.RouteAction_HashPolicy_QueryParameter_{
+			QueryParameter: &routev3.RouteAction_HashPolicy_QueryParameter{Name: key.HttpQueryParameterName},
+		}
 	default:
 		return nil
 	}

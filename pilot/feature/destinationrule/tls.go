@@ -56,11 +56,13 @@ func (policies) TLS(t *networkingv1alpha3.ClientTLSSettings, o feature.PolicyTLS
 	if t.GetInsecureSkipVerify().GetValue() {
 		common.ValidationContextType = &tlsv3.CommonTlsContext_ValidationContext{ValidationContext: &tlsv3.CertificateValidationContext{}}
 	} else {
-		common.ValidationContextType = &tlsv3.CommonTlsContext_CombinedValidationContext{CombinedValidationContext: &tlsv3.CommonTlsContext_CombinedCertificateValidationContext{
-			// The untyped field is the one that istiod sends, and that every supported Envoy accepts.
-			DefaultValidationContext:         &tlsv3.CertificateValidationContext{MatchSubjectAltNames: sans, Crl: crl(t)}, //nolint:staticcheck
-			ValidationContextSdsSecretConfig: root,
-		}}
+		common.ValidationContextType = &tlsv3.CommonTlsContext_CombinedValidationContext{
+			CombinedValidationContext: &tlsv3.CommonTlsContext_CombinedCertificateValidationContext{
+				// The untyped field is the one that istiod sends, and that every supported Envoy accepts.
+				DefaultValidationContext:         &tlsv3.CertificateValidationContext{MatchSubjectAltNames: sans, Crl: crl(t)}, //nolint:staticcheck
+				ValidationContextSdsSecretConfig: root,
+			},
+		}
 	}
 	nameByRequest(t, c, options)
 	c.TransportSocket = &corev3.TransportSocket{Name: "envoy.transport_sockets.tls", ConfigType: &corev3.TransportSocket_TypedConfig{

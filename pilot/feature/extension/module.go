@@ -98,7 +98,9 @@ func configuration(o *kinds.Object) *structpb.Struct {
 func code(m module) *corev3.AsyncDataSource {
 	url := m.GetUrl()
 	if path, ok := strings.CutPrefix(url, schemeFile); ok {
-		return &corev3.AsyncDataSource{Specifier: &corev3.AsyncDataSource_Local{Local: &corev3.DataSource{Specifier: &corev3.DataSource_Filename{Filename: path}}}}
+		return &corev3.AsyncDataSource{Specifier: &corev3.AsyncDataSource_Local{
+			Local: &corev3.DataSource{Specifier: &corev3.DataSource_Filename{Filename: path}},
+		}}
 	}
 	if !strings.Contains(url, "://") {
 		url = schemeOCI + url

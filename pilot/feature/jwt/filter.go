@@ -71,7 +71,9 @@ func requirement(providers []string) *jwtv3.JwtRequirement {
 	if len(providers) == 1 {
 		return validOrMissing[0]
 	}
-	all := &jwtv3.JwtRequirement{RequiresType: &jwtv3.JwtRequirement_RequiresAll{RequiresAll: &jwtv3.JwtRequirementAndList{Requirements: validOrMissing}}}
+	all := &jwtv3.JwtRequirement{RequiresType: &jwtv3.JwtRequirement_RequiresAll{
+		RequiresAll: &jwtv3.JwtRequirementAndList{Requirements: validOrMissing},
+	}}
 	return anyOf(append(valid, all)...)
 }
 
@@ -101,7 +103,9 @@ func (m Mode) provider(r *securityv1.JWTRule, s feature.Selection) *jwtv3.JwtPro
 		p.JwksSourceSpecifier = &jwtv3.JwtProvider_RemoteJwks{RemoteJwks: remote(r)}
 		return p
 	}
-	p.JwksSourceSpecifier = &jwtv3.JwtProvider_LocalJwks{LocalJwks: &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: m.keys(r, s)}}}
+	p.JwksSourceSpecifier = &jwtv3.JwtProvider_LocalJwks{
+		LocalJwks: &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: m.keys(r, s)}},
+	}
 	return p
 }
 

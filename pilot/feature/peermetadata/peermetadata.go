@@ -39,7 +39,8 @@ func httpFilters(c feature.Chain) []*hcmv3.HttpFilter {
 	}
 	headers := map[string]any{"istio_headers": map[string]any{}}
 	sent := headers
-	if c.Direction != feature.Inbound && c.Mesh.GetDefaultConfig().GetProxyHeaders().GetMetadataExchangeHeaders().GetMode() == meshv1alpha1.ProxyConfig_ProxyHeaders_IN_MESH {
+	if c.Direction != feature.Inbound &&
+		c.Mesh.GetDefaultConfig().GetProxyHeaders().GetMetadataExchangeHeaders().GetMode() == meshv1alpha1.ProxyConfig_ProxyHeaders_IN_MESH {
 		sent = map[string]any{"istio_headers": map[string]any{"skip_external_clusters": true}}
 	}
 	return []*hcmv3.HttpFilter{envoy.HTTPFilter(name, envoy.TypedStruct("io.istio.http.peer_metadata.Config", map[string]any{

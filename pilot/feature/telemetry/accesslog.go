@@ -91,7 +91,9 @@ func accessLog(name string, config proto.Message, w writer, expression string) *
 	case 1:
 		l.Filter = filters[0]
 	case 2:
-		l.Filter = &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_AndFilter{AndFilter: &accesslogv3.AndFilter{Filters: filters}}}
+		l.Filter = &accesslogv3.AccessLogFilter{
+			FilterSpecifier: &accesslogv3.AccessLogFilter_AndFilter{AndFilter: &accesslogv3.AndFilter{Filters: filters}},
+		}
 	}
 	return l
 }
@@ -229,7 +231,9 @@ func textFormat(text string, omitEmpty bool) *filev3.FileAccessLog_LogFormat {
 		text += "\n"
 	}
 	return &filev3.FileAccessLog_LogFormat{LogFormat: &corev3.SubstitutionFormatString{
-		Format:          &corev3.SubstitutionFormatString_TextFormatSource{TextFormatSource: &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: text}}},
+		Format: &corev3.SubstitutionFormatString_TextFormatSource{
+			TextFormatSource: &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: text}},
+		},
 		OmitEmptyValues: omitEmpty, Formatters: formatters(text),
 	}}
 }

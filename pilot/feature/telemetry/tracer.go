@@ -93,7 +93,8 @@ func zipkin(p *feature.ExtensionProvider, c node.Capabilities,
 	}
 }
 
-func skywalking(p *feature.ExtensionProvider, s *meshv1alpha1.MeshConfig_ExtensionProvider_SkyWalkingTracingProvider) *tracev3.SkyWalkingConfig {
+func skywalking(p *feature.ExtensionProvider,
+	s *meshv1alpha1.MeshConfig_ExtensionProvider_SkyWalkingTracingProvider) *tracev3.SkyWalkingConfig {
 	config := &tracev3.SkyWalkingConfig{GrpcService: grpcService(p, s.Port)}
 	if s.AccessToken != "" {
 		config.ClientConfig = &tracev3.ClientConfig{BackendTokenSpecifier: &tracev3.ClientConfig_BackendToken{BackendToken: s.AccessToken}}

@@ -86,7 +86,9 @@ func spansOf(m *mesh.Config, s feature.Selection, on side) spans {
 func trace(c feature.Chain, m *hcmv3.HttpConnectionManager) {
 	s := spansOf(c.Mesh, c.Selection, sideOf(c.Direction))
 	if !s.requestID { // true by default
-		m.RequestIdExtension = &hcmv3.RequestIDExtension{TypedConfig: envoy.Any(&uuidv3.UuidRequestIdConfig{UseRequestIdForTraceSampling: envoy.Bool(false)})}
+		m.RequestIdExtension = &hcmv3.RequestIDExtension{
+			TypedConfig: envoy.Any(&uuidv3.UuidRequestIdConfig{UseRequestIdForTraceSampling: envoy.Bool(false)}),
+		}
 	}
 	own := c.Mesh.Tracing(c.Tags.Tracing)
 	t := &hcmv3.HttpConnectionManager_Tracing{

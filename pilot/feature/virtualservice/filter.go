@@ -83,8 +83,8 @@ func fault(f *networkingv1alpha3.HTTPFaultInjection) *faultv3.HTTPFault {
 // grpcCode returns the number of a gRPC status, https://grpc.github.io/grpc/core/md_doc_statuscodes.html, from its name
 // or its number.
 func grpcCode(name string) (uint32, bool) {
-	all := strings.Fields(`OK CANCELLED UNKNOWN INVALID_ARGUMENT DEADLINE_EXCEEDED NOT_FOUND ALREADY_EXISTS PERMISSION_DENIED RESOURCE_EXHAUSTED
-		FAILED_PRECONDITION ABORTED OUT_OF_RANGE UNIMPLEMENTED INTERNAL UNAVAILABLE DATA_LOSS UNAUTHENTICATED`)
+	all := strings.Fields(`OK CANCELLED UNKNOWN INVALID_ARGUMENT DEADLINE_EXCEEDED NOT_FOUND ALREADY_EXISTS PERMISSION_DENIED
+		RESOURCE_EXHAUSTED FAILED_PRECONDITION ABORTED OUT_OF_RANGE UNIMPLEMENTED INTERNAL UNAVAILABLE DATA_LOSS UNAUTHENTICATED`)
 	if i := slices.Index(all, name); i >= 0 {
 		return uint32(i), true
 	}

@@ -173,7 +173,8 @@ func peerNames(s *corev3.TransportSocket) []*matcherv3.StringMatcher {
 	if any := s.GetTypedConfig(); any.MessageIs(&context) {
 		read(any.Value, &context)
 	}
-	return context.GetCommonTlsContext().GetCombinedValidationContext().GetDefaultValidationContext().GetMatchSubjectAltNames() //nolint:staticcheck // the field that is sent
+	validation := context.GetCommonTlsContext().GetCombinedValidationContext().GetDefaultValidationContext()
+	return validation.GetMatchSubjectAltNames() //nolint:staticcheck // the field that is sent
 }
 
 // ads returns the source of resources that come by the same stream.

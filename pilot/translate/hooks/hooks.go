@@ -283,5 +283,6 @@ func (h *Hooks) NoTLS(r view.Reader, namespace string) bool {
 // Plaintext is the transport socket without TLS. It is shared, because a mesh has a thousand of them, and must not be
 // changed.
 var Plaintext = &corev3.TransportSocket{
-	Name: "envoy.transport_sockets.raw_buffer", ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: envoy.Any(&rawbufferv3.RawBuffer{})},
+	Name:       "envoy.transport_sockets.raw_buffer",
+	ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: envoy.Any(&rawbufferv3.RawBuffer{})},
 }

@@ -145,7 +145,9 @@ func (c proxyContext) idleTimeout() *durationpb.Duration {
 // balanceExactly makes Envoy distribute a listener's connections equally over its threads.
 func balanceExactly(l *listenerv3.Listener) {
 	l.ConnectionBalanceConfig = &listenerv3.Listener_ConnectionBalanceConfig{
-		BalanceType: &listenerv3.Listener_ConnectionBalanceConfig_ExactBalance_{ExactBalance: &listenerv3.Listener_ConnectionBalanceConfig_ExactBalance{}},
+		BalanceType: &listenerv3.Listener_ConnectionBalanceConfig_ExactBalance_{
+			ExactBalance: &listenerv3.Listener_ConnectionBalanceConfig_ExactBalance{},
+		},
 	}
 }
 

@@ -152,7 +152,9 @@ func (k inboundKey) inspectorPorts(sets []chainSet, needs func(chainSet) bool) (
 		}
 	}
 	if !everywhere && any {
-		return &listenerv3.ListenerFilterChainMatchPredicate{Rule: &listenerv3.ListenerFilterChainMatchPredicate_NotMatch{NotMatch: onPorts(with)}}, any
+		return &listenerv3.ListenerFilterChainMatchPredicate{
+			Rule: &listenerv3.ListenerFilterChainMatchPredicate_NotMatch{NotMatch: onPorts(with)},
+		}, any
 	}
 	without = append(without, k.port)
 	slices.Sort(without)
@@ -162,9 +164,11 @@ func (k inboundKey) inspectorPorts(sets []chainSet, needs func(chainSet) bool) (
 func onPorts(ports []uint32) *listenerv3.ListenerFilterChainMatchPredicate {
 	var list []*listenerv3.ListenerFilterChainMatchPredicate
 	for _, p := range ports {
-		list = append(list, &listenerv3.ListenerFilterChainMatchPredicate{Rule: &listenerv3.ListenerFilterChainMatchPredicate_DestinationPortRange{
-			DestinationPortRange: &typev3.Int32Range{Start: int32(p), End: int32(p) + 1},
-		}})
+		list = append(list, &listenerv3.ListenerFilterChainMatchPredicate{
+			Rule: &listenerv3.ListenerFilterChainMatchPredicate_DestinationPortRange{
+				DestinationPortRange: &typev3.Int32Range{Start: int32(p), End: int32(p) + 1},
+			},
+		})
 	}
 	if len(list) == 1 {
 		return list[0]

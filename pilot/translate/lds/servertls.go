@@ -41,10 +41,12 @@ func serverContext(c proxyContext, t *networkingv1alpha3.ServerTLSSettings, alpn
 	mutual := mode == networkingv1alpha3.ServerTLSSettings_ISTIO_MUTUAL
 	common.TlsCertificateSdsSecretConfigs = serverCertificates(c.tuning.ServerFiles, t)
 	if mutual || mode == networkingv1alpha3.ServerTLSSettings_MUTUAL || mode == networkingv1alpha3.ServerTLSSettings_OPTIONAL_MUTUAL {
-		common.ValidationContextType = &tlsv3.CommonTlsContext_CombinedValidationContext{CombinedValidationContext: &tlsv3.CommonTlsContext_CombinedCertificateValidationContext{
-			DefaultValidationContext:         clientValidation(t),
-			ValidationContextSdsSecretConfig: clientRoots(c.tuning.ServerFiles, t),
-		}}
+		common.ValidationContextType = &tlsv3.CommonTlsContext_CombinedValidationContext{
+			CombinedValidationContext: &tlsv3.CommonTlsContext_CombinedCertificateValidationContext{
+				DefaultValidationContext:         clientValidation(t),
+				ValidationContextSdsSecretConfig: clientRoots(c.tuning.ServerFiles, t),
+			},
+		}
 	}
 	return &tlsv3.DownstreamTlsContext{
 		CommonTlsContext:         common,
@@ -102,7 +104,8 @@ func clientValidation(t *networkingv1alpha3.ServerTLSSettings) *tlsv3.Certificat
 	c := &tlsv3.CertificateValidationContext{}
 	for _, n := range t.GetSubjectAltNames() {
 		// The untyped field is the one that istiod sends, and that every supported Envoy accepts.
-		c.MatchSubjectAltNames = append(c.MatchSubjectAltNames, &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: n}}) //nolint:staticcheck
+		exact := &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: n}}
+		c.MatchSubjectAltNames = append(c.MatchSubjectAltNames, exact) //nolint:staticcheck
 	}
 	c.VerifyCertificateSpki, c.VerifyCertificateHash = t.GetVerifyCertificateSpki(), t.GetVerifyCertificateHash()
 	if t.GetInsecureSkipVerify().GetValue() && t.GetMode() != networkingv1alpha3.ServerTLSSettings_ISTIO_MUTUAL {
