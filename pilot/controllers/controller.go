@@ -188,19 +188,52 @@ func (c *Controller) informer(
 	kind, from := object.GetObjectKind().GroupVersionKind().Kind, cache.ToListerWatcherWithContext(lw)
 	return cache.NewSharedIndexInformer(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			list, err := from.ListWithContext(ctx, o)
-			c.noteRead(ctx, kind, "list", err)
+			asked, cancel := context.WithTimeoutCause(ctx, answerTimeout, errUnanswered)
+			defer cancel()
+			list, err := from.ListWithContext(asked, o)
+			c.noteRead(ctx, kind, "list", cmp.Or(unanswered(asked), err))
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			w, err := from.WatchWithContext(ctx, o)
-			c.noteRead(ctx, kind, "watch", err)
-			if err == nil && o.SendInitialEvents != nil {
+			asked, cancel := context.WithCancelCause(ctx)
+			late := time.AfterFunc(answerTimeout, func() { cancel(errUnanswered) })
+			w, err := from.WatchWithContext(asked, o)
+			late.Stop()
+			c.noteRead(ctx, kind, "watch", cmp.Or(unanswered(asked), err))
+			if err != nil {
+				cancel(nil)
+				return nil, err
+			}
+			if o.SendInitialEvents != nil {
 				c.noteRead(ctx, kind, "list", nil) // the watch begins with the list
 			}
-			return w, err
+			return stream{w, cancel}, nil
 		},
 	}, object, resync, indexers)
+}
+
+// answerTimeout is how long an API server may take to answer a list or a watch: as long as one itself allows.
+const answerTimeout = time.Minute
+
+var errUnanswered = errors.New("the API server takes requests and does not answer")
+
+// unanswered returns errUnanswered if it has ended a context.
+func unanswered(ctx context.Context) error {
+	if err := context.Cause(ctx); errors.Is(err, errUnanswered) {
+		return err
+	}
+	return nil
+}
+
+// stream is a watch whose context ends with it.
+type stream struct {
+	watch.Interface
+	cancel context.CancelCauseFunc
+}
+
+func (s stream) Stop() {
+	s.Interface.Stop()
+	s.cancel(nil)
 }
 
 // noteRead records whether a kind can be listed or watched, and logs a new error.

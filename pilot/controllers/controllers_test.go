@@ -33,7 +33,6 @@ import (
 type colors struct {
 	mu     sync.Mutex
 	color  string
-	blind  bool // its writes do not name the version
 	panics bool
 	calls  int
 	also   []reconcile.Request
@@ -69,7 +68,7 @@ func (r *colors) Finding(request reconcile.Request, _ error) diag.Diagnostic {
 
 func (r *colors) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	r.mu.Lock()
-	color, blind, panics := r.color, r.blind, r.panics
+	color, panics := r.color, r.panics
 	r.calls++
 	r.mu.Unlock()
 	if panics {
@@ -84,11 +83,7 @@ func (r *colors) Reconcile(ctx context.Context, request reconcile.Request) (reco
 	}
 	before := u.DeepCopy()
 	must := unstructured.SetNestedField(u.Object, color, "data", "color")
-	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if blind {
-		patch = client.MergeFrom(before)
-	}
-	return reconcile.Result{}, errors.Join(must, r.c.Patch(ctx, u, patch))
+	return reconcile.Result{}, errors.Join(must, r.c.Patch(ctx, u, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
 }
 
 const path = "/api/v1/namespaces/a/configmaps/"
@@ -427,7 +422,6 @@ func TestPanics(t *testing.T) {
 func TestUndone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, nil, "one")
-		s.blind = true
 		stop := s.run()
 		defer stop()
 		for range 600 {

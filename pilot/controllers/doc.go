@@ -26,8 +26,8 @@
 //   - A Manager that is not needed sends no request [TestOnDemand].
 //   - An object that another client changes back is written at most once a second, then at most every four seconds, and
 //     is a finding until the other client stops [TestUndone].
-//   - A kind that cannot be listed or watched is a finding. It stops only the Controllers that watch it, until it can
-//     be [TestUnreadable].
+//   - A kind that cannot be listed or watched, or whose list has no answer, is a finding. It stops only the Controllers
+//     that watch it, until it can be [TestUnreadable], [TestReconcilers].
 //   - All requests of a Manager together have the rate of its configuration [TestRate].
 //   - Everything is reconciled at the beginning of a term. Notify never blocks, and may be called before, in and after
 //     terms [TestTerms].

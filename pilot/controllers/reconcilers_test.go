@@ -159,6 +159,10 @@ var faults = []struct {
 	{"403 for reads", reads(func(*http.Request) error { return forbidden }), outcome{found: true}},
 	{"404 for reads", reads(func(*http.Request) error { return apierrors.NewNotFound(resource, "") }), outcome{found: true}},
 	{"500 for reads", reads(func(*http.Request) error { return apierrors.NewInternalError(errors.New("broken")) }), outcome{found: true}},
+	{"no answer to reads", reads(func(r *http.Request) error {
+		<-r.Context().Done()
+		return r.Context().Err()
+	}), outcome{found: true}},
 	{"500 for the version", func(r *http.Request) error {
 		if r.URL.Path == "/version" {
 			return apierrors.NewInternalError(errors.New("broken"))

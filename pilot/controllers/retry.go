@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"hash"
 	"io"
@@ -142,6 +143,17 @@ func (s *sent) sum() string {
 	return string(s.done.Sum(nil))
 }
 
+// unversioned returns the JSON object of a request without the version of the object that it names, in fmt's format,
+// which sorts keys.
+func unversioned(body io.Reader) map[string]any {
+	var o map[string]any
+	_ = json.NewDecoder(body).Decode(&o) // a deletion may have no body
+	if meta, ok := o["metadata"].(map[string]any); ok {
+		delete(meta, "resourceVersion")
+	}
+	return o
+}
+
 // noteWrites returns a transport that records writes in the context of their reconcile. It is a function for
 // rest.Config.Wrap.
 func noteWrites(next http.RoundTripper) http.RoundTripper { return noting{next} }
@@ -159,9 +171,8 @@ func (n noting) RoundTrip(r *http.Request) (*http.Response, error) {
 		if s.done == nil {
 			s.done = sha256.New()
 		}
-		_, _ = fmt.Fprintln(s.done, r.Method, r.URL)
 		if body, err := r.GetBody(); err == nil {
-			_, _ = io.Copy(s.done, body)
+			_, _ = fmt.Fprintln(s.done, r.Method, r.URL, unversioned(body))
 		}
 	}
 	return response, err

@@ -144,7 +144,7 @@ func classRow() row {
 	unread := outcome{passes: true} // it reads no object
 	r := row{
 		name: "GatewayClasses", path: p.path, gone: p.gone,
-		but: map[string]outcome{"403 for reads": unread, "404 for reads": unread, "500 for reads": unread},
+		but: map[string]outcome{"403 for reads": unread, "404 for reads": unread, "500 for reads": unread, "no answer to reads": unread},
 	}
 	r.done = func(o *unstructured.Unstructured) bool { return o != nil }
 	r.build = func(t *testing.T, s *apiserver.Server, client *rest.Config, lease *leader.Lease) running {
@@ -178,7 +178,7 @@ func derivedRow() row {
 	unread := outcome{passes: true} // it reads no object
 	r := row{
 		name: "statuses of stages", path: p.path, gone: p.gone,
-		but: map[string]outcome{"403 for reads": unread, "404 for reads": unread, "500 for reads": unread},
+		but: map[string]outcome{"403 for reads": unread, "404 for reads": unread, "500 for reads": unread, "no answer to reads": unread},
 	}
 	r.done = func(o *unstructured.Unstructured) bool {
 		text, _, _ := unstructured.NestedString(o.Object, "status", "a")

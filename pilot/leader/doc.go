@@ -29,5 +29,5 @@
 //     [TestPresenceLastsAsLongAsItsLease].
 //   - A request for a Lease that the API server refuses is a finding that names the Lease and the missing rule, or the
 //     other reason: [TestForbidden], [TestRefused], [pilot/bootstrap.TestForbiddenLeases].
-//   - A duration that another client has written excludes other holders for at most a minute: [TestEditedDuration].
+//   - A duration that another client has written excludes other holders for at most a minute: [TestEdited].
 package leader

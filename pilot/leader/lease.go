@@ -181,7 +181,7 @@ func (l *Lease) acquire(ctx context.Context, observed *observation) (*coordinati
 	}
 	now := metav1.NewMicroTime(time.Now())
 	if holder != l.o.Identity {
-		spec.AcquireTime, spec.LeaseTransitions = &now, new(deref(spec.LeaseTransitions)+1)
+		spec.AcquireTime, spec.LeaseTransitions = &now, new(max(0, deref(spec.LeaseTransitions)+1)) // without an overflow
 	}
 	spec.HolderIdentity = &l.o.Identity
 	if lease, err = l.write(ctx, lease, l.o.Duration); err != nil {
