@@ -79,8 +79,11 @@ type Parts struct {
 }
 
 // Certified reports whether the server has a CA, or other systems certify it. member says whether it runs in a pod of
-// its cluster.
+// its cluster. It is an error if signers of Kubernetes are configured but cannot sign.
 func (o Options) Certified(member bool) (bool, error) {
+	if _, err := o.signs(member); err != nil {
+		return false, err
+	}
 	if o.Off {
 		return o.Serving != (authority.Files{}) || o.Signing.Server != "", nil
 	}

@@ -76,6 +76,10 @@ func TestCertified(t *testing.T) {
 			t.Errorf("%+v, %v: %v, %v", c.o, c.member, got, err)
 		}
 	}
+	signed := Options{Folder: empty, Signing: Signing{Workloads: true, Default: "example/mesh"}}
+	if _, err := signed.Certified(false); err == nil || !strings.Contains(err.Error(), "need POD_NAME") {
+		t.Errorf("signers outside of a pod: %v", err)
+	}
 }
 
 // TestSignersByDefault: if signers of Kubernetes sign for workloads, the roots of those that are asked by default are

@@ -23,14 +23,14 @@ func Usage(c *cobra.Command, err error) error {
 	text := err.Error()
 	var says string
 	if m := wrongArguments.FindStringSubmatch(text); m != nil {
-		says = "it has other arguments"
+		says = "the arguments do not fit"
 		if m[1] == "0" {
-			says = "it has no arguments"
+			says = "the arguments are missing"
 		}
 	} else if m := missingFlags.FindStringSubmatch(text); m != nil {
-		says = "it also wants --" + strings.ReplaceAll(strings.ReplaceAll(m[1], `"`, ""), ", ", " and --")
+		says = "it needs --" + strings.ReplaceAll(strings.ReplaceAll(m[1], `"`, ""), ", ", " and --")
 	} else if m := missingOne.FindStringSubmatch(text); m != nil {
-		says = "it also wants one of --" + strings.ReplaceAll(m[1], " ", ", --")
+		says = "it needs one of --" + strings.ReplaceAll(m[1], " ", ", --")
 	} else if m := together.FindStringSubmatch(text); m != nil {
 		return errors.New("--" + strings.ReplaceAll(m[1], " ", " and --") + " exclude each other: write one of them")
 	} else {

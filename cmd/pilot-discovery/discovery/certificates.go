@@ -118,7 +118,7 @@ func (f *flags) provide(c *bootstrap.Certificates) error {
 	}
 	switch given := s.Certificate != ""; {
 	case given != (s.Key != "") || !given && s.Roots != "":
-		return errors.New("--tlsCertFile and --tlsKeyFile belong together, and --caCertFile to them")
+		return errors.New("give --tlsCertFile and --tlsKeyFile together, and --caCertFile only with them")
 	case !given && f.provider == noProvider: // an error that names the missing source
 		c.Off = true
 	case given, f.provider == istiodProvider, f.provider == "":
