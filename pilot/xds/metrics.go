@@ -117,7 +117,9 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	for _, r := range []refusal{refusedStreams, refusedNames, refusedCohorts, refusedMemory} {
 		m.refusals[r] = refusals.WithLabelValues(string(r))
 	}
-	waits := counter("pilot_xds_waits_for_pod", "Streams whose first response waited until their workload was known, by result.", "result")
+	waits := counter(
+		"pilot_xds_waits_for_pod", "Streams whose first response waited until their workload was known, by result: found or timeout.", "result",
+	)
 	m.workloadsFound, m.workloadTimeouts = waits.WithLabelValues("found"), waits.WithLabelValues("timeout")
 	pushes := counter("pilot_xds_pushes", "Responses sent, by type. The types that end in _senderr count failed sends.", "type")
 	pushTime := histogram("pilot_xds_push_time", "Seconds that making a response takes, by type.", seconds, "type")

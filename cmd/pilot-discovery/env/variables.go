@@ -66,8 +66,8 @@ func All() []Variable {
 		{"PILOT_ENABLE_XDS_CACHE", "true", "false: resources are not shared (--noMemo); for tests only"},
 		{"PILOT_GATEWAY_API_DEFAULT_GATEWAYCLASS_NAME", "istio", "name of the GatewayClass that this control plane creates"},
 		{"PILOT_INSECURE_MULTICLUSTER_KUBECONFIG_OPTIONS", "", "default of --insecureKubeconfigOptions"},
-		{"PILOT_JWT_ENABLE_REMOTE_JWKS", "false", "component that fetches keys of token issuers: istiod (the server), hybrid, or envoy " +
-			"(the proxies)"},
+		{"PILOT_JWT_ENABLE_REMOTE_JWKS", "false", "component that fetches keys of token issuers: istiod or false, the server; envoy, the " +
+			"proxies; hybrid or true, the proxies if the host of the keys is a service of the mesh, else the server"},
 		{"PILOT_JWT_PUB_KEY_REFRESH_INTERVAL", "20m", "time after which keys of token issuers are fetched again"},
 		{"PILOT_MAX_STREAMS", "12000", "default of --maxStreams"},
 		{"PILOT_REMOTE_CLUSTER_TIMEOUT", "30s", "default of --remoteClusterTimeout"},
