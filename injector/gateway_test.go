@@ -38,7 +38,8 @@ func TestRender(t *testing.T) {
 		if len(findings) > 0 {
 			t.Fatal(findings)
 		}
-		i := injector.New(injector.Options{World: injector.MeshOnly{Config: mesh.Default()}, Logger: slog.New(slog.DiscardHandler), Time: time.Minute})
+		i := injector.New(
+			injector.Options{World: injector.MeshOnly{Config: mesh.Default()}, Logger: slog.New(slog.DiscardHandler), Time: time.Minute})
 		i.Set(c)
 		g := injector.Gateway{Gateway: &gatewayv1.Gateway{}, DeploymentName: "front", Ports: make([]corev1.ServicePort, 1)}
 		g.Namespace = "edge"

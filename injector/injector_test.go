@@ -41,7 +41,8 @@ func newRig(t testing.TB, files map[string]string) *rig {
 		t.Fatal(findings)
 	}
 	r := &rig{}
-	c, findings := Parse("ConfigMap a/b", Texts{files["config"], files["values"]}, Functions{Env: func(name string) string { return "value of " + name }})
+	c, findings := Parse("ConfigMap a/b", Texts{files["config"], files["values"]},
+		Functions{Env: func(name string) string { return "value of " + name }})
 	r.findings = findings
 	r.Injector = New(Options{World: MeshOnly{m}, Logger: slog.New(slog.DiscardHandler), Time: time.Minute})
 	r.Set(c)
@@ -136,7 +137,8 @@ func TestGoldens(t *testing.T) {
 				if !isPod {
 					continue
 				}
-				q := Request{Pod: toJSONText(t, string(f.Data)), Namespace: "shop", Cluster: strings.TrimSpace(files["cluster"]), Network: strings.TrimSpace(files["network"])}
+				q := Request{Pod: toJSONText(t, string(f.Data)), Namespace: "shop",
+					Cluster: strings.TrimSpace(files["cluster"]), Network: strings.TrimSpace(files["network"])}
 				got, want := r.inject(t, q), &a.Files[i+1]
 				if want.Name != name+".want" {
 					t.Fatalf("%s is not followed by %s.want", f.Name, name)
@@ -182,18 +184,20 @@ func TestTemplatesAreBounded(t *testing.T) {
 	pod := []byte(`{"metadata":{"name":"p"},"spec":{"containers":[{"name":"app"}]}}`)
 	for name, c := range map[string]struct{ template, want string }{
 		"writes without end": {`{{ range until 60000 }}{{ repeat 60000 "x" }}{{ end }}`, "more than 1048576 bytes"},
-		"runs without end":   {`{{ define "x" }}{{ template "x" . }}{{ template "x" . }}{{ end }}{{ template "x" . }}`, "exceeded maximum template depth"},
-		"takes too long":     {`{{ range 100000000000 }}{{ "" }}{{ end }}`, "takes too long"},
-		"a long list":        {`{{ until 1000000000 }}`, "too many"},
-		"a long text":        {`{{ repeat 1000000000 "x" }}`, "too long"},
-		"long lines":         {`{{ nindent 1000000000 "x" }}`, "no number of spaces"},
-		"renders itself":     {`{{ render "{{ render . . }}" "{{ render . . }}" }}`, "render one another"},
-		"numbers":            {`{{ untilStep 0 9223372036854775807 1 }}`, "too many"},
-		"a long list of it":  {`spec: {containers: [{name: a, env: [{{ range until 3000 }}{name: x},{{ end }}]}]}`, "spec.containers[0].env has more than"},
-		"the network":        {`{{ getHostByName "localhost" }}`, "not resolved"},
-		"no YAML":            {`a: [`, "no YAML"},
-		"no pod":             {`spec: {containers: 3}`, "no pod"},
-		"a panic":            {`{{ index .Values "a" "b" "c" }}`, "error calling index"},
+		"runs without end": {`{{ define "x" }}{{ template "x" . }}{{ template "x" . }}{{ end }}{{ template "x" . }}`,
+			"exceeded maximum template depth"},
+		"takes too long": {`{{ range 100000000000 }}{{ "" }}{{ end }}`, "takes too long"},
+		"a long list":    {`{{ until 1000000000 }}`, "too many"},
+		"a long text":    {`{{ repeat 1000000000 "x" }}`, "too long"},
+		"long lines":     {`{{ nindent 1000000000 "x" }}`, "no number of spaces"},
+		"renders itself": {`{{ render "{{ render . . }}" "{{ render . . }}" }}`, "render one another"},
+		"numbers":        {`{{ untilStep 0 9223372036854775807 1 }}`, "too many"},
+		"a long list of it": {`spec: {containers: [{name: a, env: [{{ range until 3000 }}{name: x},{{ end }}]}]}`,
+			"spec.containers[0].env has more than"},
+		"the network": {`{{ getHostByName "localhost" }}`, "not resolved"},
+		"no YAML":     {`a: [`, "no YAML"},
+		"no pod":      {`spec: {containers: 3}`, "no pod"},
+		"a panic":     {`{{ index .Values "a" "b" "c" }}`, "error calling index"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			text, err := yaml.Marshal(map[string]any{"policy": "enabled", "templates": map[string]string{"sidecar": c.template}})
@@ -219,8 +223,9 @@ func TestLongListsAreRefused(t *testing.T) {
 		env := strings.TrimSuffix(strings.Repeat(`{"name":"x","value":"y"},`, n), ",")
 		return []byte(`{"metadata":{"name":"p"},"spec":{"containers":[{"name":"app","env":[` + env + `]}]}}`)
 	}
-	if got, want := r.inject(t, Request{Pod: pod(listEntries + 1)}), "refused: spec.containers[0].env has more than"; !strings.HasPrefix(got, want) {
-		t.Errorf("got %.200s, want %s", got, want)
+	const tooMany = "refused: spec.containers[0].env has more than"
+	if got := r.inject(t, Request{Pod: pod(listEntries + 1)}); !strings.HasPrefix(got, tooMany) {
+		t.Errorf("got %.200s, want %s", got, tooMany)
 	}
 	if got := r.inject(t, Request{Pod: pod(listEntries)}); strings.HasPrefix(got, "refused") {
 		t.Errorf("got %.200s", got)
@@ -229,7 +234,8 @@ func TestLongListsAreRefused(t *testing.T) {
 
 // A template that writes to the values of the chart changes them for nobody else.
 func TestValuesAreNotShared(t *testing.T) {
-	text := `{"policy": "enabled", "templates": {"sidecar": "{{ if hasKey .Values \"seen\" }}{{ fail \"seen\" }}{{ end }}{{ $_ := set .Values \"seen\" true }}{{ $_ := set .Values.global \"seen\" true }}"}}`
+	text := `{"policy": "enabled", "templates": {"sidecar": "{{ if hasKey .Values \"seen\" }}{{ fail ` +
+		`\"seen\" }}{{ end }}{{ $_ := set .Values \"seen\" true }}{{ $_ := set .Values.global \"seen\" true }}"}}`
 	r := newRig(t, map[string]string{"config": text, "values": `{"global": {}}`})
 	pod := []byte(`{"metadata":{"name":"p"},"spec":{"containers":[{"name":"app"}]}}`)
 	var all sync.WaitGroup
@@ -248,9 +254,11 @@ func TestAnnotationsAreBounded(t *testing.T) {
 	r := newRig(t, base(t))
 	for annotation, want := range map[string]string{
 		templatesAnnotation: strings.TrimSuffix(strings.Repeat("sidecar,", 40), ","),
-		overridesAnnotation: `{"containers":[{"name":"istio-proxy","env":[` + strings.TrimSuffix(strings.Repeat(`{"name":"x"},`, listEntries+1), ",") + `]}]}`,
+		overridesAnnotation: `{"containers":[{"name":"istio-proxy","env":[` +
+			strings.TrimSuffix(strings.Repeat(`{"name":"x"},`, listEntries+1), ",") + `]}]}`,
 	} {
-		pod, err := json.Marshal(map[string]any{"metadata": map[string]any{"name": "p", "annotations": map[string]any{annotation: want}}, "spec": map[string]any{"containers": []any{map[string]any{"name": "app"}}}})
+		pod, err := json.Marshal(map[string]any{"metadata": map[string]any{"name": "p", "annotations": map[string]any{annotation: want}},
+			"spec": map[string]any{"containers": []any{map[string]any{"name": "app"}}}})
 		must.Succeed(t, err)
 		if got := r.inject(t, Request{Pod: pod}); !strings.HasPrefix(got, "refused: ") || !strings.Contains(got, "more than") {
 			t.Errorf("%s: got %.200s", annotation, got)
@@ -261,16 +269,20 @@ func TestAnnotationsAreBounded(t *testing.T) {
 // What is wrong with the ConfigMap is a finding that says where, and such a version is not used.
 func TestParse(t *testing.T) {
 	for name, c := range map[string]struct{ config, values, want string }{
-		"no YAML":          {"policy: [", "{}", "error: ConfigMap a/b: data.config: "},
-		"no values":        {"policy: enabled", "[", "error: ConfigMap a/b: data.values: "},
-		"policy":           {"policy: sometimes", "{}", `data.config: policy: "sometimes" is no policy`},
-		"unknown function": {"policy: enabled\ntemplates:\n  sidecar: |\n    a: b\n    {{ nope }}\n", "{}", `data.config: templates.sidecar: line 2 of the template: function "nope" not defined`},
-		"unknown field":    {"policy: enabled\ntemplate: x\nneverInjectSelectors: []\n", "{}", "warning: ConfigMap a/b: data.config: neverInjectSelectors: unknown field, ignored; did you mean neverInjectSelector?"},
+		"no YAML":   {"policy: [", "{}", "error: ConfigMap a/b: data.config: "},
+		"no values": {"policy: enabled", "[", "error: ConfigMap a/b: data.values: "},
+		"policy":    {"policy: sometimes", "{}", `data.config: policy: "sometimes" is no policy`},
+		"unknown function": {"policy: enabled\ntemplates:\n  sidecar: |\n    a: b\n    {{ nope }}\n",
+			"{}", `data.config: templates.sidecar: line 2 of the template: function "nope" not defined`},
+		"unknown field": {"policy: enabled\ntemplate: x\nneverInjectSelectors: []\n", "{}",
+			"warning: ConfigMap a/b: data.config: neverInjectSelectors: unknown field, ignored; did you mean neverInjectSelector?"},
 		"selector": {"policy: enabled\ntemplate: x\nneverInjectSelector: [{matchExpressions: [{key: a, operator: Maybe}]}]", "{}",
 			"warning: ConfigMap a/b: data.config: neverInjectSelector[0]: "},
-		"default template": {"policy: enabled\ntemplates: {a: x}\ndefaultTemplates: [b]", "{}", `warning: ConfigMap a/b: data.config: defaultTemplates: there is no template "b": there are a`},
-		"alias":            {"policy: enabled\ntemplates: {sidecar: x}\naliases: {c: [b]}", "{}", `warning: ConfigMap a/b: data.config: aliases.c: there is no template "b"`},
-		"type of a value":  {"policy: enabled\ntemplate: x", "global: {hub: [1]}", "error: ConfigMap a/b: data.values: "},
+		"default template": {"policy: enabled\ntemplates: {a: x}\ndefaultTemplates: [b]", "{}",
+			`warning: ConfigMap a/b: data.config: defaultTemplates: there is no template "b": there are a`},
+		"alias": {"policy: enabled\ntemplates: {sidecar: x}\naliases: {c: [b]}", "{}",
+			`warning: ConfigMap a/b: data.config: aliases.c: there is no template "b"`},
+		"type of a value": {"policy: enabled\ntemplate: x", "global: {hub: [1]}", "error: ConfigMap a/b: data.values: "},
 	} {
 		c2, findings := Parse("ConfigMap a/b", Texts{c.config, c.values}, Functions{})
 		if len(findings) != 1 || !strings.Contains(findings[0].String(), c.want) {
@@ -320,13 +332,15 @@ func TestHostilePods(t *testing.T) {
 	long := strings.Repeat("x", 1<<20)
 	deep := strings.Repeat(`{"a":`, 5000) + "1" + strings.Repeat("}", 5000)
 	for name, c := range map[string]struct{ pod, refused string }{
-		"containers":       {`{"spec":{"containers":[` + many(`{"name":"c%d"},`, 10_000) + `]}}`, "spec.containers has more than"},
-		"init containers":  {pod("", `,"initContainers":[`+many(`{"name":"c%d"},`, 10_000)+`]`), "spec.initContainers has more than"},
-		"env":              {`{"spec":{"containers":[{"name":"app","env":[` + many(`{"name":"c%d"},`, 10_000) + `]}]}}`, "spec.containers[0].env has more than"},
-		"annotations":      {pod(`,"annotations":{`+many(`"a%d":"b",`, 10_000)+`}`, ""), ""},
-		"labels":           {pod(`,"labels":{`+many(`"a%d":"b",`, 10_000)+`}`, ""), ""},
-		"long annotation":  {pod(`,"annotations":{"a":"`+long+`"}`, ""), ""},
-		"long ports":       {pod(`,"annotations":{"traffic.sidecar.istio.io/excludeInboundPorts":"`+long+`"}`, ""), "the pod's annotation traffic"},
+		"containers":      {`{"spec":{"containers":[` + many(`{"name":"c%d"},`, 10_000) + `]}}`, "spec.containers has more than"},
+		"init containers": {pod("", `,"initContainers":[`+many(`{"name":"c%d"},`, 10_000)+`]`), "spec.initContainers has more than"},
+		"env": {`{"spec":{"containers":[{"name":"app","env":[` + many(`{"name":"c%d"},`, 10_000) + `]}]}}`,
+			"spec.containers[0].env has more than"},
+		"annotations":     {pod(`,"annotations":{`+many(`"a%d":"b",`, 10_000)+`}`, ""), ""},
+		"labels":          {pod(`,"labels":{`+many(`"a%d":"b",`, 10_000)+`}`, ""), ""},
+		"long annotation": {pod(`,"annotations":{"a":"`+long+`"}`, ""), ""},
+		"long ports": {pod(`,"annotations":{"traffic.sidecar.istio.io/excludeInboundPorts":"`+long+`"}`, ""),
+			"the pod's annotation traffic"},
 		"long config":      {pod(`,"annotations":{"proxy.istio.io/config":"`+long+`"}`, ""), "the pod's annotation proxy.istio.io/config"},
 		"long overrides":   {pod(`,"annotations":{"proxy.istio.io/overrides":"`+long+`"}`, ""), "the pod's annotation proxy.istio.io/overrides"},
 		"long templates":   {pod(`,"annotations":{"inject.istio.io/templates":"`+long+`"}`, ""), "there is no template"},

@@ -31,7 +31,8 @@ const group = "admission.k8s.io/"
 
 // asking returns an AdmissionReview about an object.
 func asking(version, object string) string {
-	return fmt.Sprintf(`{"apiVersion":%q,"kind":"AdmissionReview","request":{"uid":"u-1","operation":"CREATE","object":%s}}`, group+version, object)
+	return fmt.Sprintf(`{"apiVersion":%q,"kind":"AdmissionReview","request":{"uid":"u-1","operation":"CREATE","object":%s}}`,
+		group+version, object)
 }
 
 // serve starts a server of a Gate.
@@ -165,24 +166,27 @@ func TestNoReviews(t *testing.T) {
 		body   string
 		change func(*http.Request)
 	}{
-		"empty":              {http.StatusBadRequest, "", nil},
-		"empty, GET":         {http.StatusBadRequest, "", func(r *http.Request) { r.Method = http.MethodGet }},
-		"empty, in chunks":   {http.StatusBadRequest, "", func(r *http.Request) { r.Body, r.ContentLength = io.NopCloser(strings.NewReader("")), -1 }},
-		"no JSON":            {http.StatusBadRequest, "hello", nil},
-		"another type":       {http.StatusBadRequest, "[]", nil},
-		"null":               {http.StatusBadRequest, "null", nil},
-		"no request":         {http.StatusBadRequest, `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":null}`, nil},
-		"another version":    {http.StatusBadRequest, asking("v2", "1"), nil},
-		"another kind":       {http.StatusBadRequest, `{"apiVersion":"v1","kind":"Pod"}`, nil},
-		"deep":               {http.StatusBadRequest, asking("v1", strings.Repeat(`{"a":`, 10_001)+"1"+strings.Repeat("}", 10_001)), nil},
-		"no media type":      {http.StatusUnsupportedMediaType, asking("v1", "1"), typed("")},
-		"text":               {http.StatusUnsupportedMediaType, asking("v1", "1"), typed("text/plain")},
-		"compressed":         {http.StatusUnsupportedMediaType, asking("v1", "1"), func(r *http.Request) { r.Header.Set("Content-Encoding", "gzip") }},
+		"empty":      {http.StatusBadRequest, "", nil},
+		"empty, GET": {http.StatusBadRequest, "", func(r *http.Request) { r.Method = http.MethodGet }},
+		"empty, in chunks": {http.StatusBadRequest, "",
+			func(r *http.Request) { r.Body, r.ContentLength = io.NopCloser(strings.NewReader("")), -1 }},
+		"no JSON":         {http.StatusBadRequest, "hello", nil},
+		"another type":    {http.StatusBadRequest, "[]", nil},
+		"null":            {http.StatusBadRequest, "null", nil},
+		"no request":      {http.StatusBadRequest, `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":null}`, nil},
+		"another version": {http.StatusBadRequest, asking("v2", "1"), nil},
+		"another kind":    {http.StatusBadRequest, `{"apiVersion":"v1","kind":"Pod"}`, nil},
+		"deep":            {http.StatusBadRequest, asking("v1", strings.Repeat(`{"a":`, 10_001)+"1"+strings.Repeat("}", 10_001)), nil},
+		"no media type":   {http.StatusUnsupportedMediaType, asking("v1", "1"), typed("")},
+		"text":            {http.StatusUnsupportedMediaType, asking("v1", "1"), typed("text/plain")},
+		"compressed": {http.StatusUnsupportedMediaType, asking("v1", "1"),
+			func(r *http.Request) { r.Header.Set("Content-Encoding", "gzip") }},
 		"too large":          {http.StatusRequestEntityTooLarge, large, nil},
 		"too large, chunked": {http.StatusRequestEntityTooLarge, large, func(r *http.Request) { r.ContentLength = -1 }},
 	} {
 		refused.Store(0)
-		if code, text := post(t, s.URL, strings.NewReader(c.body), c.change); code != c.status || refused.Load() != int64(c.status) || len(text) > 400 {
+		code, text := post(t, s.URL, strings.NewReader(c.body), c.change)
+		if code != c.status || refused.Load() != int64(c.status) || len(text) > 400 {
 			t.Errorf("%s: %d, %d heard, %.500s: want %d", what, code, refused.Load(), text, c.status)
 		}
 	}
@@ -224,7 +228,8 @@ func TestSlowBody(t *testing.T) {
 func TestLongReview(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := limits.Default()
-		_, client := serveInMemory(t, admission.NewGate(l, nil).Handler(func(r *http.Request, _ *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+		_, client := serveInMemory(t, admission.NewGate(l, nil).Handler(func(r *http.Request,
+			_ *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 			select {
 			case <-r.Context().Done():
 				return admission.Deny("given up")
@@ -232,7 +237,8 @@ func TestLongReview(t *testing.T) {
 				return admission.Allow()
 			}
 		}, nil))
-		if code, text := postBy(t, client, "http://a/", strings.NewReader(asking("v1", "1")), nil); code != http.StatusOK || !strings.Contains(text, `"allowed":true`) {
+		code, text := postBy(t, client, "http://a/", strings.NewReader(asking("v1", "1")), nil)
+		if code != http.StatusOK || !strings.Contains(text, `"allowed":true`) {
 			t.Errorf("%d, %s", code, text)
 		}
 	})
@@ -260,7 +266,8 @@ func testHoldUp(t *testing.T, addresses int) {
 	}
 	synctest.Wait() // each has its memory, or waits for it
 	for _, size := range []int{1, 300 << 10} {
-		if code, text := postBy(t, client, "http://a/", strings.NewReader(asking("v1", `"`+strings.Repeat("a", size)+`"`)), nil); code != http.StatusOK {
+		code, text := postBy(t, client, "http://a/", strings.NewReader(asking("v1", `"`+strings.Repeat("a", size)+`"`)), nil)
+		if code != http.StatusOK {
 			t.Errorf("%d, %s", code, text)
 		}
 	}
@@ -454,7 +461,8 @@ func TestMemory(t *testing.T) {
 
 // FuzzReview answers whatever is sent, and echoes the UID of what it reviews.
 func FuzzReview(f *testing.F) {
-	for _, seed := range []string{asking("v1", "1"), asking("v1beta1", `{"a":1}`), "null", "[]", `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":1}}`} {
+	for _, seed := range []string{asking("v1", "1"), asking("v1beta1", `{"a":1}`), "null", "[]",
+		`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":1}}`} {
 		f.Add([]byte(seed))
 	}
 	gate := admission.NewGate(limits.Default(), nil)
@@ -469,7 +477,8 @@ func FuzzReview(f *testing.F) {
 			return
 		}
 		var answer admissionv1.AdmissionReview
-		if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil || w.Code != http.StatusOK || answer.Response.Allowed || string(answer.Response.UID) != uid {
+		err := json.Unmarshal(w.Body.Bytes(), &answer)
+		if err != nil || w.Code != http.StatusOK || answer.Response.Allowed || string(answer.Response.UID) != uid {
 			t.Errorf("%d, %s, %v", w.Code, w.Body, err)
 		}
 	})

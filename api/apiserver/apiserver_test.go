@@ -38,7 +38,8 @@ func TestAnswers(t *testing.T) {
 	c, err := apiserver.New(&rest.Config{Host: server.URL + "/base"})
 	must.Succeed(t, err)
 	for path, want := range map[string]string{
-		"/version": "v1", "/denied": "/denied answers 403: you may not", "/gone": "/gone answers 404: Not Found", "/elsewhere": "/elsewhere answers 307: Temporary Redirect",
+		"/version": "v1", "/denied": "/denied answers 403: you may not",
+		"/gone": "/gone answers 404: Not Found", "/elsewhere": "/elsewhere answers 307: Temporary Redirect",
 	} {
 		text, err := c.Get(t.Context(), path)
 		if got := string(text); err == nil && got != want || err != nil && err.Error() != want {

@@ -62,9 +62,10 @@ func TestWhole(t *testing.T) {
 		"cut off":                         {one + two[:len(two)/2], "PEM block 2 cannot be read"},
 		"no base64":                       {one + strings.Replace(two, "MII", "M!I", 1), "PEM block 2 cannot be read"},
 		"another label at the end":        {strings.Replace(one, "END CERT", "END X509 CERT", 1) + two, "PEM block 1 cannot be read"},
-		"DER of nothing":                  {one + "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", "certificate 2 cannot be parsed"},
-		"nothing":                         {"", "no certificate"},
-		"text alone":                      {"# end", "no certificate"},
+		"DER of nothing": {one + "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+			"certificate 2 cannot be parsed"},
+		"nothing":    {"", "no certificate"},
+		"text alone": {"# end", "no certificate"},
 	} {
 		list, err := Certificates([]byte(c.text))
 		var names []string
@@ -93,9 +94,11 @@ func TestLabels(t *testing.T) {
 	ec, rsaKey := newKey(t), must[*rsa.PrivateKey](t)(rsa.GenerateKey(rand.Reader, 2048))
 	for _, label := range []string{pkcs8, pkcs1, sec1} {
 		for want, der := range map[string][]byte{
-			pkcs8: must[[]byte](t)(x509.MarshalPKCS8PrivateKey(rsaKey)), pkcs1: x509.MarshalPKCS1PrivateKey(rsaKey), sec1: must[[]byte](t)(x509.MarshalECPrivateKey(ec)),
+			pkcs8: must[[]byte](t)(x509.MarshalPKCS8PrivateKey(rsaKey)),
+			pkcs1: x509.MarshalPKCS1PrivateKey(rsaKey), sec1: must[[]byte](t)(x509.MarshalECPrivateKey(ec)),
 		} {
-			if key, b, err := PrivateKey(&pem.Block{Type: label, Bytes: der}); err != nil || key == nil || b.Type != want || !bytes.Equal(b.Bytes, der) {
+			key, b, err := PrivateKey(&pem.Block{Type: label, Bytes: der})
+			if err != nil || key == nil || b.Type != want || !bytes.Equal(b.Bytes, der) {
 				t.Errorf("%s in a block %s: %v %v", want, label, b, err)
 			}
 			text := pem.EncodeToMemory(&pem.Block{Type: label, Bytes: der})

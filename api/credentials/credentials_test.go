@@ -58,14 +58,16 @@ func (a *authority) pem() []byte {
 
 func (a *authority) crl() []byte {
 	a.t.Helper()
-	der, err := x509.CreateRevocationList(rand.Reader, &x509.RevocationList{Number: big.NewInt(1), ThisUpdate: now, NextUpdate: now.Add(time.Hour)}, a.cert, a.key)
+	der, err := x509.CreateRevocationList(rand.Reader,
+		&x509.RevocationList{Number: big.NewInt(1), ThisUpdate: now, NextUpdate: now.Add(time.Hour)}, a.cert, a.key)
 	must.Succeed(a.t, err)
 	return pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: der})
 }
 
 func (a *authority) staple(serial int64, next time.Time) []byte {
 	a.t.Helper()
-	der, err := ocsp.CreateResponse(a.cert, a.cert, ocsp.Response{SerialNumber: big.NewInt(serial), Status: ocsp.Good, ThisUpdate: now.Add(-time.Hour), NextUpdate: next}, a.key)
+	der, err := ocsp.CreateResponse(a.cert, a.cert,
+		ocsp.Response{SerialNumber: big.NewInt(serial), Status: ocsp.Good, ThisUpdate: now.Add(-time.Hour), NextUpdate: next}, a.key)
 	must.Succeed(a.t, err)
 	return der
 }
@@ -119,39 +121,56 @@ func TestOfSecret(t *testing.T) {
 		{name: "tls", data: data{"tls.crt": cert, "tls.key": key}, certificate: true},
 		{name: "generic", data: data{"cert": cert, "key": key, "cacert": ca.pem()}, certificate: true, roots: true},
 		{name: "generic comes first", data: data{"cert": cert, "key": key, "tls.crt": noise, "tls.key": noise}, certificate: true},
-		{name: "noise around", data: data{"tls.crt": cat(noise, cert, noise, ca.pem(), noise), "tls.key": cat(noise, key, noise)}, certificate: true},
+		{name: "noise around",
+			data: data{"tls.crt": cat(noise, cert, noise, ca.pem(), noise), "tls.key": cat(noise, key, noise)}, certificate: true},
 		{name: "CA alone", data: data{"ca.crt": cat(ca.pem(), old.pem())}, roots: true},
 		{name: "CA and revoked", data: data{"ca.crt": ca.pem(), "ca.crl": cat(ca.crl(), noise)}, roots: true},
 		{name: "nothing", data: data{"x": cert}},
 		{name: "no key", data: data{"tls.crt": cert}, badCertificate: "tls.key: there is a certificate and no key"},
 		{name: "no certificate", data: data{"key": key}, badCertificate: "cert: there is a key and no certificate"},
-		{name: "another key", data: data{"tls.crt": cert, "tls.key": otherKey}, badCertificate: "tls.key: it is not the private key of the certificate"},
+		{name: "another key", data: data{"tls.crt": cert, "tls.key": otherKey},
+			badCertificate: "tls.key: it is not the private key of the certificate"},
 		{name: "no private key", data: data{"tls.crt": cert, "tls.key": cert}, badCertificate: "tls.key: it is no private key"},
-		{name: "an encrypted key", data: data{"tls.crt": cert, "tls.key": []byte("-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00\n\nAAAA\n-----END RSA PRIVATE KEY-----\n")}, badCertificate: "tls.key: its private key is encrypted"},
-		{name: "a broken key", data: data{"tls.crt": cert, "tls.key": []byte("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n")}, badCertificate: `tls.key: the PEM block "PRIVATE KEY" holds no private key`},
-		{name: "a key with another label", data: data{"tls.crt": cert, "tls.key": bytes.ReplaceAll(key, []byte(" PRIVATE"), []byte(" RSA PRIVATE"))}, certificate: true},
-		{name: "a reversed chain", data: data{"tls.crt": cat(ca.pem(), cert), "tls.key": key}, badCertificate: "tls.crt: the certificates are in the wrong order: number 2 is"},
-		{name: "a broken joint", data: data{"tls.crt": cat(cert, bytes.TrimSpace(ca.pem()), ca.pem()), "tls.key": key}, badCertificate: "tls.crt: PEM block 2 cannot be read"},
-		{name: "a broken joint of CAs", data: data{"ca.crt": cat(ca.pem(), bytes.TrimSpace(ca.pem()), old.pem())}, badRoots: "ca.crt: PEM block 2 cannot be read"},
-		{name: "a broken joint of lists", data: data{"ca.crt": ca.pem(), "ca.crl": cat(ca.crl(), bytes.TrimSpace(ca.crl()), ca.crl())}, badRoots: "ca.crl: PEM block 2 cannot be read"},
+		{name: "an encrypted key", data: data{"tls.crt": cert, "tls.key": []byte("-----BEGIN RSA PRIVATE KEY-----\n" +
+			"Proc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00\n\nAAAA\n-----END RSA PRIVATE KEY-----\n")},
+			badCertificate: "tls.key: its private key is encrypted"},
+		{name: "a broken key", data: data{"tls.crt": cert, "tls.key": []byte("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n")},
+			badCertificate: `tls.key: the PEM block "PRIVATE KEY" holds no private key`},
+		{name: "a key with another label",
+			data: data{"tls.crt": cert, "tls.key": bytes.ReplaceAll(key, []byte(" PRIVATE"), []byte(" RSA PRIVATE"))}, certificate: true},
+		{name: "a reversed chain", data: data{"tls.crt": cat(ca.pem(), cert), "tls.key": key},
+			badCertificate: "tls.crt: the certificates are in the wrong order: number 2 is"},
+		{name: "a broken joint", data: data{"tls.crt": cat(cert, bytes.TrimSpace(ca.pem()), ca.pem()), "tls.key": key},
+			badCertificate: "tls.crt: PEM block 2 cannot be read"},
+		{name: "a broken joint of CAs", data: data{"ca.crt": cat(ca.pem(), bytes.TrimSpace(ca.pem()), old.pem())},
+			badRoots: "ca.crt: PEM block 2 cannot be read"},
+		{name: "a broken joint of lists", data: data{"ca.crt": ca.pem(), "ca.crl": cat(ca.crl(), bytes.TrimSpace(ca.crl()), ca.crl())},
+			badRoots: "ca.crl: PEM block 2 cannot be read"},
 		{name: "expired", data: data{"tls.crt": expired, "tls.key": expiredKey}, badCertificate: "tls.crt: it expired at 2026-01-01T23:59:00Z"},
 		{name: "garbage", data: data{"tls.crt": noise, "tls.key": key}, badCertificate: "tls.crt: there is no certificate in PEM"},
-		{name: "a broken certificate behind", data: data{"tls.crt": cat(cert, []byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")), "tls.key": key}, badCertificate: "tls.crt: certificate 2 cannot be parsed"},
+		{name: "a broken certificate behind", data: data{
+			"tls.crt": cat(cert, []byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")), "tls.key": key,
+		}, badCertificate: "tls.crt: certificate 2 cannot be parsed"},
 		{name: "large", data: data{"tls.crt": bytes.Repeat(cert, 300), "tls.key": key}, badCertificate: "tls.crt: it has"},
 		{name: "a large key", data: data{"tls.crt": cert, "tls.key": bytes.Repeat(key, 300)}, badCertificate: "tls.key: it has"},
 		{name: "a weak key", data: data{"tls.crt": weak, "tls.key": weakKey}, badCertificate: "tls.crt: its RSA key has 1024 bits"},
 		{name: "a curve", data: data{"tls.crt": curve, "tls.key": curveKey}, badCertificate: "tls.crt: proxies do not take the curve"},
-		{name: "expired CAs", data: data{"tls.crt": cert, "tls.key": key, "ca.crt": old.pem()}, certificate: true, badRoots: "ca.crt: it expired"},
+		{name: "expired CAs", data: data{"tls.crt": cert, "tls.key": key, "ca.crt": old.pem()},
+			certificate: true, badRoots: "ca.crt: it expired"},
 		{name: "garbage for a CA", data: data{"cacert": noise}, badRoots: "cacert: there is no certificate"},
 		{name: "a large CA", data: data{"ca.crt": bytes.Repeat(ca.pem(), 2000)}, badRoots: "ca.crt: it has"},
 		{name: "garbage for revoked", data: data{"cacert": ca.pem(), "crl": noise}, badRoots: "crl: there is no list"},
 		{name: "nothing for revoked", data: data{"ca.crt": ca.pem(), "ca.crl": {}}, badRoots: "ca.crl: there is no list"},
 		{name: "nothing for generic revoked", data: data{"cacert": ca.pem(), "crl": {}}, badRoots: "crl: there is no list"},
-		{name: "broken revoked", data: data{"ca.crt": ca.pem(), "ca.crl": []byte("-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n")}, badRoots: "ca.crl: it cannot be parsed"},
+		{name: "broken revoked", data: data{"ca.crt": ca.pem(), "ca.crl": []byte("-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n")},
+			badRoots: "ca.crl: it cannot be parsed"},
 		{name: "a staple", data: data{"tls.crt": cert, "tls.key": key, "tls.ocsp-staple": ca.staple(7, later)}, certificate: true},
-		{name: "another's staple", data: data{"tls.crt": cert, "tls.key": key, "tls.ocsp-staple": ca.staple(8, later)}, certificate: true, remark: "tls.ocsp-staple: it is for another"},
-		{name: "an old staple", data: data{"tls.crt": cert, "tls.key": key, "tls.ocsp-staple": ca.staple(7, now.Add(-time.Minute))}, certificate: true, remark: "tls.ocsp-staple: it expired"},
-		{name: "no staple", data: data{"tls.crt": cert, "tls.key": key, "tls.ocsp-staple": noise}, certificate: true, remark: "tls.ocsp-staple: it cannot be parsed"},
+		{name: "another's staple", data: data{"tls.crt": cert, "tls.key": key, "tls.ocsp-staple": ca.staple(8, later)},
+			certificate: true, remark: "tls.ocsp-staple: it is for another"},
+		{name: "an old staple", data: data{"tls.crt": cert, "tls.key": key, "tls.ocsp-staple": ca.staple(7, now.Add(-time.Minute))},
+			certificate: true, remark: "tls.ocsp-staple: it expired"},
+		{name: "no staple", data: data{"tls.crt": cert, "tls.key": key, "tls.ocsp-staple": noise},
+			certificate: true, remark: "tls.ocsp-staple: it cannot be parsed"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			text := map[string]string{}
@@ -179,7 +198,8 @@ func TestOfSecret(t *testing.T) {
 					remark = r
 				}
 				is(remark, c.remark)
-				if p.Certificate != nil && (bytes.Contains(p.Certificate.Chain, noise) || bytes.Contains(p.Certificate.Key, noise) || len(p.Certificate.Staple) > 0 != (c.name == "a staple")) {
+				if p.Certificate != nil && (bytes.Contains(p.Certificate.Chain, noise) ||
+					bytes.Contains(p.Certificate.Key, noise) || len(p.Certificate.Staple) > 0 != (c.name == "a staple")) {
 					t.Error("what is behind the certificate is sent")
 				}
 				if p.Roots != nil && (len(p.Roots.Revoked) > 0) != (c.name == "CA and revoked") {
@@ -188,7 +208,9 @@ func TestOfSecret(t *testing.T) {
 			}
 		})
 	}
-	m := credentials.OfConfigMap(&corev1.ConfigMap{Data: map[string]string{"ca.crt": string(ca.pem()), "ca.crl": string(ca.crl()), "tls.crt": string(cert), "tls.key": string(key)}}, now)
+	m := credentials.OfConfigMap(&corev1.ConfigMap{
+		Data: map[string]string{"ca.crt": string(ca.pem()), "ca.crl": string(ca.crl()), "tls.crt": string(cert), "tls.key": string(key)},
+	}, now)
 	if m.Roots == nil || m.Certificate != nil || len(m.Roots.Revoked) == 0 {
 		t.Error("a ConfigMap has other things than CA certificates")
 	}
@@ -201,7 +223,8 @@ func TestCredentialIsPrintedRedacted(t *testing.T) {
 	roots := &credentials.Roots{Certificates: []byte(canary), Revoked: []byte(canary)}
 	c := credentials.Credential{Certificate: certificate, Roots: roots}
 	var shown []string
-	for _, v := range []any{c, &c, certificate, *certificate, roots, *roots, []credentials.Credential{c}, struct{ C credentials.Credential }{c}, &kinds.Object{Spec: &c}} {
+	for _, v := range []any{c, &c, certificate, *certificate, roots, *roots,
+		[]credentials.Credential{c}, struct{ C credentials.Credential }{c}, &kinds.Object{Spec: &c}} {
 		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
 			shown = append(shown, fmt.Sprintf(verb, v))
 		}
@@ -240,14 +263,22 @@ func TestReferences(t *testing.T) {
 		want   []string
 	}{
 		{server(&networkingv1alpha3.ServerTLSSettings{Mode: simple, CredentialName: "a"}), []string{tls + "credentialName kubernetes://a"}},
-		{server(&networkingv1alpha3.ServerTLSSettings{Mode: mutual, CredentialName: "a"}), []string{tls + "credentialName kubernetes://a", tls + "credentialName kubernetes://a-cacert"}},
-		{server(&networkingv1alpha3.ServerTLSSettings{Mode: mutual, CredentialNames: []string{"a", "b"}, CaCertCredentialName: "configmap://n/c"}), []string{tls + "credentialNames[0] kubernetes://a", tls + "credentialNames[1] kubernetes://b", tls + "caCertCredentialName configmap://n/c-cacert"}},
+		{server(&networkingv1alpha3.ServerTLSSettings{Mode: mutual, CredentialName: "a"}),
+			[]string{tls + "credentialName kubernetes://a", tls + "credentialName kubernetes://a-cacert"}},
+		{server(&networkingv1alpha3.ServerTLSSettings{
+			Mode: mutual, CredentialNames: []string{"a", "b"}, CaCertCredentialName: "configmap://n/c",
+		}), []string{
+			tls + "credentialNames[0] kubernetes://a", tls + "credentialNames[1] kubernetes://b",
+			tls + "caCertCredentialName configmap://n/c-cacert",
+		}},
 		{server(&networkingv1alpha3.ServerTLSSettings{Mode: mutual, CredentialName: "builtin://"}), nil},
 		{server(&networkingv1alpha3.ServerTLSSettings{Mode: mutual, ServerCertificate: "/c", PrivateKey: "/k", CaCertificates: "/r"}), nil},
 		{server(&networkingv1alpha3.ServerTLSSettings{Mode: networkingv1alpha3.ServerTLSSettings_PASSTHROUGH, CredentialName: "a"}), nil},
 		{client(&networkingv1alpha3.ClientTLSSettings{Mode: networkingv1alpha3.ClientTLSSettings_MUTUAL, CredentialName: "a"}), []string{
-			"spec.trafficPolicy.portLevelSettings[0].tls.credentialName kubernetes://a", "spec.trafficPolicy.portLevelSettings[0].tls.credentialName kubernetes://a-cacert",
-			"spec.subsets[0].trafficPolicy.tls.credentialName kubernetes://a", "spec.subsets[0].trafficPolicy.tls.credentialName kubernetes://a-cacert",
+			"spec.trafficPolicy.portLevelSettings[0].tls.credentialName kubernetes://a",
+			"spec.trafficPolicy.portLevelSettings[0].tls.credentialName kubernetes://a-cacert",
+			"spec.subsets[0].trafficPolicy.tls.credentialName kubernetes://a",
+			"spec.subsets[0].trafficPolicy.tls.credentialName kubernetes://a-cacert",
 		}},
 		{client(&networkingv1alpha3.ClientTLSSettings{Mode: networkingv1alpha3.ClientTLSSettings_ISTIO_MUTUAL, CredentialName: "a"}), nil},
 		{&kinds.Object{Spec: &networkingv1.Sidecar{}}, nil},

@@ -82,30 +82,40 @@ func TestEnvoysTakeWhatIsAccepted(t *testing.T) {
 	own, _ := leaf(&ec.PublicKey, ec, nil)
 	listeners := map[string]any{}
 	for name, d := range map[string]data{
-		"ECDSA":                 pair(&ec.PublicKey, ec, nil),
-		"RSA":                   pair(&modulus.PublicKey, modulus, nil),
-		"Ed25519":               pair(public, private, nil),
-		"it is stapled":         with(pair(&ec.PublicKey, ec, mustStaple), "tls.ocsp-staple", staple(ocsp.Response{Status: ocsp.Good, NextUpdate: later})),
-		"revoked by the staple": with(pair(&ec.PublicKey, ec, nil), "tls.ocsp-staple", staple(ocsp.Response{Status: ocsp.Revoked, RevokedAt: now, NextUpdate: later})),
-		"unknown by the staple": with(pair(&ec.PublicKey, ec, nil), "tls.ocsp-staple", staple(ocsp.Response{Status: ocsp.Unknown, NextUpdate: later})),
-		"a staple without end":  with(pair(&ec.PublicKey, ec, nil), "tls.ocsp-staple", staple(ocsp.Response{Status: ocsp.Good})),
-		"no response":           with(pair(&ec.PublicKey, ec, nil), "tls.ocsp-staple", ocsp.TryLaterErrorResponse),
-		"for clients":           pair(&ec.PublicKey, ec, func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth} }),
-		"an unknown extension":  pair(&ec.PublicKey, ec, extension(asn1.ObjectIdentifier{1, 2, 3, 4}, true, 5, 0)),
-		"a common name":         pair(&ec.PublicKey, ec, func(c *x509.Certificate) { c.DNSNames, c.Subject.CommonName = nil, "a" }),
-		"an address":            pair(&ec.PublicKey, ec, func(c *x509.Certificate) { c.DNSNames, c.IPAddresses = nil, []net.IP{net.IPv4(1, 2, 3, 4)} }),
-		"a URI":                 pair(&ec.PublicKey, ec, func(c *x509.Certificate) { c.DNSNames, c.URIs = nil, []*url.URL{{Scheme: "spiffe", Host: "a"}} }),
-		"RSA to encipher":       pair(&modulus.PublicKey, modulus, func(c *x509.Certificate) { c.KeyUsage = x509.KeyUsageKeyEncipherment }),
-		"RSA to sign others":    pair(&modulus.PublicKey, modulus, func(c *x509.Certificate) { c.KeyUsage = x509.KeyUsageCertSign }),
+		"ECDSA":   pair(&ec.PublicKey, ec, nil),
+		"RSA":     pair(&modulus.PublicKey, modulus, nil),
+		"Ed25519": pair(public, private, nil),
+		"it is stapled": with(pair(&ec.PublicKey, ec, mustStaple), "tls.ocsp-staple",
+			staple(ocsp.Response{Status: ocsp.Good, NextUpdate: later})),
+		"revoked by the staple": with(pair(&ec.PublicKey, ec, nil), "tls.ocsp-staple",
+			staple(ocsp.Response{Status: ocsp.Revoked, RevokedAt: now, NextUpdate: later})),
+		"unknown by the staple": with(pair(&ec.PublicKey, ec, nil), "tls.ocsp-staple",
+			staple(ocsp.Response{Status: ocsp.Unknown, NextUpdate: later})),
+		"a staple without end": with(pair(&ec.PublicKey, ec, nil), "tls.ocsp-staple", staple(ocsp.Response{Status: ocsp.Good})),
+		"no response":          with(pair(&ec.PublicKey, ec, nil), "tls.ocsp-staple", ocsp.TryLaterErrorResponse),
+		"for clients": pair(&ec.PublicKey, ec,
+			func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth} }),
+		"an unknown extension": pair(&ec.PublicKey, ec, extension(asn1.ObjectIdentifier{1, 2, 3, 4}, true, 5, 0)),
+		"a common name":        pair(&ec.PublicKey, ec, func(c *x509.Certificate) { c.DNSNames, c.Subject.CommonName = nil, "a" }),
+		"an address": pair(&ec.PublicKey, ec,
+			func(c *x509.Certificate) { c.DNSNames, c.IPAddresses = nil, []net.IP{net.IPv4(1, 2, 3, 4)} }),
+		"a URI": pair(&ec.PublicKey, ec,
+			func(c *x509.Certificate) { c.DNSNames, c.URIs = nil, []*url.URL{{Scheme: "spiffe", Host: "a"}} }),
+		"RSA to encipher":    pair(&modulus.PublicKey, modulus, func(c *x509.Certificate) { c.KeyUsage = x509.KeyUsageKeyEncipherment }),
+		"RSA to sign others": pair(&modulus.PublicKey, modulus, func(c *x509.Certificate) { c.KeyUsage = x509.KeyUsageCertSign }),
 		"not yet": pair(&ec.PublicKey, ec, func(c *x509.Certificate) {
 			c.NotBefore, c.NotAfter = time.Now().Add(time.Hour), time.Now().Add(2*time.Hour)
 		}),
-		"a leaf as CA":           with(pair(&ec.PublicKey, ec, nil), "ca.crt", own),
-		"a CA twice":             with(pair(&ec.PublicKey, ec, nil), "ca.crt", append(ca.pem(), ca.pem()...)),
-		"a list":                 with(pair(&ec.PublicKey, ec, nil), "ca.crl", ca.crl()),
-		"a list twice":           with(pair(&ec.PublicKey, ec, nil), "ca.crl", append(ca.crl(), ca.crl()...)),
-		"another's list":         with(pair(&ec.PublicKey, ec, nil), "ca.crl", crl(other, &x509.RevocationList{Number: big.NewInt(1), ThisUpdate: now, NextUpdate: later})),
-		"a list with extensions": with(pair(&ec.PublicKey, ec, nil), "ca.crl", crl(ca, &x509.RevocationList{Number: big.NewInt(1), ThisUpdate: now, NextUpdate: later, ExtraExtensions: []pkix.Extension{{Id: asn1.ObjectIdentifier{2, 5, 29, 27}, Critical: true, Value: []byte{2, 1, 1}}}})),
+		"a leaf as CA": with(pair(&ec.PublicKey, ec, nil), "ca.crt", own),
+		"a CA twice":   with(pair(&ec.PublicKey, ec, nil), "ca.crt", append(ca.pem(), ca.pem()...)),
+		"a list":       with(pair(&ec.PublicKey, ec, nil), "ca.crl", ca.crl()),
+		"a list twice": with(pair(&ec.PublicKey, ec, nil), "ca.crl", append(ca.crl(), ca.crl()...)),
+		"another's list": with(pair(&ec.PublicKey, ec, nil), "ca.crl",
+			crl(other, &x509.RevocationList{Number: big.NewInt(1), ThisUpdate: now, NextUpdate: later})),
+		"a list with extensions": with(pair(&ec.PublicKey, ec, nil), "ca.crl", crl(ca, &x509.RevocationList{
+			Number: big.NewInt(1), ThisUpdate: now, NextUpdate: later,
+			ExtraExtensions: []pkix.Extension{{Id: asn1.ObjectIdentifier{2, 5, 29, 27}, Critical: true, Value: []byte{2, 1, 1}}},
+		})),
 	} {
 		p := credentials.OfSecret(&corev1.Secret{Data: d}, now)
 		if p.Certificate == nil || p.Roots == nil {
@@ -135,7 +145,8 @@ func TestEnvoysTakeWhatIsAccepted(t *testing.T) {
 	}
 	for name, d := range map[string]data{
 		"it has to be stapled": pair(&ec.PublicKey, ec, mustStaple),
-		"an old staple":        with(pair(&ec.PublicKey, ec, mustStaple), "tls.ocsp-staple", staple(ocsp.Response{Status: ocsp.Good, NextUpdate: now.Add(-time.Minute)})),
+		"an old staple": with(pair(&ec.PublicKey, ec, mustStaple), "tls.ocsp-staple",
+			staple(ocsp.Response{Status: ocsp.Good, NextUpdate: now.Add(-time.Minute)})),
 		"a CA's": pair(&ec.PublicKey, ec, func(c *x509.Certificate) {
 			c.IsCA, c.BasicConstraintsValid, c.KeyUsage = true, true, x509.KeyUsageCertSign
 		}),

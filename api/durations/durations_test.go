@@ -26,11 +26,14 @@ func TestRewrite(t *testing.T) {
 	s := &structpb.Struct{}
 	if err := protojson.Unmarshal([]byte(`{
 		"stat_prefix": "1h", "drainTimeout": "1m", "common_http_protocol_options": {"idle_timeout": "24h"}, "request_timeout": 5,
-		"http_filters": [{"name": "2h", "typed_config": {"@type": "type.googleapis.com/envoy.extensions.filters.http.fault.v3.HTTPFault", "delay": {"fixed_delay": "1h30m"}}},
+		"http_filters": [{"name": "2h",
+		  "typed_config": {"@type": "type.googleapis.com/envoy.extensions.filters.http.fault.v3.HTTPFault", "delay": {"fixed_delay": "1h30m"}}},
 			{"typed_config": {"@type": "type.googleapis.com/xds.type.v3.TypedStruct", "value": {"timeout": "3h"}}},
 			{"typed_config": {"@type": "type.googleapis.com/unknown.Type", "timeout": "3h"}},
 			{"typed_config": {"@type": "type.googleapis.com/google.protobuf.Duration", "value": "1m"}}],
-		"route_config": {"virtual_hosts": [{"routes": [{"route": {"timeout": "1m30s"}, "typed_per_filter_config": {"x": {"@type": "type.googleapis.com/envoy.extensions.filters.http.fault.v3.HTTPFault", "delay": {"fixed_delay": "1m"}}}}]}]}
+		"route_config": {"virtual_hosts": [{"routes": [{"route": {"timeout": "1m30s"},
+		  "typed_per_filter_config": {"x": {"@type": "type.googleapis.com/envoy.extensions.filters.http.fault.v3.HTTPFault",
+		    "delay": {"fixed_delay": "1m"}}}}]}]}
 	}`), s); err != nil {
 		t.Fatal(err)
 	}
@@ -38,11 +41,14 @@ func TestRewrite(t *testing.T) {
 	want := &structpb.Struct{}
 	if err := protojson.Unmarshal([]byte(`{
 		"stat_prefix": "1h", "drainTimeout": "60s", "common_http_protocol_options": {"idle_timeout": "86400s"}, "request_timeout": 5,
-		"http_filters": [{"name": "2h", "typed_config": {"@type": "type.googleapis.com/envoy.extensions.filters.http.fault.v3.HTTPFault", "delay": {"fixed_delay": "5400s"}}},
+		"http_filters": [{"name": "2h",
+		  "typed_config": {"@type": "type.googleapis.com/envoy.extensions.filters.http.fault.v3.HTTPFault", "delay": {"fixed_delay": "5400s"}}},
 			{"typed_config": {"@type": "type.googleapis.com/xds.type.v3.TypedStruct", "value": {"timeout": "3h"}}},
 			{"typed_config": {"@type": "type.googleapis.com/unknown.Type", "timeout": "3h"}},
 			{"typed_config": {"@type": "type.googleapis.com/google.protobuf.Duration", "value": "60s"}}],
-		"route_config": {"virtual_hosts": [{"routes": [{"route": {"timeout": "90s"}, "typed_per_filter_config": {"x": {"@type": "type.googleapis.com/envoy.extensions.filters.http.fault.v3.HTTPFault", "delay": {"fixed_delay": "60s"}}}}]}]}
+		"route_config": {"virtual_hosts": [{"routes": [{"route": {"timeout": "90s"},
+		  "typed_per_filter_config": {"x": {"@type": "type.googleapis.com/envoy.extensions.filters.http.fault.v3.HTTPFault",
+		    "delay": {"fixed_delay": "60s"}}}}]}]}
 	}`), want); err != nil {
 		t.Fatal(err)
 	}

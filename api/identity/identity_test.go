@@ -92,7 +92,8 @@ func FuzzParse(f *testing.F) {
 
 func TestPeer(t *testing.T) {
 	id := identity.ID{TrustDomain: "td", Namespace: "a", ServiceAccount: "web"}
-	here, mapped, far := netip.MustParseAddrPort("127.0.0.1:1"), netip.MustParseAddrPort("[::ffff:127.0.0.1]:1"), netip.MustParseAddrPort("10.0.0.1:1")
+	here := netip.MustParseAddrPort("127.0.0.1:1")
+	mapped, far := netip.MustParseAddrPort("[::ffff:127.0.0.1]:1"), netip.MustParseAddrPort("10.0.0.1:1")
 	for _, c := range []struct {
 		peer           identity.Peer
 		proved, onHost bool

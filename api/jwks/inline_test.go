@@ -23,7 +23,8 @@ func TestNobody(t *testing.T) {
 	set, err := jwks.Parse([]byte(jwks.AcceptsNone))
 	must.Succeed(t, err)
 	key, ok := set.Key("nobody").Key.(*ecdsa.PublicKey)
-	if !ok || key.X.Cmp(new(big.Int).SetBytes(x[:])) != 0 || key.Y.Bit(0) != 0 || !elliptic.P256().IsOnCurve(key.X, key.Y) { //nolint:staticcheck // a test of the point itself
+	//nolint:staticcheck // a test of the point itself
+	if !ok || key.X.Cmp(new(big.Int).SetBytes(x[:])) != 0 || key.Y.Bit(0) != 0 || !elliptic.P256().IsOnCurve(key.X, key.Y) {
 		t.Errorf("%+v", key)
 	}
 	if text, changed, err := jwks.Inline(jwks.AcceptsNone); text != jwks.AcceptsNone || changed != nil || err != nil {
@@ -48,12 +49,17 @@ func TestInline(t *testing.T) {
 		text, want string // want is empty for an error
 		changed    int
 	}{
-		"public keys":      {set(public, secret), set(public, secret), 0},
-		"a private key":    {set(private, secret), encode(map[string]any{"keys": []json.RawMessage{json.RawMessage(public), json.RawMessage(secret)}}), 1},
-		"half a private":   {set(strings.TrimSuffix(public, "}") + `,"P":"AQ","q":"AQ"}`), encode(map[string]any{"keys": []json.RawMessage{json.RawMessage(public)}}), 1},
-		"two lists":        {`{"keys":[` + private + `],"keys":[` + public + `]}`, encode(map[string]any{"keys": []json.RawMessage{json.RawMessage(public)}}), 1},
-		"capital letters":  {`{"Keys":[` + public + `]}`, encode(map[string]any{"keys": []json.RawMessage{json.RawMessage(public)}}), 1},
-		"a weak key":       {set(public, `{"kty":"RSA","e":"AQAB","n":"zyzUIUrqTQWlXzTzRBYzOgK5cTwEGCkWbUqVbpUR8Ky3gwGwzBuxZSO2kl3aUgVxqMIgNAmDfvRVtWlaqAzZPw"}`), encode(map[string]any{"keys": []json.RawMessage{json.RawMessage(public)}}), 1},
+		"public keys": {set(public, secret), set(public, secret), 0},
+		"a private key": {set(private, secret),
+			encode(map[string]any{"keys": []json.RawMessage{json.RawMessage(public), json.RawMessage(secret)}}), 1},
+		"half a private": {set(strings.TrimSuffix(public, "}") + `,"P":"AQ","q":"AQ"}`),
+			encode(map[string]any{"keys": []json.RawMessage{json.RawMessage(public)}}), 1},
+		"two lists": {`{"keys":[` + private + `],"keys":[` + public + `]}`,
+			encode(map[string]any{"keys": []json.RawMessage{json.RawMessage(public)}}), 1},
+		"capital letters": {`{"Keys":[` + public + `]}`, encode(map[string]any{"keys": []json.RawMessage{json.RawMessage(public)}}), 1},
+		"a weak key": {
+			set(public, `{"kty":"RSA","e":"AQAB","n":"zyzUIUrqTQWlXzTzRBYzOgK5cTwEGCkWbUqVbpUR8Ky3gwGwzBuxZSO2kl3aUgVxqMIgNAmDfvRVtWlaqAzZPw"}`),
+			encode(map[string]any{"keys": []json.RawMessage{json.RawMessage(public)}}), 1},
 		"none":             {set(), "", 0},
 		"nothing usable":   {set(`{"kty":"x"}`, `7`), "", 0},
 		"no set":           {`[]`, "", 0},

@@ -29,7 +29,8 @@ func TestParse(t *testing.T) {
 	must.Succeed(t, err)
 	_, edwards, err := ed25519.GenerateKey(rand.Reader)
 	must.Succeed(t, err)
-	const weak = `{"kty":"RSA","kid":"weak","e":"AQAB","n":"zyzUIUrqTQWlXzTzRBYzOgK5cTwEGCkWbUqVbpUR8Ky3gwGwzBuxZSO2kl3aUgVxqMIgNAmDfvRVtWlaqAzZPw"}`
+	const weak = `{"kty":"RSA","kid":"weak","e":"AQAB",` +
+		`"n":"zyzUIUrqTQWlXzTzRBYzOgK5cTwEGCkWbUqVbpUR8Ky3gwGwzBuxZSO2kl3aUgVxqMIgNAmDfvRVtWlaqAzZPw"}`
 	set := func(keys ...any) []byte {
 		var list []string
 		for _, k := range keys {
@@ -48,16 +49,19 @@ func TestParse(t *testing.T) {
 		text []byte
 		ids  []string // nil: an error
 	}{
-		"one":                {set(good), []string{"rsa"}},
-		"kinds":              {set(good, jose.JSONWebKey{Key: curve.Public(), KeyID: "ec"}, jose.JSONWebKey{Key: edwards.Public(), KeyID: "ed"}), []string{"ec", "ed", "rsa"}},
-		"private keys":       {set(jose.JSONWebKey{Key: strong, KeyID: "rsa"}, jose.JSONWebKey{Key: curve, KeyID: "ec"}, jose.JSONWebKey{Key: edwards, KeyID: "ed"}), []string{"ec", "ed", "rsa"}},
-		"a shared secret":    {set(good, jose.JSONWebKey{Key: []byte("secret"), KeyID: "oct"}), []string{"rsa"}},
-		"only a secret":      {set(jose.JSONWebKey{Key: []byte("secret"), KeyID: "oct"}), nil},
-		"a weak key":         {set(weak, good), []string{"rsa"}},
-		"only a weak key":    {set(weak), nil},
-		"for encryption":     {set(jose.JSONWebKey{Key: &strong.PublicKey, KeyID: "enc", Use: "enc"}, good), []string{"rsa"}},
-		"a long ID":          {set(good, jose.JSONWebKey{Key: curve.Public(), KeyID: strings.Repeat("ec", 1000)}), []string{"rsa"}},
-		"a certificate":      {set(jose.JSONWebKey{Key: &strong.PublicKey, KeyID: "rsa", Certificates: []*x509.Certificate{certificate(t, strong)}}), []string{"rsa"}},
+		"one": {set(good), []string{"rsa"}},
+		"kinds": {set(good, jose.JSONWebKey{Key: curve.Public(), KeyID: "ec"}, jose.JSONWebKey{Key: edwards.Public(), KeyID: "ed"}),
+			[]string{"ec", "ed", "rsa"}},
+		"private keys": {set(jose.JSONWebKey{Key: strong, KeyID: "rsa"}, jose.JSONWebKey{Key: curve, KeyID: "ec"},
+			jose.JSONWebKey{Key: edwards, KeyID: "ed"}), []string{"ec", "ed", "rsa"}},
+		"a shared secret": {set(good, jose.JSONWebKey{Key: []byte("secret"), KeyID: "oct"}), []string{"rsa"}},
+		"only a secret":   {set(jose.JSONWebKey{Key: []byte("secret"), KeyID: "oct"}), nil},
+		"a weak key":      {set(weak, good), []string{"rsa"}},
+		"only a weak key": {set(weak), nil},
+		"for encryption":  {set(jose.JSONWebKey{Key: &strong.PublicKey, KeyID: "enc", Use: "enc"}, good), []string{"rsa"}},
+		"a long ID":       {set(good, jose.JSONWebKey{Key: curve.Public(), KeyID: strings.Repeat("ec", 1000)}), []string{"rsa"}},
+		"a certificate": {set(jose.JSONWebKey{Key: &strong.PublicKey, KeyID: "rsa", Certificates: []*x509.Certificate{certificate(t, strong)}}),
+			[]string{"rsa"}},
 		"an unknown kind":    {set(`{"kty":"XYZ","kid":"x"}`, good), []string{"rsa"}},
 		"a key that is none": {set(`7`, good), []string{"rsa"}},
 		"no keys":            {[]byte(`{"keys":[]}`), nil},

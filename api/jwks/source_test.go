@@ -13,7 +13,8 @@ import (
 func TestSource(t *testing.T) {
 	for _, s := range []jwks.Remote{{URI: "https://a/b c"}, {Issuer: "https://a"}, {Issuer: "me@example.com", Timeout: time.Hour}} {
 		got, err := jwks.ParseSource(s.Name())
-		if want := min(max(s.Timeout, jwks.DefaultTimeout), jwks.MaxTimeout); err != nil || got.URI != s.URI || got.Issuer != s.Issuer || got.Timeout != want {
+		want := min(max(s.Timeout, jwks.DefaultTimeout), jwks.MaxTimeout)
+		if err != nil || got.URI != s.URI || got.Issuer != s.Issuer || got.Timeout != want {
 			t.Errorf("%+v, want %+v: %v", got, s, err)
 		}
 	}
@@ -22,7 +23,8 @@ func TestSource(t *testing.T) {
 			t.Errorf("%q: %+v", name, s)
 		}
 	}
-	for issuer, want := range map[string]string{"https://a/b/": "https://a/b/.well-known/openid-configuration", "http://a": "http://a/.well-known/openid-configuration", "me@example.com": "", "https://": ""} {
+	for issuer, want := range map[string]string{"https://a/b/": "https://a/b/.well-known/openid-configuration",
+		"http://a": "http://a/.well-known/openid-configuration", "me@example.com": "", "https://": ""} {
 		if got, err := (jwks.Remote{Issuer: issuer}).Discovery(); got != want || (err != nil) != (want == "") {
 			t.Errorf("%s: %q, %v", issuer, got, err)
 		}
@@ -47,7 +49,8 @@ func TestDiscoveryKeepsTLS(t *testing.T) {
 		{"http://idp.example", "https://keys.example/k", true},
 	} {
 		document, _ := json.Marshal(map[string]string{"jwks_uri": c.uri})
-		set, err := jwks.Remote{Issuer: c.issuer}.Fetch(t.Context(), documents{c.issuer + "/.well-known/openid-configuration": string(document), c.uri: jwks.AcceptsNone})
+		set, err := jwks.Remote{Issuer: c.issuer}.Fetch(t.Context(),
+			documents{c.issuer + "/.well-known/openid-configuration": string(document), c.uri: jwks.AcceptsNone})
 		if (err == nil) != c.good || c.good && set.Key("nobody") == nil {
 			t.Errorf("%s names %s: %v", c.issuer, c.uri, err)
 		}

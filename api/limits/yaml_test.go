@@ -11,7 +11,8 @@ import (
 // TestYAMLNodes: no parser makes more nodes of a text than are counted in it, whatever the text.
 func TestYAMLNodes(t *testing.T) {
 	parts := []string{
-		"a", "b: ", ": ", ":", "- ", "-", "? ", "{", "}", "[", "]", ", ", ",", "\n", "\n  ", "\n- ", "\na: ", "'", "\"", "\"x\":", "&a ", "*a ", "!!str ", "# c\n", "|\n ", ">\n ", "<<: *a", "\n---\n", "\n...\n", " ", "\t", "{}", "[]", "{a, b}",
+		"a", "b: ", ": ", ":", "- ", "-", "? ", "{", "}", "[", "]", ", ", ",", "\n", "\n  ", "\n- ", "\na: ", "'", "\"", "\"x\":",
+		"&a ", "*a ", "!!str ", "# c\n", "|\n ", ">\n ", "<<: *a", "\n---\n", "\n...\n", " ", "\t", "{}", "[]", "{a, b}",
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		text := strings.Join(rapid.SliceOfN(rapid.SampledFrom(parts), 0, 40).Draw(t, "parts"), "")

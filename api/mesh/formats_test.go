@@ -12,7 +12,8 @@ func TestFormats(t *testing.T) {
 		{`accessLogFormat: "%START_TIME% %NOPE%\n"`, "accessLogFormat", "a b"},
 		{`accessLogFormat: "100%"`, "accessLogFormat", "a b"},
 		{`{accessLogEncoding: JSON, accessLogFormat: '{"x": {"y": ["%NOPE%"]}}'}`, "accessLogFormat.x.y[0]", "a b"},
-		{`extensionProviders: [{name: a, envoyFileAccessLog: {logFormat: {text: "%NOPE%"}}}, {name: b, prometheus: {}}]`, "extensionProviders[0].envoyFileAccessLog.logFormat.text", "a b"},
+		{`extensionProviders: [{name: a, envoyFileAccessLog: {logFormat: {text: "%NOPE%"}}}, {name: b, prometheus: {}}]`,
+			"extensionProviders[0].envoyFileAccessLog.logFormat.text", "a b"},
 		{
 			`extensionProviders: [{name: a, envoyFileAccessLog: {logFormat: {labels: {x: "%REQ(a b)%"}}}}, {name: b, prometheus: {}}]`,
 			"extensionProviders[0].envoyFileAccessLog.logFormat.labels.x", "a b",
@@ -22,7 +23,8 @@ func TestFormats(t *testing.T) {
 			"extensionProviders[0].envoyOtelAls.logFormat.text", "a b",
 		},
 		{
-			`extensionProviders: [{name: a, envoyExtAuthzHttp: {service: x.y.svc, port: 1, includeAdditionalHeadersInCheck: {h: "50%"}}}, {name: b, prometheus: {}}]`,
+			`extensionProviders: [{name: a, envoyExtAuthzHttp: {service: x.y.svc, port: 1, ` +
+				`includeAdditionalHeadersInCheck: {h: "50%"}}}, {name: b, prometheus: {}}]`,
 			"extensionProviders[0].envoyExtAuthzHttp.includeAdditionalHeadersInCheck[h]", "b",
 		},
 		{
@@ -30,7 +32,8 @@ func TestFormats(t *testing.T) {
 			"extensionProviders[0].zipkin.headers[0].value", "b",
 		},
 		{
-			`extensionProviders: [{name: a, opentelemetry: {service: x.y.svc, port: 1, grpc: {initialMetadata: [{name: h, value: "%NOPE%"}]}}}, {name: b, prometheus: {}}]`,
+			`extensionProviders: [{name: a, opentelemetry: {service: x.y.svc, port: 1, ` +
+				`grpc: {initialMetadata: [{name: h, value: "%NOPE%"}]}}}, {name: b, prometheus: {}}]`,
 			"extensionProviders[0].opentelemetry.grpc.initialMetadata[0].value", "b",
 		},
 		{`accessLogFormat: "%START_TIME% %REQ_WITHOUT_QUERY(X?:PATH):9% %CEL(request.headers['x'])% 100%%"`, "", "a b"},

@@ -30,7 +30,8 @@ func TestDefault(t *testing.T) {
 	if !c.AutoMTLS() || !c.AllowAny() || !c.InboundPassthrough() || !c.GetLocalityLbSetting().GetEnabled().GetValue() || !c.AttemptCount() {
 		t.Error("a default is off that should be on")
 	}
-	if c.GetConnectTimeout().AsDuration() != 10*time.Second || c.GetProtocolDetectionTimeout().AsDuration() != 0 || c.GetDnsRefreshRate().AsDuration() != time.Minute || c.GetProxyListenPort() != 15001 || c.GetProxyInboundListenPort() != 15006 {
+	if c.GetConnectTimeout().AsDuration() != 10*time.Second || c.GetProtocolDetectionTimeout().AsDuration() != 0 ||
+		c.GetDnsRefreshRate().AsDuration() != time.Minute || c.GetProxyListenPort() != 15001 || c.GetProxyInboundListenPort() != 15006 {
 		t.Error("a default number is off")
 	}
 	if d := cmp.Diff([]string{"cluster.local"}, c.TrustDomains()); d != "" {
@@ -74,7 +75,8 @@ extensionProviders:
 	if c.AllowAny() || c.GetLocalityLbSetting().GetEnabled().GetValue() || c.AttemptCount() || c.GetEnablePrometheusMerge().GetValue() {
 		t.Error("a zero value did not replace the default")
 	}
-	if connect, detect := c.GetConnectTimeout().AsDuration(), c.GetProtocolDetectionTimeout().AsDuration(); connect != 500*time.Millisecond || detect != 1500*time.Millisecond {
+	connect, detect := c.GetConnectTimeout().AsDuration(), c.GetProtocolDetectionTimeout().AsDuration()
+	if connect != 500*time.Millisecond || detect != 1500*time.Millisecond {
 		t.Error("durations", connect, detect)
 	}
 	if d := cmp.Diff([]string{"td.example", "old.example", "older"}, c.TrustDomains()); d != "" {
@@ -83,7 +85,8 @@ extensionProviders:
 	if d := cmp.Diff([]string{"."}, c.GetDefaultServiceExportTo()); d != "" {
 		t.Error("lists are replaced: ", d)
 	}
-	if c.GetDefaultConfig().GetProxyAdminPort() != 15000 || c.GetDefaultConfig().GetTracing().GetSampling() != 12.5 || c.GetDefaultConfig().GetProxyMetadata()["A"] != "1" {
+	if c.GetDefaultConfig().GetProxyAdminPort() != 15000 ||
+		c.GetDefaultConfig().GetTracing().GetSampling() != 12.5 || c.GetDefaultConfig().GetProxyMetadata()["A"] != "1" {
 		t.Error("messages are merged", c.GetDefaultConfig())
 	}
 	var all []string
@@ -124,14 +127,21 @@ func TestFindings(t *testing.T) {
 		yaml string
 		want []string // each finding holds one, in order
 	}{
-		{"trustDomian: x", []string{`m:1:1: error: MeshConfig: trustDomian: there is no field "trustDomian"; did you mean "trustDomain"? [UnknownField]`}},
-		{"defaultConfig:\n  tracing:\n    smapling: 1\n", []string{"m:3:5: error: MeshConfig: defaultConfig.tracing.smapling: there is no field"}},
-		{"extensionProviders:\n- name: x\n  prometheus: {}\n- name: z\n  envoyOtelAls: {prot: 1}\n", []string{"m:5:18: error: MeshConfig: extensionProviders[1].envoyOtelAls.prot: there is no field \"prot\"; did you mean \"port\"?"}},
-		{"connectTimeout: soon", []string{`m:1:17: error: MeshConfig: connectTimeout: "soon" is not a duration; write a number with a unit, such as 10s, 500ms or 1h30m`}},
+		{"trustDomian: x",
+			[]string{`m:1:1: error: MeshConfig: trustDomian: there is no field "trustDomian"; did you mean "trustDomain"? [UnknownField]`}},
+		{"defaultConfig:\n  tracing:\n    smapling: 1\n",
+			[]string{"m:3:5: error: MeshConfig: defaultConfig.tracing.smapling: there is no field"}},
+		{"extensionProviders:\n- name: x\n  prometheus: {}\n- name: z\n  envoyOtelAls: {prot: 1}\n",
+			[]string{"m:5:18: error: MeshConfig: extensionProviders[1].envoyOtelAls.prot: there is no field \"prot\"; did you mean \"port\"?"}},
+		{"connectTimeout: soon", []string{
+			`m:1:17: error: MeshConfig: connectTimeout: "soon" is not a duration; write a number with a unit, such as 10s, 500ms or 1h30m`,
+		}},
 		{"enableAutoMtls: maybe", []string{`m:1:17: error: MeshConfig: enableAutoMtls: "maybe" is not a boolean; write true or false`}},
 		{"trustDomain: 12", []string{`m:1:14: error: MeshConfig: trustDomain: 12 is not a string; quote it: "12"`}},
 		{"trustDomain: [a]", []string{`m:1:14: error: MeshConfig: trustDomain: a list is not a string; write a string`}},
-		{"outboundTrafficPolicy: {mode: NONE}", []string{`m:1:31: error: MeshConfig: outboundTrafficPolicy.mode: "NONE" is not a value of this field; use one of REGISTRY_ONLY, ALLOW_ANY`}},
+		{"outboundTrafficPolicy: {mode: NONE}", []string{
+			`m:1:31: error: MeshConfig: outboundTrafficPolicy.mode: "NONE" is not a value of this field; use one of REGISTRY_ONLY, ALLOW_ANY`,
+		}},
 		{"outboundTrafficPolicy: NONE", []string{"m:1:24: error: MeshConfig: outboundTrafficPolicy: must be a mapping"}},
 		{"defaultServiceExportTo: '*'", []string{"m:1:25: error: MeshConfig: defaultServiceExportTo: must be a list"}},
 		{"trustDomainAliases: [a, [b]]", []string{"m:1:25: error: MeshConfig: trustDomainAliases[1]"}},
@@ -142,12 +152,17 @@ func TestFindings(t *testing.T) {
 		{"a: b\n c: d", []string{"m:2:1: error: MeshConfig: not YAML: "}},
 		{"- a", []string{"m:1:1: error: MeshConfig: must be a mapping"}},
 		{"proxyListenPort: 70000", []string{"m:1:18: error: MeshConfig: proxyListenPort: 70000 is not a port"}},
-		{"localityLbSetting: {distribute: [{from: a, to: {b: 100}}], failover: [{from: a, to: b}]}", []string{"m:1:20: error: MeshConfig: localityLbSetting: distribute and failover cannot both be set"}},
-		{"localityLbSetting: {distribute: [{from: a, to: {b: 50, c: 101}}]}", []string{"distribute[0].to[c]: 101 is not a share", "distribute[0].to: the shares add up to 151"}},
-		{"localityLbSetting: {failover: [{from: a, to: a}, {from: a, to: b/c}]}", []string{"failover[0]: a region cannot stand in for itself", "failover[1]: \"a\" or \"b/c\" is not a region"}},
-		{"localityLbSetting: {failover: [{from: a, to: b}], failoverPriority: [topology.istio.io/network, topology.kubernetes.io/zone]}", []string{"failoverPriority[1]: failover sorts endpoints by place already"}},
+		{"localityLbSetting: {distribute: [{from: a, to: {b: 100}}], failover: [{from: a, to: b}]}",
+			[]string{"m:1:20: error: MeshConfig: localityLbSetting: distribute and failover cannot both be set"}},
+		{"localityLbSetting: {distribute: [{from: a, to: {b: 50, c: 101}}]}",
+			[]string{"distribute[0].to[c]: 101 is not a share", "distribute[0].to: the shares add up to 151"}},
+		{"localityLbSetting: {failover: [{from: a, to: a}, {from: a, to: b/c}]}",
+			[]string{"failover[0]: a region cannot stand in for itself", "failover[1]: \"a\" or \"b/c\" is not a region"}},
+		{"localityLbSetting: {failover: [{from: a, to: b}], failoverPriority: [topology.istio.io/network, topology.kubernetes.io/zone]}",
+			[]string{"failoverPriority[1]: failover sorts endpoints by place already"}},
 		{"zoneAwareLbSetting: {failover: [{from: a, to: '*'}]}", []string{"zoneAwareLbSetting.failover[0]: \"a\" or \"*\" is not a region"}},
-		{"meshMTLS: {ecdhCurves: [P-256]}", []string{"m:1:24: warning: MeshConfig: meshMTLS.ecdhCurves: the curves are in force here, and istiod refuses"}},
+		{"meshMTLS: {ecdhCurves: [P-256]}",
+			[]string{"m:1:24: warning: MeshConfig: meshMTLS.ecdhCurves: the curves are in force here, and istiod refuses"}},
 		{"proxyListenPort: 15006", []string{"proxyInboundListenPort: inbound and outbound traffic cannot share a port"}},
 		{"proxyListenPort: 1e99", []string{"is not a whole number"}},
 		{"connectTimeout: 0s", []string{"m:1:17: error: MeshConfig: connectTimeout: 0s is too short"}},
@@ -156,15 +171,20 @@ func TestFindings(t *testing.T) {
 		{"trustDomain: ''", []string{`"" is not a trust domain`}},
 		{"rootNamespace: a.b", []string{`m:1:16: error: MeshConfig: rootNamespace: "a.b" is not the name of a namespace`}},
 		{"defaultVirtualServiceExportTo: ['*', A]", []string{"m:1:38: error: MeshConfig: defaultVirtualServiceExportTo[1]"}},
-		{"defaultConfig: {tracing: {sampling: 101}}", []string{"m:1:37: error: MeshConfig: defaultConfig.tracing.sampling: 101 is not a percentage"}},
+		{"defaultConfig: {tracing: {sampling: 101}}",
+			[]string{"m:1:37: error: MeshConfig: defaultConfig.tracing.sampling: 101 is not a percentage"}},
 		{"extensionProviders: [{prometheus: {}}]", []string{"extensionProviders[0].name: a provider must have a name"}},
-		{"extensionProviders: [{name: a, prometheus: {}}, {name: a, prometheus: {}}]", []string{"m:1:56: error: MeshConfig: extensionProviders[1].name: two providers"}},
+		{"extensionProviders: [{name: a, prometheus: {}}, {name: a, prometheus: {}}]",
+			[]string{"m:1:56: error: MeshConfig: extensionProviders[1].name: two providers"}},
 		{"extensionProviders: [{name: a}]", []string{"m:1:22: error: MeshConfig: extensionProviders[0]: provider \"a\" does not say what it is"}},
-		{"defaultProviders: {metrics: [nope]}", []string{"m:1:30: warning: MeshConfig: defaultProviders.metrics[0]: there is no extension provider \"nope\""}},
+		{"defaultProviders: {metrics: [nope]}",
+			[]string{"m:1:30: warning: MeshConfig: defaultProviders.metrics[0]: there is no extension provider \"nope\""}},
 		{"x: 1\nz: 2", []string{"m:1:1", "m:2:1"}},
 		{"trustDomain: on", []string{`m:1:14: error: MeshConfig: trustDomain: on is not a string; quote it: "on"`}},
-		{"defaultConfig: {proxyMetadata: {A: No}}", []string{`m:1:36: error: MeshConfig: defaultConfig.proxyMetadata[A]: No is not a string; quote it: "No"`}},
-		{"defaultConfig: {proxyMetadata: {~: a}}", []string{`m:1:33: error: MeshConfig: defaultConfig.proxyMetadata: ~ is not a name; quote it: "~"`}},
+		{"defaultConfig: {proxyMetadata: {A: No}}",
+			[]string{`m:1:36: error: MeshConfig: defaultConfig.proxyMetadata[A]: No is not a string; quote it: "No"`}},
+		{"defaultConfig: {proxyMetadata: {~: a}}",
+			[]string{`m:1:33: error: MeshConfig: defaultConfig.proxyMetadata: ~ is not a name; quote it: "~"`}},
 		{"certificates: []", []string{"m:1:1: warning: MeshConfig: certificates: the field is deprecated"}},
 	} {
 		got, findings := Parse("m", []byte(c.yaml))
@@ -323,7 +343,8 @@ func TestYAML(t *testing.T) {
 		"deep":      "defaultConfig: " + strings.Repeat("{defaultConfig: ", 40) + "1" + strings.Repeat("}", 40),
 		"deep list": "trustDomainAliases: [" + strings.Repeat("[", 200) + strings.Repeat("]", 200) + "]",
 		"recursive": "defaultConfig: &a {tracing: {customTags: {x: *a}}}",
-		"laughs":    "defaultConfig:\n  readinessProbe: &a [x,x,x,x,x,x,x,x,x]\ntrustDomainAliases: [&b [*a,*a,*a,*a,*a,*a,*a,*a,*a], &c [*b,*b,*b,*b,*b,*b,*b,*b], &d [*c,*c,*c,*c,*c,*c,*c,*c], &e [*d,*d,*d,*d,*d,*d,*d,*d], [*e,*e,*e,*e,*e,*e,*e,*e]]",
+		"laughs": "defaultConfig:\n  readinessProbe: &a [x,x,x,x,x,x,x,x,x]\ntrustDomainAliases: [&b [*a,*a,*a,*a,*a,*a,*a,*a,*a], " +
+			"&c [*b,*b,*b,*b,*b,*b,*b,*b], &d [*c,*c,*c,*c,*c,*c,*c,*c], &e [*d,*d,*d,*d,*d,*d,*d,*d], [*e,*e,*e,*e,*e,*e,*e,*e]]",
 	} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
@@ -354,13 +375,16 @@ networks:
 		t.Error("Equal, or an empty document")
 	}
 	for yaml, want := range map[string]string{
-		"networks: {a: {endpoints: [{}]}}":                            "n:1:28: error: MeshNetworks: networks[a].endpoints[0]: does not say",
-		"networks: {a: {endpoints: [{fromCidr: 10.0.0.0}]}}":          "n:1:39: error: MeshNetworks: networks[a].endpoints[0].fromCidr: \"10.0.0.0\" is not a CIDR",
+		"networks: {a: {endpoints: [{}]}}": "n:1:28: error: MeshNetworks: networks[a].endpoints[0]: does not say",
+		"networks: {a: {endpoints: [{fromCidr: 10.0.0.0}]}}": "n:1:39: error: MeshNetworks: " +
+			"networks[a].endpoints[0].fromCidr: \"10.0.0.0\" is not a CIDR",
 		"networks: {a: {gateways: [{port: 1}]}}":                      "networks[a].gateways[0]: does not say where",
 		"networks: {a: {gateways: [{address: b, port: 4000000000}]}}": "networks[a].gateways[0].port: ",
-		"networks: {a: {gateways: [{address: b}]}}":                   "n:1:27: error: MeshNetworks: networks[a].gateways[0].port: 0 is not a port",
-		"networks: {a: {gatways: []}}":                                "n:1:16: error: MeshNetworks: networks[a].gatways: there is no field \"gatways\"; did you mean \"gateways\"?",
-		"networks: [a]":                                               "must be a mapping",
+		"networks: {a: {gateways: [{address: b}]}}": "n:1:27: error: MeshNetworks: " +
+			"networks[a].gateways[0].port: 0 is not a port",
+		"networks: {a: {gatways: []}}": "n:1:16: error: MeshNetworks: " +
+			"networks[a].gatways: there is no field \"gatways\"; did you mean \"gateways\"?",
+		"networks: [a]": "must be a mapping",
 	} {
 		got, findings := ParseNetworks("n", []byte(yaml))
 		if got != nil || len(findings) != 1 || !strings.Contains(findings[0].String(), want) {

@@ -12,7 +12,8 @@ import (
 func TestNetworks(t *testing.T) {
 	n, found := mesh.ParseNetworks("networks", []byte(`
 networks:
-  wide: {endpoints: [{fromCidr: 10.0.0.0/8}], gateways: [{address: 192.0.2.1, port: 15443}, {registryServiceName: gw.edge.svc.cluster.local, port: 15443}]}
+  wide: {endpoints: [{fromCidr: 10.0.0.0/8}],
+    gateways: [{address: 192.0.2.1, port: 15443}, {registryServiceName: gw.edge.svc.cluster.local, port: 15443}]}
   narrow: {endpoints: [{fromCidr: 10.1.0.1/16}]}
   home: {endpoints: [{fromRegistry: Kubernetes}], gateways: [{registryServiceName: gw.edge.svc.cluster.local, port: 443}]}
 `))
@@ -20,7 +21,8 @@ networks:
 		t.Fatal(found)
 	}
 	of := n.Of("Kubernetes")
-	for address, want := range map[string]string{"10.2.0.1": "wide", "10.1.0.1": "narrow", "::ffff:10.1.0.1": "narrow", "192.168.0.1": "home", "not an address": "home"} {
+	for address, want := range map[string]string{"10.2.0.1": "wide", "10.1.0.1": "narrow",
+		"::ffff:10.1.0.1": "narrow", "192.168.0.1": "home", "not an address": "home"} {
 		if got := of.Network(address); got != want {
 			t.Errorf("%s: %s, want %s", address, got, want)
 		}

@@ -22,17 +22,20 @@ func settings(t *testing.T, json string) (string, error) {
 // TestSettings shows that the settings of a proxy take the place of the mesh's, field by field.
 func TestSettings(t *testing.T) {
 	c := parse(t, "defaultConfig: {gatewayTopology: {numTrustedProxies: 1}, proxyHeaders: {server: {value: mesh}}}")
-	own, err := settings(t, `{"discoveryAddress": "x:15012", "gatewayTopology": {"forwardClientCertDetails": "FORWARD_ONLY", "later": 3}, "connectionSettings": {"httpIdleTimeout": "7s"}}`)
+	own, err := settings(t, `{"discoveryAddress": "x:15012", `+
+		`"gatewayTopology": {"forwardClientCertDetails": "FORWARD_ONLY", "later": 3}, "connectionSettings": {"httpIdleTimeout": "7s"}}`)
 	must.Succeed(t, err)
 	v := c.With(own)
-	if p := v.GetDefaultConfig(); p.GetGatewayTopology().GetNumTrustedProxies() != 0 || p.GetGatewayTopology().GetForwardClientCertDetails().String() != "FORWARD_ONLY" ||
+	if p := v.GetDefaultConfig(); p.GetGatewayTopology().GetNumTrustedProxies() != 0 ||
+		p.GetGatewayTopology().GetForwardClientCertDetails().String() != "FORWARD_ONLY" ||
 		p.GetProxyHeaders().GetServer().GetValue() != "mesh" || p.GetConnectionSettings().GetHttpIdleTimeout().GetSeconds() != 7 {
 		t.Errorf("%v", p)
 	}
 	if c.GetDefaultConfig().GetGatewayTopology().GetNumTrustedProxies() != 1 {
 		t.Error("the mesh's own configuration changed")
 	}
-	same, _ := settings(t, `{"connectionSettings": {"httpIdleTimeout": "7.000s"}, "gatewayTopology": {"forwardClientCertDetails": 2}, "statusPort": 3}`)
+	same, _ := settings(t,
+		`{"connectionSettings": {"httpIdleTimeout": "7.000s"}, "gatewayTopology": {"forwardClientCertDetails": 2}, "statusPort": 3}`)
 	other, _ := settings(t, `{"connectionSettings": {"httpIdleTimeout": "8s"}}`)
 	if same != own || c.With(same) != v || c.With(other) == v || c.With("") != c {
 		t.Error("not one Config for equal settings, and another for others")

@@ -38,7 +38,8 @@ func TestNames(t *testing.T) {
 }
 
 func TestParseRefuses(t *testing.T) {
-	for _, s := range []string{"", "BlackHoleCluster", "outbound|80|v1", "outbound|080||x", "outbound|70000||x", "sideways|80||x", "outbound|80||x|y", "outbound_.80_.v1", "outbound_.80_._.x|y", "xds-grpc"} {
+	for _, s := range []string{"", "BlackHoleCluster", "outbound|80|v1", "outbound|080||x", "outbound|70000||x",
+		"sideways|80||x", "outbound|80||x|y", "outbound_.80_.v1", "outbound_.80_._.x|y", "xds-grpc"} {
 		if c, ok := ParseCluster(s); ok {
 			t.Errorf("%q is no cluster of a service, got %+v", s, c)
 		}
@@ -101,7 +102,8 @@ func TestDomains(t *testing.T) {
 		},
 		{"other cluster domain", Called{Host: "web.a.svc.other", Domain: "a.svc.cluster.local"}, []string{"web.a.svc.other", "web.a.svc.other."}},
 		{"wildcard", Called{Host: "*.wild.example.com", Domain: "a.svc.cluster.local"}, []string{"*.wild.example.com", "*.wild.example.com."}},
-		{"wildcard of the cluster", Called{Host: "*.a.svc.cluster.local", Domain: "a.svc.cluster.local"}, []string{"*.a.svc.cluster.local", "*.a.svc.cluster.local."}},
+		{"wildcard of the cluster", Called{Host: "*.a.svc.cluster.local", Domain: "a.svc.cluster.local"},
+			[]string{"*.a.svc.cluster.local", "*.a.svc.cluster.local."}},
 		{
 			"CIDR",
 			Called{Host: "static.example.com", Domain: "a.svc.cluster.local", Addresses: []string{"192.0.2.10", "192.0.2.128/25"}},
@@ -112,7 +114,8 @@ func TestDomains(t *testing.T) {
 			"db.a.svc.cluster.local", "db.a.svc.cluster.local.", "db.a", "db.a.svc",
 			"*.db.a.svc.cluster.local", "*.db.a.svc.cluster.local.", "*.db.a", "*.db.a.svc",
 		}},
-		{"alias", Called{Host: "web.a.svc.cluster.local", Domain: "a.svc.cluster.local", Aliases: []string{"old.a.svc.cluster.local", "old.a.svc.cluster.local"}, Addresses: []string{"10.0.0.1"}}, []string{
+		{"alias", Called{Host: "web.a.svc.cluster.local", Domain: "a.svc.cluster.local",
+			Aliases: []string{"old.a.svc.cluster.local", "old.a.svc.cluster.local"}, Addresses: []string{"10.0.0.1"}}, []string{
 			"web.a.svc.cluster.local", "web.a.svc.cluster.local.", "web", "web.a.svc", "web.a",
 			"old.a.svc.cluster.local", "old.a.svc.cluster.local.", "old", "old.a.svc", "old.a", "10.0.0.1",
 		}},
@@ -164,7 +167,8 @@ func TestCovers(t *testing.T) {
 }
 
 func TestGateway(t *testing.T) {
-	for written, want := range map[string]string{"mesh": "mesh", "gw": "a/gw", "b/gw": "b/gw", "gw.c.svc.cluster.local": "c/gw", "gw.c": "c/gw"} {
+	for written, want := range map[string]string{"mesh": "mesh", "gw": "a/gw",
+		"b/gw": "b/gw", "gw.c.svc.cluster.local": "c/gw", "gw.c": "c/gw"} {
 		if got := Gateway(written, "a"); got != want {
 			t.Errorf("%s is %s, want %s", written, got, want)
 		}

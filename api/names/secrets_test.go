@@ -85,7 +85,8 @@ func TestNamedCACredential(t *testing.T) {
 }
 
 func FuzzSecretNamespace(f *testing.F) {
-	for _, s := range []string{"kubernetes://cert", "kubernetes://b/cert", "kubernetes-gateway://b/cert", "kubernetes://b/../cert", "default"} {
+	for _, s := range []string{"kubernetes://cert", "kubernetes://b/cert",
+		"kubernetes-gateway://b/cert", "kubernetes://b/../cert", "default"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, resource string) {

@@ -13,9 +13,11 @@ import (
 // TestFieldsAreRead compares Fields with what Parse reads and with the entries that istiod 1.31 and its agent know: a
 // field has an effect if and only if Parse reads it, and each entry is a field.
 func TestFieldsAreRead(t *testing.T) {
-	istiod := strings.Fields(known + ` ENVOY_SECURE_METRICS_PORT ENVOY_SECURE_MERGED_METRICS_PORT EXIT_ON_ZERO_ACTIVE_CONNECTIONS OUTBOUND_LISTENER_EXACT_BALANCE
- CLOUDRUN_ADDR ENVOY_SKIP_DEPRECATED_LOGS WORKLOAD_IDENTITY_SOCKET_FILE DNS_PROXY_ADDR BASE TLS_SERVER_KEY TLS_SERVER_ROOT_CERT TLS_CLIENT_CERT_CHAIN
- TLS_CLIENT_ROOT_CERT NAME OWNER PILOT_SAN OUTLIER_LOG_PATH APP_CONTAINERS ISTIO_PROXY_SHA credential file-credential`)
+	istiod := strings.Fields(known + `
+		ENVOY_SECURE_METRICS_PORT ENVOY_SECURE_MERGED_METRICS_PORT EXIT_ON_ZERO_ACTIVE_CONNECTIONS
+		OUTBOUND_LISTENER_EXACT_BALANCE CLOUDRUN_ADDR ENVOY_SKIP_DEPRECATED_LOGS WORKLOAD_IDENTITY_SOCKET_FILE
+		DNS_PROXY_ADDR BASE TLS_SERVER_KEY TLS_SERVER_ROOT_CERT TLS_CLIENT_CERT_CHAIN TLS_CLIENT_ROOT_CERT NAME OWNER
+		PILOT_SAN OUTLIER_LOG_PATH APP_CONTAINERS ISTIO_PROXY_SHA credential file-credential`)
 	var keys []string
 	for _, f := range Fields() {
 		if slices.Contains(keys, f.Key) {
@@ -51,14 +53,15 @@ func TestFieldsAreRead(t *testing.T) {
 // TestNotices checks that a proxy has a notice for each entry that asks for what it does not get, and for no other.
 func TestNotices(t *testing.T) {
 	for metadata, want := range map[string]string{
-		`"IDLE_TIMEOUT":"4h","ENABLE_HBONE":"false","OWNER":"x"`:                            "",
-		`"IDLE_TIMEOUT":"0s","ENABLE_SELF_DISCOVERY":"","credential":"false"`:               "",
-		`"IDLE_TIMEOUT":"four hours"`:                                                       "IDLE_TIMEOUT",
-		`"IDLE_TIMEOUT":"-4h","WORKLOAD_ENTRY":"vm"`:                                        "IDLE_TIMEOUT WORKLOAD_ENTRY",
-		`"ENABLE_SELF_DISCOVERY":"true","ENABLE_HBONE":"true"`:                              "ENABLE_SELF_DISCOVERY ENABLE_HBONE",
-		`"credential":"true","file-credential":"true"`:                                      "credential file-credential",
-		`"TLS_CLIENT_CERT_CHAIN":"/c","TLS_CLIENT_KEY":"/k","TLS_SERVER_ROOT_CERT":"/r"`:    "",
-		`"TLS_CLIENT_CERT_CHAIN":"/c","TLS_CLIENT_ROOT_CERT":"/r","TLS_SERVER_KEY":"/k"`:    "TLS_CLIENT_CERT_CHAIN TLS_CLIENT_ROOT_CERT TLS_SERVER_KEY",
+		`"IDLE_TIMEOUT":"4h","ENABLE_HBONE":"false","OWNER":"x"`:                         "",
+		`"IDLE_TIMEOUT":"0s","ENABLE_SELF_DISCOVERY":"","credential":"false"`:            "",
+		`"IDLE_TIMEOUT":"four hours"`:                                                    "IDLE_TIMEOUT",
+		`"IDLE_TIMEOUT":"-4h","WORKLOAD_ENTRY":"vm"`:                                     "IDLE_TIMEOUT WORKLOAD_ENTRY",
+		`"ENABLE_SELF_DISCOVERY":"true","ENABLE_HBONE":"true"`:                           "ENABLE_SELF_DISCOVERY ENABLE_HBONE",
+		`"credential":"true","file-credential":"true"`:                                   "credential file-credential",
+		`"TLS_CLIENT_CERT_CHAIN":"/c","TLS_CLIENT_KEY":"/k","TLS_SERVER_ROOT_CERT":"/r"`: "",
+		`"TLS_CLIENT_CERT_CHAIN":"/c","TLS_CLIENT_ROOT_CERT":"/r",` +
+			`"TLS_SERVER_KEY":"/k"`: "TLS_CLIENT_CERT_CHAIN TLS_CLIENT_ROOT_CERT TLS_SERVER_KEY",
 		`"TLS_CLIENT_KEY":"/k","TLS_SERVER_CERT_CHAIN":"/c","TLS_SERVER_ROOT_CERT":"/r"`:    "TLS_CLIENT_KEY TLS_SERVER_CERT_CHAIN",
 		`"TLS_SERVER_CERT_CHAIN":"/c","TLS_SERVER_KEY":"/k","INTERCEPTION_MODE":"REDIRECT"`: "",
 	} {

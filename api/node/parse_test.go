@@ -28,12 +28,21 @@ func decode(t testing.TB, json string) *corev3.Node {
 const whole = `{
  "id": "sidecar~10.1.0.1~web-v1-0.a~a.svc.cluster.local", "cluster": "web.a",
  "metadata": {
-  "NAMESPACE": "a", "CLUSTER_ID": "Kubernetes", "ISTIO_VERSION": "1.31.0", "ISTIO_REVISION": "default", "INSTANCE_IPS": "10.1.0.1, fd00::1,10.1.0.1",
-  "SERVICE_ACCOUNT": "web", "WORKLOAD_NAME": "web", "MESH_ID": "mesh", "NODE_NAME": "node-1", "NETWORK": "n1", "REQUESTED_NETWORK_VIEW": "n1,,n2",
+  "NAMESPACE": "a", "CLUSTER_ID": "Kubernetes", "ISTIO_VERSION": "1.31.0", "ISTIO_REVISION": "default",
+  "INSTANCE_IPS": "10.1.0.1, fd00::1,10.1.0.1",
+  "SERVICE_ACCOUNT": "web", "WORKLOAD_NAME": "web", "MESH_ID": "mesh", "NODE_NAME": "node-1", "NETWORK": "n1",
+  "REQUESTED_NETWORK_VIEW": "n1,,n2",
   "LABELS": {"app": "web"}, "STATIC_LABELS": {"app": "other", "static": "yes"},
-  "ANNOTATIONS": {"proxy.istio.io/config": "x", "istio.io/rev": "r", "kubectl.kubernetes.io/last-applied-configuration": "long", "notistio.io/x": "y"},
-  "ENVOY_STATUS_PORT": 15021, "ENVOY_PROMETHEUS_PORT": "15090", "PROXY_CONFIG": {"statusPort": 15020, "proxyAdminPort": 15000, "tracing": {"sampling": 12.5}, "gatewayTopology": {"numTrustedProxies": 2}}, "INTERCEPTION_MODE": "TPROXY", "HTTP_PROXY_PORT": "8002", "GENERATOR": "api", "OWNER": "kubernetes://x", "NAME": "web-v1-0",
-  "TLS_CLIENT_CERT_CHAIN": "/c", "TLS_CLIENT_KEY": "/k", "TLS_CLIENT_ROOT_CERT": "/r", "TLS_SERVER_CERT_CHAIN": "/d", "TLS_SERVER_KEY": "/l", "HTTP10": "1", "IDLE_TIMEOUT": "4h", "INBOUND_LISTENER_EXACT_BALANCE": "true", "OUTBOUND_LISTENER_EXACT_BALANCE": "1", "UNPRIVILEGED_POD": "true", "DNS_CAPTURE": true, "DNS_AUTO_ALLOCATE": "true"
+  "ANNOTATIONS": {"proxy.istio.io/config": "x", "istio.io/rev": "r",
+    "kubectl.kubernetes.io/last-applied-configuration": "long", "notistio.io/x": "y"},
+  "ENVOY_STATUS_PORT": 15021, "ENVOY_PROMETHEUS_PORT": "15090",
+  "PROXY_CONFIG": {"statusPort": 15020, "proxyAdminPort": 15000, "tracing": {"sampling": 12.5},
+    "gatewayTopology": {"numTrustedProxies": 2}},
+  "INTERCEPTION_MODE": "TPROXY", "HTTP_PROXY_PORT": "8002", "GENERATOR": "api", "OWNER": "kubernetes://x", "NAME": "web-v1-0",
+  "TLS_CLIENT_CERT_CHAIN": "/c", "TLS_CLIENT_KEY": "/k", "TLS_CLIENT_ROOT_CERT": "/r", "TLS_SERVER_CERT_CHAIN": "/d",
+  "TLS_SERVER_KEY": "/l", "HTTP10": "1", "IDLE_TIMEOUT": "4h", "INBOUND_LISTENER_EXACT_BALANCE": "true",
+  "OUTBOUND_LISTENER_EXACT_BALANCE": "1",
+  "UNPRIVILEGED_POD": "true", "DNS_CAPTURE": true, "DNS_AUTO_ALLOCATE": "true"
  },
  "locality": {"region": "r1", "zone": "z1", "subZone": "s1"},
  "userAgentName": "envoy", "userAgentBuildVersion": {"version": {"majorNumber": 1, "minorNumber": 40, "patch": 2}},
@@ -48,9 +57,10 @@ const whole = `{
 }`
 
 func TestParseWhole(t *testing.T) {
-	settings, err := mesh.Settings(&structpb.Struct{Fields: map[string]*structpb.Value{"gatewayTopology": structpb.NewStructValue(&structpb.Struct{
-		Fields: map[string]*structpb.Value{"numTrustedProxies": structpb.NewNumberValue(2)},
-	})}})
+	settings, err := mesh.Settings(
+		&structpb.Struct{Fields: map[string]*structpb.Value{"gatewayTopology": structpb.NewStructValue(&structpb.Struct{
+			Fields: map[string]*structpb.Value{"numTrustedProxies": structpb.NewNumberValue(2)},
+		})}})
 	if err != nil || settings == "" {
 		t.Fatal(settings, err)
 	}
@@ -64,16 +74,21 @@ func TestParseWhole(t *testing.T) {
 	must.Succeed(t, err)
 	want := &Proxy{
 		Type: Sidecar, ID: "web-v1-0.a", Name: "web-v1-0", Namespace: "a", Domain: "a.svc.cluster.local",
-		IPs: []string{"10.1.0.1", "fd00::1"}, Cluster: "Kubernetes", Service: "web.a", Network: "n1", NetworkView: []string{"n1", "n2"}, NodeName: "node-1", Workload: "web",
+		IPs: []string{"10.1.0.1", "fd00::1"}, Cluster: "Kubernetes", Service: "web.a",
+		Network: "n1", NetworkView: []string{"n1", "n2"}, NodeName: "node-1", Workload: "web",
 		Account: "web", MeshID: "mesh", Labels: map[string]string{"app": "web", "static": "yes"},
-		Others: frozen.ListOf(Text{"IDLE_TIMEOUT", "4h"}, Text{"OWNER", "kubernetes://x"}, Text{"TLS_CLIENT_CERT_CHAIN", "/c"}, Text{"TLS_CLIENT_KEY", "/k"},
+		Others: frozen.ListOf(Text{"IDLE_TIMEOUT", "4h"}, Text{"OWNER", "kubernetes://x"},
+			Text{"TLS_CLIENT_CERT_CHAIN", "/c"}, Text{"TLS_CLIENT_KEY", "/k"},
 			Text{"TLS_CLIENT_ROOT_CERT", "/r"}, Text{"TLS_SERVER_CERT_CHAIN", "/d"}, Text{"TLS_SERVER_KEY", "/l"}),
 		ClientFiles: Files{"/c", "/k", "/r"},
-		Annotations: map[string]string{"proxy.istio.io/config": "x", "istio.io/rev": "r"}, Locality: [3]string{"r1", "z1", "s1"}, Interception: TPROXY,
+		Annotations: map[string]string{"proxy.istio.io/config": "x", "istio.io/rev": "r"},
+		Locality:    [3]string{"r1", "z1", "s1"}, Interception: TPROXY,
 		Version: "1.31.0", Revision: "default", Envoy: [3]uint32{1, 40, 2}, Generator: "api",
 		Capabilities: HTTPPeerMetadata | NetworkMetadataExchange | ALPNFilter | HTTPStats | NetworkStats | VHDS | RecentCommands,
 		StatusPort:   15021, MetricsPort: 15090, AgentPort: 15020, AdminPort: 15000,
-		HTTPProxyPort: 8002, Tuning: Tuning{HTTP10: true, IdleTimeout: 4 * time.Hour, InboundExactBalance: true, OutboundExactBalance: true, ServerFiles: Files{Chain: "/d", Key: "/l"}}, Unprivileged: true, DNSCapture: true, DNSAutoAllocate: true, ProxyConfig: true, Tracing: tracing, Settings: settings,
+		HTTPProxyPort: 8002, Tuning: Tuning{HTTP10: true, IdleTimeout: 4 * time.Hour,
+			InboundExactBalance: true, OutboundExactBalance: true, ServerFiles: Files{Chain: "/d", Key: "/l"}},
+		Unprivileged: true, DNSCapture: true, DNSAutoAllocate: true, ProxyConfig: true, Tracing: tracing, Settings: settings,
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
@@ -106,25 +121,42 @@ func TestParse(t *testing.T) {
 		want       func(*Proxy) bool
 	}{
 		{"router", `{"id":"router~10.0.0.1~gw.x.istio-system~istio-system.svc.cluster.local"}`, func(p *Proxy) bool {
-			return p.Type == Router && p.Name == "gw.x" && p.Namespace == "istio-system" && p.Interception == Redirect && p.Capabilities == 0 && !p.ProxyConfig
+			return p.Type == Router && p.Name == "gw.x" && p.Namespace == "istio-system" &&
+				p.Interception == Redirect && p.Capabilities == 0 && !p.ProxyConfig
 		}},
 		{"no address", `{"id":"sidecar~~x.a~a.svc.cluster.local"}`, func(p *Proxy) bool { return p.IPs == nil }},
-		{"address of the id", `{"id":"sidecar~::ffff:10.0.0.9~x.a~d","metadata":{"INSTANCE_IPS":"nonsense"}}`, func(p *Proxy) bool { return cmp.Equal(p.IPs, []string{"10.0.0.9"}) }},
+		{"address of the id", `{"id":"sidecar~::ffff:10.0.0.9~x.a~d","metadata":{"INSTANCE_IPS":"nonsense"}}`,
+			func(p *Proxy) bool { return cmp.Equal(p.IPs, []string{"10.0.0.9"}) }},
 		{"id without a dot", `{"id":"sidecar~1.1.1.1~x~"}`, func(p *Proxy) bool { return p.Name == "x" && p.Namespace == "" }},
-		{"nulls", `{"id":"sidecar~1.1.1.1~x.a~a.d","metadata":{"LABELS":null,"NAMESPACE":null,"PROXY_CONFIG":null,"HTTP10":null}}`, func(p *Proxy) bool { return p.Namespace == "a" && p.Labels == nil && !p.ProxyConfig }},
-		{"NONE", `{"id":"sidecar~1.1.1.1~x.a~a.d","metadata":{"INTERCEPTION_MODE":"NONE"}}`, func(p *Proxy) bool { return p.Interception == None }},
-		{"unknown interception", `{"id":"sidecar~1.1.1.1~x.a~a.d","metadata":{"INTERCEPTION_MODE":"x"}}`, func(p *Proxy) bool { return p.Interception == Redirect }},
-		{"proxy config without tracing", `{"id":"sidecar~1.1.1.1~x.a~a.d","metadata":{"PROXY_CONFIG":{}}}`, func(p *Proxy) bool { return p.ProxyConfig && p.Tracing == "" }},
-		{"registers", `{"id":"sidecar~1.1.1.1~x.a~a.d","metadata":{"AUTO_REGISTER_GROUP":"reviews","PROXY_CONFIG":{"readinessProbe":{"httpGet":{"port":80}}}}}`, func(p *Proxy) bool { return p.RegisterGroup == "reviews" && p.ReadinessProbe }},
-		{"sampling in quotes", `{"id":"sidecar~1.1.1.1~x.a~a.d","metadata":{"PROXY_CONFIG":{"tracing":{"sampling":"50"}}}}`, func(p *Proxy) bool { return mesh.Default().Tracing(p.Tracing).GetSampling() == 50 }},
-		{"port as a number", `{"id":"sidecar~1.1.1.1~x.a~a.d","metadata":{"HTTP_PROXY_PORT":15007}}`, func(p *Proxy) bool { return p.HTTPProxyPort == 15007 }},
-		{"idle timeout of none", `{"id":"sidecar~1.1.1.1~x.a~a.d","metadata":{"IDLE_TIMEOUT":"0s"}}`, func(p *Proxy) bool { return p.IdleTimeout == -1 }},
-		{"idle timeout that is none", `{"id":"sidecar~1.1.1.1~x.a~a.d","metadata":{"IDLE_TIMEOUT":"four hours"}}`, func(p *Proxy) bool { return p.IdleTimeout == 0 }},
-		{"negative idle timeout", `{"id":"sidecar~1.1.1.1~x.a~a.d","metadata":{"IDLE_TIMEOUT":"-4h"}}`, func(p *Proxy) bool { return p.IdleTimeout == 0 }},
-		{"envoy 1.36", `{"id":"sidecar~1.1.1.1~x.a~a.d","userAgentBuildVersion":{"version":{"majorNumber":1,"minorNumber":36}}}`, func(p *Proxy) bool { return p.Capabilities == 0 }},
-		{"envoy 1.37", `{"id":"sidecar~1.1.1.1~x.a~a.d","userAgentBuildVersion":{"version":{"majorNumber":1,"minorNumber":37}}}`, func(p *Proxy) bool { return p.Capabilities == VHDS }},
-		{"envoy 2.0", `{"id":"sidecar~1.1.1.1~x.a~a.d","userAgentBuildVersion":{"version":{"majorNumber":2}}}`, func(p *Proxy) bool { return p.Capabilities.Has(VHDS) }},
-		{"wrong category", `{"id":"sidecar~1.1.1.1~x.a~a.d","extensions":[{"category":"envoy.filters.network","typeUrls":["io.istio.http.peer_metadata.Config"]}]}`, func(p *Proxy) bool { return p.Capabilities == 0 }},
+		{"nulls", `{"id":"sidecar~1.1.1.1~x.a~a.d","metadata":{"LABELS":null,"NAMESPACE":null,"PROXY_CONFIG":null,"HTTP10":null}}`,
+			func(p *Proxy) bool { return p.Namespace == "a" && p.Labels == nil && !p.ProxyConfig }},
+		{"NONE", `{"id":"sidecar~1.1.1.1~x.a~a.d","metadata":{"INTERCEPTION_MODE":"NONE"}}`,
+			func(p *Proxy) bool { return p.Interception == None }},
+		{"unknown interception", `{"id":"sidecar~1.1.1.1~x.a~a.d","metadata":{"INTERCEPTION_MODE":"x"}}`,
+			func(p *Proxy) bool { return p.Interception == Redirect }},
+		{"proxy config without tracing", `{"id":"sidecar~1.1.1.1~x.a~a.d","metadata":{"PROXY_CONFIG":{}}}`,
+			func(p *Proxy) bool { return p.ProxyConfig && p.Tracing == "" }},
+		{"registers", `{"id":"sidecar~1.1.1.1~x.a~a.d","metadata":{"AUTO_REGISTER_GROUP":"reviews",` +
+			`"PROXY_CONFIG":{"readinessProbe":{"httpGet":{"port":80}}}}}`,
+			func(p *Proxy) bool { return p.RegisterGroup == "reviews" && p.ReadinessProbe }},
+		{"sampling in quotes", `{"id":"sidecar~1.1.1.1~x.a~a.d","metadata":{"PROXY_CONFIG":{"tracing":{"sampling":"50"}}}}`,
+			func(p *Proxy) bool { return mesh.Default().Tracing(p.Tracing).GetSampling() == 50 }},
+		{"port as a number", `{"id":"sidecar~1.1.1.1~x.a~a.d","metadata":{"HTTP_PROXY_PORT":15007}}`,
+			func(p *Proxy) bool { return p.HTTPProxyPort == 15007 }},
+		{"idle timeout of none", `{"id":"sidecar~1.1.1.1~x.a~a.d","metadata":{"IDLE_TIMEOUT":"0s"}}`,
+			func(p *Proxy) bool { return p.IdleTimeout == -1 }},
+		{"idle timeout that is none", `{"id":"sidecar~1.1.1.1~x.a~a.d","metadata":{"IDLE_TIMEOUT":"four hours"}}`,
+			func(p *Proxy) bool { return p.IdleTimeout == 0 }},
+		{"negative idle timeout", `{"id":"sidecar~1.1.1.1~x.a~a.d","metadata":{"IDLE_TIMEOUT":"-4h"}}`,
+			func(p *Proxy) bool { return p.IdleTimeout == 0 }},
+		{"envoy 1.36", `{"id":"sidecar~1.1.1.1~x.a~a.d","userAgentBuildVersion":{"version":{"majorNumber":1,"minorNumber":36}}}`,
+			func(p *Proxy) bool { return p.Capabilities == 0 }},
+		{"envoy 1.37", `{"id":"sidecar~1.1.1.1~x.a~a.d","userAgentBuildVersion":{"version":{"majorNumber":1,"minorNumber":37}}}`,
+			func(p *Proxy) bool { return p.Capabilities == VHDS }},
+		{"envoy 2.0", `{"id":"sidecar~1.1.1.1~x.a~a.d","userAgentBuildVersion":{"version":{"majorNumber":2}}}`,
+			func(p *Proxy) bool { return p.Capabilities.Has(VHDS) }},
+		{"wrong category", `{"id":"sidecar~1.1.1.1~x.a~a.d","extensions":[{"category":"envoy.filters.network",` +
+			`"typeUrls":["io.istio.http.peer_metadata.Config"]}]}`, func(p *Proxy) bool { return p.Capabilities == 0 }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p, err := Parse(decode(t, c.node))
@@ -190,7 +222,8 @@ func nested(levels int) *structpb.Value {
 
 func TestParseDepth(t *testing.T) {
 	for levels, ok := range map[int]bool{0: true, maxDepth: true, maxDepth + 1: false, 10000: false} {
-		_, err := Parse(&corev3.Node{Id: "sidecar~1.1.1.1~x.a~d", Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{"ANY": nested(levels)}}})
+		_, err := Parse(
+			&corev3.Node{Id: "sidecar~1.1.1.1~x.a~d", Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{"ANY": nested(levels)}}})
 		if (err == nil) != ok {
 			t.Errorf("%d levels: %v", levels, err)
 		}
@@ -198,20 +231,26 @@ func TestParseDepth(t *testing.T) {
 }
 
 // known are keys of istiod's and its agent's.
-const known = `ISTIO_VERSION ISTIO_REVISION CLUSTER_ID NAMESPACE LABELS STATIC_LABELS ANNOTATIONS INSTANCE_IPS NODE_NAME WORKLOAD_NAME SERVICE_ACCOUNT
- NETWORK REQUESTED_NETWORK_VIEW MESH_ID INTERCEPTION_MODE POD_PORTS HTTP_PROXY_PORT GENERATOR DNS_CAPTURE DNS_AUTO_ALLOCATE ENABLE_HBONE DISABLE_HBONE_SEND
- AUTO_REGISTER_GROUP WORKLOAD_ENTRY UNPRIVILEGED_POD HTTP10 IDLE_TIMEOUT TLS_SERVER_CERT_CHAIN TLS_CLIENT_KEY ENVOY_STATUS_PORT ENVOY_PROMETHEUS_PORT
- INBOUND_LISTENER_EXACT_BALANCE METADATA_DISCOVERY PROXY_CONFIG PLATFORM_METADATA STS_PORT ENABLE_SELF_DISCOVERY`
+const known = `
+	ISTIO_VERSION ISTIO_REVISION CLUSTER_ID NAMESPACE LABELS STATIC_LABELS ANNOTATIONS INSTANCE_IPS NODE_NAME
+	WORKLOAD_NAME SERVICE_ACCOUNT NETWORK REQUESTED_NETWORK_VIEW MESH_ID INTERCEPTION_MODE POD_PORTS HTTP_PROXY_PORT
+	GENERATOR DNS_CAPTURE DNS_AUTO_ALLOCATE ENABLE_HBONE DISABLE_HBONE_SEND AUTO_REGISTER_GROUP WORKLOAD_ENTRY
+	UNPRIVILEGED_POD HTTP10 IDLE_TIMEOUT TLS_SERVER_CERT_CHAIN TLS_CLIENT_KEY ENVOY_STATUS_PORT ENVOY_PROMETHEUS_PORT
+	INBOUND_LISTENER_EXACT_BALANCE METADATA_DISCOVERY PROXY_CONFIG PLATFORM_METADATA STS_PORT ENABLE_SELF_DISCOVERY`
 
 // Every known key with every kind of value: served or refused with that key's name, never a panic.
 func TestParseKinds(t *testing.T) {
 	kinds := map[string]*structpb.Value{
-		"unset": {}, "nil": nil, "null": structpb.NewNullValue(), "true": structpb.NewBoolValue(true), "number": structpb.NewNumberValue(1), "fraction": structpb.NewNumberValue(-1e300),
-		"empty": structpb.NewStringValue(""), "string": structpb.NewStringValue("x"), "digit": structpb.NewStringValue("1"), "long": structpb.NewStringValue(strings.Repeat("x", 4<<20)),
-		"list": nested(1), "object": nested(2), "empty object": structpb.NewStructValue(&structpb.Struct{}), "nil object": {Kind: &structpb.Value_StructValue{}},
-		"nil list": {Kind: &structpb.Value_ListValue{}}, "deep": nested(10000),
-		"object of nil":     structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{"tracing": nil, "a.istio.io/b": nil}}),
-		"object of objects": structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{"tracing": nested(2), "istio.io/b": nested(2)}}),
+		"unset": {}, "nil": nil, "null": structpb.NewNullValue(), "true": structpb.NewBoolValue(true),
+		"number": structpb.NewNumberValue(1), "fraction": structpb.NewNumberValue(-1e300),
+		"empty": structpb.NewStringValue(""), "string": structpb.NewStringValue("x"),
+		"digit": structpb.NewStringValue("1"), "long": structpb.NewStringValue(strings.Repeat("x", 4<<20)),
+		"list": nested(1), "object": nested(2), "empty object": structpb.NewStructValue(&structpb.Struct{}),
+		"nil object": {Kind: &structpb.Value_StructValue{}},
+		"nil list":   {Kind: &structpb.Value_ListValue{}}, "deep": nested(10000),
+		"object of nil": structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{"tracing": nil, "a.istio.io/b": nil}}),
+		"object of objects": structpb.NewStructValue(
+			&structpb.Struct{Fields: map[string]*structpb.Value{"tracing": nested(2), "istio.io/b": nested(2)}}),
 	}
 	served, refused := 0, 0
 	for _, key := range strings.Fields(known) {
@@ -274,7 +313,9 @@ func FuzzParse(f *testing.F) {
 	}
 	add(decode(f, whole))
 	add(&corev3.Node{Id: "router~~x~"})
-	add(&corev3.Node{Id: "sidecar~1.1.1.1~x.a~d", Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{"LABELS": nested(3), "INSTANCE_IPS": structpb.NewNumberValue(1)}}})
+	add(&corev3.Node{Id: "sidecar~1.1.1.1~x.a~d", Metadata: &structpb.Struct{
+		Fields: map[string]*structpb.Value{"LABELS": nested(3), "INSTANCE_IPS": structpb.NewNumberValue(1)},
+	}})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		n := &corev3.Node{}
 		if proto.Unmarshal(b, n) != nil {

@@ -44,7 +44,8 @@ func (c *from) Close() error {
 func TestConnectionsOfOneAddress(t *testing.T) {
 	var all []*from
 	q := &queue{}
-	for _, address := range []string{"10.0.0.1:1", "10.0.0.1:2", "10.0.0.1:3", "[::ffff:10.0.0.1]:4", "10.0.0.2:1", "127.0.0.1:1", "127.0.0.1:2", "[::1]:3", "10.0.0.1:5"} {
+	for _, address := range []string{"10.0.0.1:1", "10.0.0.1:2", "10.0.0.1:3",
+		"[::ffff:10.0.0.1]:4", "10.0.0.2:1", "127.0.0.1:1", "127.0.0.1:2", "[::1]:3", "10.0.0.1:5"} {
 		c := &from{address: address}
 		all, q.list = append(all, c), append(q.list, c)
 	}

@@ -69,12 +69,15 @@ func TestFetchByProxy(t *testing.T) {
 	transport, _ := secure.Client().Transport.(*http.Transport)
 	transport = transport.Clone()
 	transport.TLSClientConfig.ServerName = "example.com"
-	options := safe.FetchOptions{Size: 100, Timeout: 10 * time.Second, Redirects: 2, Transport: transport, Proxy: func(u *url.URL) (*url.URL, error) {
-		if u.Hostname() == "direct.invalid" {
-			return nil, nil
-		}
-		return at, nil
-	}}
+	options := safe.FetchOptions{
+		Size: 100, Timeout: 10 * time.Second, Redirects: 2, Transport: transport,
+		Proxy: func(u *url.URL) (*url.URL, error) {
+			if u.Hostname() == "direct.invalid" {
+				return nil, nil
+			}
+			return at, nil
+		},
+	}
 	blocking := options
 	blocking.Block = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}
 	broken := options
@@ -183,17 +186,20 @@ func TestFetch(t *testing.T) {
 	must.Succeed(t, err)
 	for _, a := range addresses {
 		own := netip.MustParsePrefix(a.String()).Addr()
-		if _, err := f.Get(t.Context(), "http://"+netip.AddrPortFrom(own, 1).String()+"/"); err == nil || !strings.Contains(err.Error(), "may not be fetched") {
+		_, err := f.Get(t.Context(), "http://"+netip.AddrPortFrom(own, 1).String()+"/")
+		if err == nil || !strings.Contains(err.Error(), "may not be fetched") {
 			t.Errorf("%s, which is this host's: %v", own, err)
 		}
 	}
 	for _, host := range []string{"100.100.100.200", "192.0.0.192", "168.63.129.16", "[fd20:ce::254]", "[fd00:ec2::254]"} {
-		if _, err := f.Get(t.Context(), "http://"+host+"/"); err == nil || !strings.Contains(err.Error(), "may not be fetched") && !strings.Contains(err.Error(), "address family") {
+		_, err := f.Get(t.Context(), "http://"+host+"/")
+		if err == nil || !strings.Contains(err.Error(), "may not be fetched") && !strings.Contains(err.Error(), "address family") {
 			t.Errorf("%s, which is a metadata service's: %v", host, err)
 		}
 	}
 	port := server.URL[strings.LastIndex(server.URL, ":"):]
-	for _, host := range []string{"127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "0.0.0.0", "2130706433", "169.254.169.254", "[fe80::1]", "[fd00:ec2::254]", "224.0.0.1"} {
+	for _, host := range []string{"127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]",
+		"0.0.0.0", "2130706433", "169.254.169.254", "[fe80::1]", "[fd00:ec2::254]", "224.0.0.1"} {
 		if got, err := f.Get(t.Context(), "http://"+host+port+"/ok"); err == nil {
 			t.Errorf("%s: %q", host, got)
 		}

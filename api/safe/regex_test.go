@@ -46,7 +46,8 @@ func processorTime(t *testing.T) time.Duration {
 }
 
 func TestRegexSizeAccepts(t *testing.T) {
-	for _, expr := range []string{"", "a", "^/api/v[0-9]+/.*$", "(a+)+$", "[^/]{1,63}", "(?i)firefox|chrome", `1\.29.*`, `\x{FF}\x41`, "日[é]", `\\x{100}`, `\Q\x{100}\E`, `\Q\x{100}`} {
+	for _, expr := range []string{"", "a", "^/api/v[0-9]+/.*$", "(a+)+$", "[^/]{1,63}",
+		"(?i)firefox|chrome", `1\.29.*`, `\x{FF}\x41`, "日[é]", `\\x{100}`, `\Q\x{100}\E`, `\Q\x{100}`} {
 		if _, err := RegexSize(limits.Default(), expr); err != nil {
 			t.Errorf("%q: %v", expr, err)
 		}
@@ -57,8 +58,9 @@ func TestRegexSizeAccepts(t *testing.T) {
 // in.
 func TestRegexSizeIsAnUpperBound(t *testing.T) {
 	for _, expr := range []string{
-		"", "a", "abc", "a|b|cd", "(a)(b)", "a*", "(a*)*", "(|a)*", "(a|b*)*c", "a{3}", "a{3,}", "a{0,}", "a{0,5}", "(ab){2,7}", "(a{3}){4}", "(?:a?){20}", "(?:a*){2,}",
-		"[a-z]+", "^a$", `\bfoo\b`, "(?i)k", "(?s).", `\p{L}{1,10}`, "x{0}", "(x{2}y{3,4}|z?)*",
+		"", "a", "abc", "a|b|cd", "(a)(b)", "a*", "(a*)*", "(|a)*", "(a|b*)*c", "a{3}", "a{3,}", "a{0,}", "a{0,5}", "(ab){2,7}",
+		"(a{3}){4}", "(?:a?){20}", "(?:a*){2,}", "[a-z]+", "^a$", `\bfoo\b`, "(?i)k", "(?s).", `\p{L}{1,10}`, "x{0}",
+		"(x{2}y{3,4}|z?)*",
 	} {
 		n, err := RegexSize(limits.Default(), expr)
 		if err != nil {

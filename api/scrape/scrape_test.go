@@ -28,10 +28,11 @@ func TestParseTargets(t *testing.T) {
 
 func TestParsePort(t *testing.T) {
 	for text, want := range map[string]string{
-		"9090": "", "0080": "", "65535": "",
-		"metrics": "no port", "": "no port", "0": "no port", "65536": "no port", "-1": "no port", "+80": "no port", "80@192.0.2.1:80": "no port", "8080/x": "no port",
-		"15000": "admin API", "15001": "outbound", "15004": "debug pages", "15006": "inbound", "15008": "HBONE", "15020": "the agent's own", "015020": "the agent's own",
-		"15021": "readiness", "15053": "DNS", "15090": "Envoy's own metrics", "15999": "the agent's own",
+		"9090": "", "0080": "", "65535": "", "metrics": "no port", "": "no port", "0": "no port", "65536": "no port",
+		"-1": "no port", "+80": "no port", "80@192.0.2.1:80": "no port", "8080/x": "no port", "15000": "admin API",
+		"15001": "outbound", "15004": "debug pages", "15006": "inbound", "15008": "HBONE", "15020": "the agent's own",
+		"015020": "the agent's own", "15021": "readiness", "15053": "DNS", "15090": "Envoy's own metrics",
+		"15999": "the agent's own",
 	} {
 		switch port, err := ParsePort(text, 15999); {
 		case want == "" && (err != nil || port == 0):

@@ -12,9 +12,11 @@ import (
 
 // TestScalars compares values and names of fields with what kubectl reads.
 func TestScalars(t *testing.T) {
-	texts := strings.Fields(`yes Yes YES yEs no No NO on On ON oN off Off OFF y Y n N true True TRUE tRUE false False FALSE "yes" 'off' ~ null Null NULL nULL
+	texts := strings.Fields(`
+		yes Yes YES yEs no No NO on On ON oN off Off OFF y Y n N true True TRUE tRUE false False FALSE "yes" 'off' ~ null Null NULL nULL
 		!!str~yes !!str~1 !!bool~yes !!bool~off !!bool~true !!int~7 !!float~7
-		0 7 -7 +7 0777 00 08 0o7 0o17 -0o7 0O7 0x1F 0b11 -0b11 1_000 1__0 _1 1_ 0_7 1:30 190:20:30 12e3 1e3 1E-3 1.0 1. .5 5. -.5 1.10 1_0.5 1e999 +1.5
+		0 7 -7 +7 0777 00 08 0o7 0o17 -0o7 0O7 0x1F 0b11 -0b11 1_000 1__0 _1 1_ 0_7 1:30 190:20:30 12e3
+		1e3 1E-3 1.0 1. .5 5. -.5 1.10 1_0.5 1e999 +1.5
 		.inf -.inf +.inf .Inf .nan .NaN 9223372036854775807 9223372036854775808 18446744073709551615 18446744073709551616 123456789.123456789
 		2001-01-01 2001-01-01T01:01:01Z 2001-1-1 << = a a~b -`)
 	texts = append(texts, "", "|\n  yes\n", ">\n  no\n")

@@ -44,7 +44,8 @@ func TestList(t *testing.T) {
 	} {
 		at := netip.MustParseAddrPort("10.0.0.1:1")
 		p, err := c.list.Authenticate(t.Context(), authenticate.Request{Address: at})
-		if (err == nil) != c.good || p.Proved() != c.good || p.Address != at || errors.Is(err, authenticate.ErrNoCredential) != c.none || errors.Is(err, authenticate.ErrUnavailable) != c.retry {
+		if (err == nil) != c.good || p.Proved() != c.good || p.Address != at ||
+			errors.Is(err, authenticate.ErrNoCredential) != c.none || errors.Is(err, authenticate.ErrUnavailable) != c.retry {
 			t.Errorf("%+v: %+v, %v", c, p, err)
 		}
 	}

@@ -49,7 +49,8 @@ func TestCertificates(t *testing.T) {
 		}
 		leaf := &x509.Certificate{NotAfter: start, URIs: []*url.URL{must(url.Parse("spiffe://cluster.local/ns/a/sa/web"))}}
 		time.Sleep(time.Second)
-		if p, err := c.Authenticate(t.Context(), authenticate.Request{TLS: &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{leaf}}}}); err == nil {
+		if p, err := c.Authenticate(t.Context(),
+			authenticate.Request{TLS: &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{leaf}}}}); err == nil {
 			t.Errorf("a connection is older than its certificate: %+v", p)
 		}
 	})
@@ -177,7 +178,8 @@ func TestForwarded(t *testing.T) {
 		if (err == nil) != c.good || c.good && p.ID != web {
 			t.Errorf("%s, %.60q: %+v, %v", c.from, c.header, p, err)
 		}
-		if _, err := f.Authenticate(t.Context(), authenticate.Request{Address: c.from, Forwarded: c.header}); !errors.Is(err, authenticate.ErrNoCredential) {
+		if _, err := f.Authenticate(t.Context(),
+			authenticate.Request{Address: c.from, Forwarded: c.header}); !errors.Is(err, authenticate.ErrNoCredential) {
 			t.Errorf("over plaintext: %v", err)
 		}
 	}

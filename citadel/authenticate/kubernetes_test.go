@@ -22,7 +22,8 @@ func TestRevoked(t *testing.T) {
 	i := newIssuer(t, "k1")
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(i)
-		accepts := authenticate.Review{Authenticated: true, Username: "system:serviceaccount:a:web", Audiences: []string{"istio-ca"}, Pod: "web-0", PodUID: "2"}
+		accepts := authenticate.Review{Authenticated: true, Username: "system:serviceaccount:a:web",
+			Audiences: []string{"istio-ca"}, Pod: "web-0", PodUID: "2"}
 		now := accepts
 		c.review = func(string) (authenticate.Review, error) { return now, nil }
 		k := kubernetesOf(c, c)
@@ -130,7 +131,8 @@ func TestPodIsNotKnownYet(t *testing.T) {
 			c := newCluster(i)
 			c.synced, c.pods = synced, nil
 			c.review = func(string) (authenticate.Review, error) {
-				return authenticate.Review{Authenticated: true, Username: "system:serviceaccount:a:web", Audiences: []string{"istio-ca"}, Pod: "web-0", PodUID: "2", Node: "n2"}, nil
+				return authenticate.Review{Authenticated: true, Username: "system:serviceaccount:a:web",
+					Audiences: []string{"istio-ca"}, Pod: "web-0", PodUID: "2", Node: "n2"}, nil
 			}
 			p, err := kubernetes(c).Authenticate(t.Context(), authenticate.Request{Token: i.token(t, nil)})
 			if err != nil || p.Bound.Node != "n2" || c.reviews.Load() != 1 {
@@ -238,7 +240,8 @@ func TestReviewsOfOneAccount(t *testing.T) {
 					}
 					text := i.token(t, map[string]any{"kubernetes.io": nil, "sub": sub, "jti": fmt.Sprint(n)})
 					all.Go(func() {
-						if _, err := k.Authenticate(t.Context(), authenticate.Request{Token: text, Address: flood}); !errors.Is(err, authenticate.ErrUnavailable) {
+						_, err := k.Authenticate(t.Context(), authenticate.Request{Token: text, Address: flood})
+						if !errors.Is(err, authenticate.ErrUnavailable) {
 							t.Errorf("%v", err)
 						}
 					})
@@ -274,7 +277,8 @@ func TestRechecksOfOneAccount(t *testing.T) {
 		}
 		k := kubernetes(c)
 		for n := range 10 {
-			text := i.token(t, map[string]any{"sub": "system:serviceaccount:a:flood", "jti": fmt.Sprint(n), "kubernetes.io": map[string]any{"pod": map[string]any{"name": "flood-0", "uid": "3"}}})
+			text := i.token(t, map[string]any{"sub": "system:serviceaccount:a:flood", "jti": fmt.Sprint(n),
+				"kubernetes.io": map[string]any{"pod": map[string]any{"name": "flood-0", "uid": "3"}}})
 			if _, err := k.Authenticate(t.Context(), authenticate.Request{Token: text}); err != nil {
 				t.Fatal(err)
 			}
@@ -298,7 +302,8 @@ func TestPodGoesAfterAReview(t *testing.T) {
 		i := newIssuer(t, "k1")
 		c := newCluster(i)
 		c.keys = authenticate.NewKeySet(func(context.Context) ([]byte, error) { return nil, errors.New("forbidden") })
-		good := authenticate.Review{Authenticated: true, Username: "system:serviceaccount:a:web", Audiences: []string{"istio-ca"}, Pod: "web-0", PodUID: "2"}
+		good := authenticate.Review{Authenticated: true, Username: "system:serviceaccount:a:web",
+			Audiences: []string{"istio-ca"}, Pod: "web-0", PodUID: "2"}
 		c.review = func(string) (authenticate.Review, error) { return good, nil }
 		k := kubernetes(c)
 		ask := func() error {

@@ -18,7 +18,8 @@ func TestOIDC(t *testing.T) {
 			Rule: rule, TrustDomains: &domains{},
 			Keys: authenticate.NewKeySet(func(context.Context) ([]byte, error) { return i.jwks(), nil }),
 		}
-		if p, err := o.Authenticate(t.Context(), authenticate.Request{Token: i.token(t, map[string]any{"iss": "https://idp", "aud": "mesh"})}); err != nil || p.ID != web {
+		if p, err := o.Authenticate(t.Context(),
+			authenticate.Request{Token: i.token(t, map[string]any{"iss": "https://idp", "aud": "mesh"})}); err != nil || p.ID != web {
 			t.Errorf("%+v, %v", p, err)
 		}
 		for _, changes := range []map[string]any{{"iss": "https://idp"}, {"aud": "mesh"}, {"iss": "https://idp", "aud": "mesh", "sub": "alice"}} {
@@ -37,7 +38,8 @@ func TestOIDC(t *testing.T) {
 			t.Errorf("without a token: %v", err)
 		}
 		o.Keys = authenticate.NewKeySet(func(context.Context) ([]byte, error) { return nil, errors.New("away") })
-		if p, err := o.Authenticate(t.Context(), authenticate.Request{Token: i.token(t, changes)}); !errors.Is(err, authenticate.ErrUnavailable) ||
+		if p, err := o.Authenticate(t.Context(),
+			authenticate.Request{Token: i.token(t, changes)}); !errors.Is(err, authenticate.ErrUnavailable) ||
 			p.Proved() {
 			t.Errorf("without keys: %+v, %v", p, err)
 		}
@@ -47,8 +49,10 @@ func TestOIDC(t *testing.T) {
 			}
 		}
 		for _, text := range []string{
-			"", "{", `{"issuer":"x"}`, `{"issuer":"x","jwks_uri":"y","audiences":[]}`, `{"issuer":"x","audiences":["z"],"jwks":"{}"}`, `{"issuer":"x","audiences":["z"]} {}`,
-			`{"issuer":"x","audiences":["z"]}}`, `{"issuer":"x","audiences":["z"]}]`, `{"issuer":"x","jwks_uri":"y","jwksUri":"w","audiences":["z"]}`,
+			"", "{", `{"issuer":"x"}`, `{"issuer":"x","jwks_uri":"y","audiences":[]}`,
+			`{"issuer":"x","audiences":["z"],"jwks":"{}"}`, `{"issuer":"x","audiences":["z"]} {}`,
+			`{"issuer":"x","audiences":["z"]}}`, `{"issuer":"x","audiences":["z"]}]`,
+			`{"issuer":"x","jwks_uri":"y","jwksUri":"w","audiences":["z"]}`,
 		} {
 			if r, err := authenticate.ParseRule(text); err == nil {
 				t.Errorf("%q: %+v", text, r)

@@ -38,7 +38,8 @@ func TestGoodToken(t *testing.T) {
 			return authenticate.Review{}, errors.New("away")
 		}
 		p := must(kubernetes(c).Authenticate(t.Context(), authenticate.Request{Token: i.token(t, nil)}))
-		if p.ID != web || p.Proof != identity.Token || p.Bound != (identity.Bound{Cluster: "one", Pod: "web-0", PodUID: "2", Node: "n1"}) || !p.Expires.Equal(start.Add(time.Hour)) {
+		if p.ID != web || p.Proof != identity.Token ||
+			p.Bound != (identity.Bound{Cluster: "one", Pod: "web-0", PodUID: "2", Node: "n1"}) || !p.Expires.Equal(start.Add(time.Hour)) {
 			t.Errorf("%+v", p)
 		}
 		<-asked // behind the caller's back, and nobody waits for the answer
@@ -55,7 +56,8 @@ func TestBadTokens(t *testing.T) {
 	}
 	good := i.token(t, nil)
 	split := strings.Split(good, ".")
-	shared := must(jose.NewSigner(jose.SigningKey{Algorithm: jose.HS256, Key: x509.MarshalPKCS1PublicKey(&i.key.PublicKey)}, (&jose.SignerOptions{}).WithHeader("kid", "k1")))
+	shared := must(jose.NewSigner(jose.SigningKey{Algorithm: jose.HS256, Key: x509.MarshalPKCS1PublicKey(&i.key.PublicKey)},
+		(&jose.SignerOptions{}).WithHeader("kid", "k1")))
 	confused := must(jwt.Signed(shared).Claims(claims(nil)).Serialize())
 	twice := strings.Replace(string(must(json.Marshal(claims(nil)))), `"sub":`, `"sub":"system:serviceaccount:b:db","sub":`, 1)
 	for name, text := range map[string]string{
@@ -173,13 +175,15 @@ func TestGarbage(t *testing.T) {
 		var askedOf sync.Map
 		c.review = func(token string) (authenticate.Review, error) {
 			askedOf.Store(token, true)
-			return authenticate.Review{Authenticated: true, Username: "system:serviceaccount:a:web", Audiences: []string{"istio-ca"}, Pod: "web-0", PodUID: "2"}, nil
+			return authenticate.Review{Authenticated: true, Username: "system:serviceaccount:a:web",
+				Audiences: []string{"istio-ca"}, Pod: "web-0", PodUID: "2"}, nil
 		}
 		k := kubernetes(c)
 		split := strings.Split(good, ".")
 		bad := []string{
-			stranger.token(t, nil), unknown.token(t, nil), i.token(t, map[string]any{"exp": start.Add(-time.Hour).Unix()}), i.token(t, map[string]any{"aud": "vault"}),
-			i.token(t, map[string]any{"iss": "https://elsewhere"}), split[0] + "." + split[1] + ".", ".bnVsbM.", "garbage", strings.Repeat("a.", 100),
+			stranger.token(t, nil), unknown.token(t, nil), i.token(t, map[string]any{"exp": start.Add(-time.Hour).Unix()}),
+			i.token(t, map[string]any{"aud": "vault"}), i.token(t, map[string]any{"iss": "https://elsewhere"}),
+			split[0] + "." + split[1] + ".", ".bnVsbM.", "garbage", strings.Repeat("a.", 100),
 		}
 		var wg sync.WaitGroup
 		for caller := range 50 {
@@ -189,7 +193,8 @@ func TestGarbage(t *testing.T) {
 					if n%2 == 0 { // one that was never seen
 						text = split[0] + "." + split[1] + "." + base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%d of %d", n, caller))
 					}
-					if p, err := k.Authenticate(t.Context(), authenticate.Request{Token: text}); err == nil || errors.Is(err, authenticate.ErrUnavailable) {
+					if p, err := k.Authenticate(t.Context(), authenticate.Request{Token: text}); err == nil ||
+						errors.Is(err, authenticate.ErrUnavailable) {
 						t.Errorf("%.40q: %+v, %v", text, p, err)
 					}
 					if n%20 == 0 {

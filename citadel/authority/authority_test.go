@@ -219,7 +219,8 @@ func TestRenewalFails(t *testing.T) {
 		})
 		pass(25 * time.Minute)
 		list := a.Findings()
-		if len(list) != 1 || list[0].Code != "ServerCertificate" || !strings.Contains(list[0].Message, "expires at") || strings.Count(log.String(), "\n") != 1 {
+		if len(list) != 1 || list[0].Code != "ServerCertificate" ||
+			!strings.Contains(list[0].Message, "expires at") || strings.Count(log.String(), "\n") != 1 {
 			t.Errorf("%v, logged as %s", list, log.String())
 		}
 		handshake(t, a, c)
@@ -278,7 +279,8 @@ func TestReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, c := running(t, func(o *authority.Options) { o.Store = store.Folder{Path: dir} })
 		first := c.Bundle().Certificate
-		if _, err := store.Step(t.Context(), store.Folder{Path: another}, rotation.Options{Lifetime: 24 * time.Hour, GracePercent: 20}, time.Now(), true); err != nil {
+		if _, err := store.Step(t.Context(), store.Folder{Path: another},
+			rotation.Options{Lifetime: 24 * time.Hour, GracePercent: 20}, time.Now(), true); err != nil {
 			t.Fatal(err)
 		}
 		files, _, err := store.Folder{Path: another}.Load(t.Context())

@@ -42,7 +42,8 @@ func TestClient(t *testing.T) {
 			must.Succeed(t, tls.Client(near, config).HandshakeContext(t.Context()))
 			must.Succeed(t, <-done)
 			defer func() { _, _ = near.Close(), far.Close() }()
-			if chains := server.ConnectionState().VerifiedChains; len(chains) == 0 || len(chains[0][0].URIs) != 1 || chains[0][0].URIs[0].String() != id.String() {
+			chains := server.ConnectionState().VerifiedChains
+			if len(chains) == 0 || len(chains[0][0].URIs) != 1 || chains[0][0].URIs[0].String() != id.String() {
 				t.Errorf("the server verifies %v", chains)
 			}
 			return server.ConnectionState().PeerCertificates[0]
@@ -168,7 +169,8 @@ func TestClientOfOthers(t *testing.T) {
 		text, err := pki.EncodeKey(key)
 		must.Succeed(t, err)
 		f := authority.Files{Certificate: filepath.Join(dir, "cert"), Key: filepath.Join(dir, "key"), Roots: filepath.Join(dir, "roots")}
-		for path, content := range map[string][]byte{f.Certificate: pki.EncodeCertificate(der), f.Key: text, f.Roots: pki.EncodeCertificates(b.Roots...)} {
+		for path, content := range map[string][]byte{f.Certificate: pki.EncodeCertificate(der),
+			f.Key: text, f.Roots: pki.EncodeCertificates(b.Roots...)} {
 			must.Succeed(t, os.WriteFile(path, content, 0o600))
 		}
 		a, _ := newAuthority(t, func(o *authority.Options) { o.Elsewhere, o.Files, o.FilesVouch = true, f, true })

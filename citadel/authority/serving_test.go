@@ -18,7 +18,9 @@ import (
 func TestTimesOfDay(t *testing.T) {
 	b, err := pki.NewSelfSigned("cluster.local", time.Hour, time.Now())
 	must.Succeed(t, err)
-	a := &Authority{o: Options{CA: ca.New(ca.Options{TTL: time.Hour, MaxTTL: time.Hour}), Names: func() []string { return []string{"localhost"} }}}
+	a := &Authority{
+		o: Options{CA: ca.New(ca.Options{TTL: time.Hour, MaxTTL: time.Hour}), Names: func() []string { return []string{"localhost"} }},
+	}
 	s, err := a.newServing(t.Context(), b, time.Now())
 	must.Succeed(t, err)
 	for name, at := range map[string]time.Time{"issued": s.issued, "renewal": s.renewal} {

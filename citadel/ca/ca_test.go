@@ -74,7 +74,8 @@ func leaf(t testing.TB, i *ca.Issued) *x509.Certificate {
 func TestProfile(t *testing.T) {
 	c, b := newCA(t, 10*365*24*time.Hour)
 	key := newKey(t)
-	i, err := issue(c, web, request(t, key, &x509.CertificateRequest{URIs: []*url.URL{{Scheme: "spiffe", Host: "cluster.local", Path: "/ns/a/sa/web"}}}), 0)
+	i, err := issue(c, web,
+		request(t, key, &x509.CertificateRequest{URIs: []*url.URL{{Scheme: "spiffe", Host: "cluster.local", Path: "/ns/a/sa/web"}}}), 0)
 	must.Succeed(t, err)
 	l := leaf(t, i)
 	critical := false
@@ -104,7 +105,8 @@ func TestRSA(t *testing.T) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	must.Succeed(t, err)
 	root := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "root"}, NotBefore: start.Add(-time.Hour), NotAfter: start.Add(240 * time.Hour),
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "root"},
+		NotBefore: start.Add(-time.Hour), NotAfter: start.Add(240 * time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, root, root, key.Public(), key)
@@ -160,28 +162,39 @@ func TestRequests(t *testing.T) {
 		error string // empty: a certificate is issued
 		extra bool
 	}{
-		"plain":                    {csr: good},
-		"RSA 2048":                 {csr: request(t, rsaKey(2048), &x509.CertificateRequest{})},
-		"P-384":                    {csr: request(t, curve(elliptic.P384()), &x509.CertificateRequest{})},
-		"an hour":                  {csr: good, ttl: time.Hour},
-		"other identity":           {csr: request(t, key, &x509.CertificateRequest{URIs: other}), extra: true},
-		"two identities":           {csr: request(t, key, &x509.CertificateRequest{URIs: append(other, other...)}), extra: true},
-		"common name":              {csr: request(t, key, &x509.CertificateRequest{Subject: pkix.Name{CommonName: "istiod"}})},
-		"DNS names":                {csr: request(t, key, &x509.CertificateRequest{DNSNames: many}), extra: true},
-		"address and mail":         {csr: request(t, key, &x509.CertificateRequest{IPAddresses: []net.IP{{1, 2, 3, 4}}, EmailAddresses: []string{"a@b"}}), extra: true},
-		"wants to be a CA":         {csr: request(t, key, &x509.CertificateRequest{ExtraExtensions: []pkix.Extension{{Id: asn1.ObjectIdentifier{2, 5, 29, 19}, Critical: true, Value: constraints}}})},
-		"wants to sign":            {csr: request(t, key, &x509.CertificateRequest{ExtraExtensions: []pkix.Extension{{Id: asn1.ObjectIdentifier{2, 5, 29, 15}, Critical: true, Value: []byte{3, 2, 1, 6}}}})},
-		"name constraints":         {csr: request(t, key, &x509.CertificateRequest{ExtraExtensions: []pkix.Extension{{Id: asn1.ObjectIdentifier{2, 5, 29, 30}, Critical: true, Value: []byte{0x30, 0}}}})},
-		"a name with a null byte":  {csr: request(t, key, &x509.CertificateRequest{Subject: pkix.Name{CommonName: "web\x00.example"}, DNSNames: []string{"a\x00.example"}}), extra: true},
-		"unknown critical":         {csr: request(t, key, &x509.CertificateRequest{ExtraExtensions: []pkix.Extension{{Id: asn1.ObjectIdentifier{1, 2, 3}, Critical: true, Value: []byte{5, 0}}}})},
-		"RSA 1024":                 {csr: request(t, weak(t, 1024), &x509.CertificateRequest{}), error: "1024 bits"},
-		"P-224":                    {csr: request(t, curve(elliptic.P224()), &x509.CertificateRequest{}), error: "P-224"},
-		"P-521":                    {csr: request(t, curve(elliptic.P521()), &x509.CertificateRequest{}), error: "P-521"},
-		"forged":                   {csr: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: forged}), error: "signature"},
-		"nothing":                  {error: "no PEM"},
-		"no PEM":                   {csr: []byte("hello"), error: "no PEM"},
-		"a certificate":            {csr: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pemBytes(good)}), error: `"CERTIFICATE"`},
-		"broken":                   {csr: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: pemBytes(good)[1:]}), error: "cannot be parsed"},
+		"plain":          {csr: good},
+		"RSA 2048":       {csr: request(t, rsaKey(2048), &x509.CertificateRequest{})},
+		"P-384":          {csr: request(t, curve(elliptic.P384()), &x509.CertificateRequest{})},
+		"an hour":        {csr: good, ttl: time.Hour},
+		"other identity": {csr: request(t, key, &x509.CertificateRequest{URIs: other}), extra: true},
+		"two identities": {csr: request(t, key, &x509.CertificateRequest{URIs: append(other, other...)}), extra: true},
+		"common name":    {csr: request(t, key, &x509.CertificateRequest{Subject: pkix.Name{CommonName: "istiod"}})},
+		"DNS names":      {csr: request(t, key, &x509.CertificateRequest{DNSNames: many}), extra: true},
+		"address and mail": {
+			csr: request(t, key, &x509.CertificateRequest{IPAddresses: []net.IP{{1, 2, 3, 4}}, EmailAddresses: []string{"a@b"}}), extra: true,
+		},
+		"wants to be a CA": {csr: request(t, key, &x509.CertificateRequest{
+			ExtraExtensions: []pkix.Extension{{Id: asn1.ObjectIdentifier{2, 5, 29, 19}, Critical: true, Value: constraints}},
+		})},
+		"wants to sign": {csr: request(t, key, &x509.CertificateRequest{
+			ExtraExtensions: []pkix.Extension{{Id: asn1.ObjectIdentifier{2, 5, 29, 15}, Critical: true, Value: []byte{3, 2, 1, 6}}},
+		})},
+		"name constraints": {csr: request(t, key, &x509.CertificateRequest{
+			ExtraExtensions: []pkix.Extension{{Id: asn1.ObjectIdentifier{2, 5, 29, 30}, Critical: true, Value: []byte{0x30, 0}}},
+		})},
+		"a name with a null byte": {csr: request(t, key,
+			&x509.CertificateRequest{Subject: pkix.Name{CommonName: "web\x00.example"}, DNSNames: []string{"a\x00.example"}}), extra: true},
+		"unknown critical": {csr: request(t, key,
+			&x509.CertificateRequest{ExtraExtensions: []pkix.Extension{{Id: asn1.ObjectIdentifier{1, 2, 3}, Critical: true, Value: []byte{5, 0}}}})},
+		"RSA 1024":      {csr: request(t, weak(t, 1024), &x509.CertificateRequest{}), error: "1024 bits"},
+		"P-224":         {csr: request(t, curve(elliptic.P224()), &x509.CertificateRequest{}), error: "P-224"},
+		"P-521":         {csr: request(t, curve(elliptic.P521()), &x509.CertificateRequest{}), error: "P-521"},
+		"forged":        {csr: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: forged}), error: "signature"},
+		"nothing":       {error: "no PEM"},
+		"no PEM":        {csr: []byte("hello"), error: "no PEM"},
+		"a certificate": {csr: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pemBytes(good)}), error: `"CERTIFICATE"`},
+		"broken": {csr: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: pemBytes(good)[1:]}),
+			error: "cannot be parsed"},
 		"two requests":             {csr: append(bytes.Clone(good), good...), error: "more after"},
 		"too long":                 {csr: append(bytes.Clone(good), make([]byte, 16<<10)...), error: "bytes"},
 		"much broken PEM":          {csr: []byte(strings.Repeat("-----BEGIN ", 80<<10)), error: "bytes"},
@@ -199,7 +212,9 @@ func TestRequests(t *testing.T) {
 			}
 			must.Succeed(t, err)
 			l := leaf(t, i)
-			if len(l.URIs) != 1 || l.URIs[0].String() != web.String() || len(l.DNSNames)+len(l.IPAddresses)+len(l.EmailAddresses) > 0 || l.Subject.CommonName != "" || l.IsCA || l.KeyUsage&x509.KeyUsageCertSign != 0 || len(l.UnhandledCriticalExtensions) > 0 || l.PermittedDNSDomainsCritical {
+			if len(l.URIs) != 1 || l.URIs[0].String() != web.String() || len(l.DNSNames)+len(l.IPAddresses)+len(l.EmailAddresses) > 0 ||
+				l.Subject.CommonName != "" || l.IsCA || l.KeyUsage&x509.KeyUsageCertSign != 0 ||
+				len(l.UnhandledCriticalExtensions) > 0 || l.PermittedDNSDomainsCritical {
 				t.Errorf("the certificate is for %v, %v", l.URIs, l.DNSNames)
 			}
 			if i.Extra != x.extra {
@@ -207,7 +222,8 @@ func TestRequests(t *testing.T) {
 			}
 		})
 	}
-	for _, id := range []identity.ID{{}, {TrustDomain: "x", Namespace: "a"}, {TrustDomain: "x", Namespace: "a/../b", ServiceAccount: "c"}, {TrustDomain: "x", Namespace: "a", ServiceAccount: "b?"}} {
+	for _, id := range []identity.ID{{}, {TrustDomain: "x", Namespace: "a"},
+		{TrustDomain: "x", Namespace: "a/../b", ServiceAccount: "c"}, {TrustDomain: "x", Namespace: "a", ServiceAccount: "b?"}} {
 		if _, err := issue(c, id, good, 0); err == nil {
 			t.Errorf("a certificate for %+v", id)
 		}
@@ -265,7 +281,8 @@ func TestEveryCertificateKeepsTheProfile(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		part := rapid.StringMatching(`[a-z0-9][a-z0-9._-]{0,20}`)
 		host := rapid.StringMatching(`[a-z0-9][a-z0-9-]{0,10}(\.[a-z0-9]{1,5})?`)
-		id := identity.ID{TrustDomain: host.Draw(rt, "trust domain"), Namespace: part.Draw(rt, "namespace"), ServiceAccount: part.Draw(rt, "account")}
+		id := identity.ID{TrustDomain: host.Draw(rt, "trust domain"),
+			Namespace: part.Draw(rt, "namespace"), ServiceAccount: part.Draw(rt, "account")}
 		r := &x509.CertificateRequest{DNSNames: rapid.SliceOfN(part, 0, 3).Draw(rt, "dns")}
 		for _, p := range rapid.SliceOfN(host, 0, 3).Draw(rt, "uris") {
 			r.URIs = append(r.URIs, &url.URL{Scheme: "spiffe", Host: p, Path: "/ns/x/sa/y"})
@@ -278,11 +295,13 @@ func TestEveryCertificateKeepsTheProfile(t *testing.T) {
 		i, err := issue(c, id, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}), min(ttl, 24*time.Hour))
 		must.Succeed(rt, err)
 		l := leaf(t, i)
-		if len(l.URIs) != 1 || l.URIs[0].String() != id.String() || len(l.DNSNames) > 0 || l.NotAfter.Sub(start) > 24*time.Hour || serials[l.SerialNumber.String()] {
+		if len(l.URIs) != 1 || l.URIs[0].String() != id.String() || len(l.DNSNames) > 0 ||
+			l.NotAfter.Sub(start) > 24*time.Hour || serials[l.SerialNumber.String()] {
 			rt.Fatalf("%v %v %v", l.URIs, l.DNSNames, l.NotAfter)
 		}
 		serials[l.SerialNumber.String()] = true
-		if _, err := l.Verify(x509.VerifyOptions{Roots: pool, CurrentTime: start, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
+		if _, err := l.Verify(
+			x509.VerifyOptions{Roots: pool, CurrentTime: start, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
 			rt.Fatal(err)
 		}
 	})
@@ -298,7 +317,8 @@ func FuzzIssue(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if l := leaf(t, i); len(l.URIs) != 1 || l.URIs[0].String() != web.String() || len(l.DNSNames)+len(l.EmailAddresses)+len(l.IPAddresses) > 0 || l.IsCA {
+		if l := leaf(t, i); len(l.URIs) != 1 || l.URIs[0].String() != web.String() ||
+			len(l.DNSNames)+len(l.EmailAddresses)+len(l.IPAddresses) > 0 || l.IsCA {
 			t.Errorf("a certificate of %v, %v", l.URIs, l.DNSNames)
 		}
 	})

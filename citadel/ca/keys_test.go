@@ -60,7 +60,8 @@ func TestKeys(t *testing.T) {
 		n.Add(n, big.NewInt(1))
 		der, err := asn1.Marshal(struct{ N, E *big.Int }{n, big.NewInt(exponent)})
 		must.Succeed(t, err)
-		return publicKey{pkix.AlgorithmIdentifier{Algorithm: asn1.ObjectIdentifier{1, 2, 840, 113549, 1, 1, 1}, Parameters: asn1.NullRawValue}, bits(der)}
+		id := asn1.ObjectIdentifier{1, 2, 840, 113549, 1, 1, 1}
+		return publicKey{pkix.AlgorithmIdentifier{Algorithm: id, Parameters: asn1.NullRawValue}, bits(der)}
 	}
 	raw := func(der []byte) asn1.RawValue { return asn1.RawValue{FullBytes: der} }
 	public, _, err := ed25519.GenerateKey(rand.Reader)
@@ -88,8 +89,10 @@ func TestKeys(t *testing.T) {
 		"RSA with a negative":   {rsaKey(2048, -3), "exponent"},
 		"Ed25519":               {raw(edwards), "RSA or ECDSA"},
 		"a point off its curve": {raw(off), "parsed"},
-		"DSA":                   {publicKey{pkix.AlgorithmIdentifier{Algorithm: asn1.ObjectIdentifier{1, 2, 840, 10040, 4, 1}, Parameters: raw(parameters)}, bits(number)}, "RSA or ECDSA"},
-		"of no kind":            {publicKey{pkix.AlgorithmIdentifier{Algorithm: asn1.ObjectIdentifier{1, 2, 3}}, bits([]byte{1})}, "RSA or ECDSA"},
+		"DSA": {publicKey{
+			pkix.AlgorithmIdentifier{Algorithm: asn1.ObjectIdentifier{1, 2, 840, 10040, 4, 1}, Parameters: raw(parameters)}, bits(number),
+		}, "RSA or ECDSA"},
+		"of no kind": {publicKey{pkix.AlgorithmIdentifier{Algorithm: asn1.ObjectIdentifier{1, 2, 3}}, bits([]byte{1})}, "RSA or ECDSA"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := issue(c, web, withKey(t, good, x.key), 0)

@@ -28,7 +28,8 @@ type authority struct {
 }
 
 // newAuthority returns a CA that an issuer signed; a root where that is nil.
-func newAuthority(t *testing.T, name string, issuer *authority, lifetime time.Duration, change func(*x509.Certificate), curve ...elliptic.Curve) *authority {
+func newAuthority(t *testing.T, name string, issuer *authority, lifetime time.Duration,
+	change func(*x509.Certificate), curve ...elliptic.Curve) *authority {
 	t.Helper()
 	key, err := pki.GenerateKey()
 	for _, c := range curve {
@@ -84,28 +85,42 @@ func TestBundle(t *testing.T) {
 		roots    int
 		notAfter time.Duration
 	}{
-		"root":                {pki.Files{Certificate: certs(root.cert), Key: root.pem(t), Roots: certs(root.cert)}, "", 0, 1, 10 * year},
-		"intermediate":        {pki.Files{Certificate: certs(own.cert), Key: own.pem(t), Chain: certs(own.cert, middle.cert), Roots: certs(root.cert)}, "", 2, 1, 2 * year},
-		"chain without own":   {pki.Files{Certificate: certs(own.cert), Key: own.pem(t), Chain: certs(middle.cert), Roots: certs(root.cert)}, "", 2, 1, 2 * year},
-		"chain with the root": {pki.Files{Certificate: certs(own.cert), Key: own.pem(t), Chain: certs(root.cert, middle.cert, own.cert), Roots: certs(root.cert)}, "", 2, 1, 2 * year},
-		"two roots":           {pki.Files{Certificate: certs(own.cert), Key: own.pem(t), Chain: certs(middle.cert), Roots: certs(old.cert, root.cert)}, "", 2, 2, 2 * year},
-		"text around":         {pki.Files{Certificate: spoken(certs(own.cert)), Key: spoken(own.pem(t)), Chain: spoken(certs(middle.cert)), Roots: spoken(certs(root.cert))}, "", 2, 1, 2 * year},
-		"a broken joint":      {pki.Files{Certificate: certs(root.cert), Key: root.pem(t), Roots: append(certs(root.cert), joint...)}, "the root certificates: PEM block 2 cannot be read", 0, 0, 0},
-		"text alone":          {pki.Files{Certificate: []byte("# end"), Key: root.pem(t), Roots: certs(root.cert)}, "no certificate", 0, 0, 0},
-		"no certificate":      {pki.Files{Key: own.pem(t), Roots: certs(root.cert)}, "certificate is missing", 0, 0, 0},
-		"no key":              {pki.Files{Certificate: certs(root.cert), Roots: certs(root.cert)}, "private key is missing", 0, 0, 0},
-		"no root":             {pki.Files{Certificate: certs(root.cert), Key: root.pem(t), Roots: []byte("\n")}, "root certificate is missing", 0, 0, 0},
-		"another key":         {pki.Files{Certificate: certs(root.cert), Key: own.pem(t), Roots: certs(root.cert)}, "does not belong to its certificate", 0, 0, 0},
-		"another root":        {pki.Files{Certificate: certs(own.cert), Key: own.pem(t), Chain: certs(middle.cert), Roots: certs(old.cert)}, "does not lead to a root", 0, 0, 0},
-		"chain with a gap":    {pki.Files{Certificate: certs(own.cert), Key: own.pem(t), Roots: certs(root.cert)}, "does not lead to a root", 0, 0, 0},
-		"expired":             {pki.Files{Certificate: certs(expired.cert), Key: expired.pem(t), Roots: certs(root.cert)}, "expired at", 0, 0, 0},
-		"not yet valid":       {pki.Files{Certificate: certs(notYet.cert), Key: notYet.pem(t), Roots: certs(root.cert)}, "valid from", 0, 0, 0},
-		"no CA":               {pki.Files{Certificate: certs(server.cert), Key: server.pem(t), Roots: certs(root.cert)}, "may not sign", 0, 0, 0},
-		"no signing":          {pki.Files{Certificate: certs(signs.cert), Key: signs.pem(t), Roots: certs(root.cert)}, "may not sign", 0, 0, 0},
-		"broken certificate":  {pki.Files{Certificate: certs(root.cert)[:300], Key: root.pem(t), Roots: certs(root.cert)}, "PEM block 1 cannot be read", 0, 0, 0},
-		"key as certificate":  {pki.Files{Certificate: root.pem(t), Key: root.pem(t), Roots: certs(root.cert)}, "PRIVATE KEY", 0, 0, 0},
-		"certificate as key":  {pki.Files{Certificate: certs(root.cert), Key: certs(root.cert), Roots: certs(root.cert)}, "CERTIFICATE", 0, 0, 0},
-		"too long":            {pki.Files{Certificate: certs(root.cert), Key: root.pem(t), Roots: bytes.Repeat(certs(root.cert), 200)}, "bytes", 0, 0, 0},
+		"root": {pki.Files{Certificate: certs(root.cert), Key: root.pem(t), Roots: certs(root.cert)}, "", 0, 1, 10 * year},
+		"intermediate": {pki.Files{Certificate: certs(own.cert), Key: own.pem(t), Chain: certs(own.cert, middle.cert), Roots: certs(root.cert)},
+			"", 2, 1, 2 * year},
+		"chain without own": {pki.Files{Certificate: certs(own.cert), Key: own.pem(t), Chain: certs(middle.cert), Roots: certs(root.cert)},
+			"", 2, 1, 2 * year},
+		"chain with the root": {
+			pki.Files{Certificate: certs(own.cert), Key: own.pem(t), Chain: certs(root.cert, middle.cert, own.cert), Roots: certs(root.cert)},
+			"", 2, 1, 2 * year,
+		},
+		"two roots": {pki.Files{Certificate: certs(own.cert), Key: own.pem(t), Chain: certs(middle.cert), Roots: certs(old.cert, root.cert)},
+			"", 2, 2, 2 * year},
+		"text around": {pki.Files{Certificate: spoken(certs(own.cert)), Key: spoken(own.pem(t)),
+			Chain: spoken(certs(middle.cert)), Roots: spoken(certs(root.cert))}, "", 2, 1, 2 * year},
+		"a broken joint": {pki.Files{Certificate: certs(root.cert), Key: root.pem(t), Roots: append(certs(root.cert), joint...)},
+			"the root certificates: PEM block 2 cannot be read", 0, 0, 0},
+		"text alone":     {pki.Files{Certificate: []byte("# end"), Key: root.pem(t), Roots: certs(root.cert)}, "no certificate", 0, 0, 0},
+		"no certificate": {pki.Files{Key: own.pem(t), Roots: certs(root.cert)}, "certificate is missing", 0, 0, 0},
+		"no key":         {pki.Files{Certificate: certs(root.cert), Roots: certs(root.cert)}, "private key is missing", 0, 0, 0},
+		"no root": {pki.Files{Certificate: certs(root.cert), Key: root.pem(t), Roots: []byte("\n")},
+			"root certificate is missing", 0, 0, 0},
+		"another key": {pki.Files{Certificate: certs(root.cert), Key: own.pem(t), Roots: certs(root.cert)},
+			"does not belong to its certificate", 0, 0, 0},
+		"another root": {pki.Files{Certificate: certs(own.cert), Key: own.pem(t), Chain: certs(middle.cert), Roots: certs(old.cert)},
+			"does not lead to a root", 0, 0, 0},
+		"chain with a gap": {pki.Files{Certificate: certs(own.cert), Key: own.pem(t), Roots: certs(root.cert)},
+			"does not lead to a root", 0, 0, 0},
+		"expired":       {pki.Files{Certificate: certs(expired.cert), Key: expired.pem(t), Roots: certs(root.cert)}, "expired at", 0, 0, 0},
+		"not yet valid": {pki.Files{Certificate: certs(notYet.cert), Key: notYet.pem(t), Roots: certs(root.cert)}, "valid from", 0, 0, 0},
+		"no CA":         {pki.Files{Certificate: certs(server.cert), Key: server.pem(t), Roots: certs(root.cert)}, "may not sign", 0, 0, 0},
+		"no signing":    {pki.Files{Certificate: certs(signs.cert), Key: signs.pem(t), Roots: certs(root.cert)}, "may not sign", 0, 0, 0},
+		"broken certificate": {pki.Files{Certificate: certs(root.cert)[:300], Key: root.pem(t), Roots: certs(root.cert)},
+			"PEM block 1 cannot be read", 0, 0, 0},
+		"key as certificate": {pki.Files{Certificate: root.pem(t), Key: root.pem(t), Roots: certs(root.cert)}, "PRIVATE KEY", 0, 0, 0},
+		"certificate as key": {pki.Files{Certificate: certs(root.cert), Key: certs(root.cert), Roots: certs(root.cert)}, "CERTIFICATE", 0, 0, 0},
+		"too long": {pki.Files{Certificate: certs(root.cert), Key: root.pem(t), Roots: bytes.Repeat(certs(root.cert), 200)},
+			"bytes", 0, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b, err := pki.ParseBundle(c.files, start)
@@ -140,8 +155,10 @@ func TestAuthorityKeys(t *testing.T) {
 		authority, workload bool
 	}{
 		"RSA-1024": {bits(1024), false, false}, "RSA-2048": {bits(2048), true, true}, "RSA-4096": {bits(4096), true, true},
-		"RSA-8192": {bits(8192), true, false}, "RSA-8193": {bits(8193), false, false}, "an exponent": {&rsa.PublicKey{N: bits(2048).(*rsa.PublicKey).N, E: 3}, false, false},
-		"P-224": {curve(elliptic.P224()), false, false}, "P-256": {curve(elliptic.P256()), true, true}, "P-384": {curve(elliptic.P384()), true, true}, "P-521": {curve(elliptic.P521()), true, false},
+		"RSA-8192": {bits(8192), true, false},
+		"RSA-8193": {bits(8193), false, false}, "an exponent": {&rsa.PublicKey{N: bits(2048).(*rsa.PublicKey).N, E: 3}, false, false},
+		"P-224": {curve(elliptic.P224()), false, false}, "P-256": {curve(elliptic.P256()), true, true},
+		"P-384": {curve(elliptic.P384()), true, true}, "P-521": {curve(elliptic.P521()), true, false},
 		"Ed25519": {ed25519.PublicKey{}, false, false},
 	} {
 		if err := pki.CheckAuthorityKey(c.key); (err == nil) != c.authority {
@@ -164,7 +181,8 @@ func TestBundleExpiresWithItsChain(t *testing.T) {
 	middle := newAuthority(t, "middle", root, time.Hour, nil)
 	own := newAuthority(t, "own", middle, 50*time.Hour, nil)
 	b, err := pki.ParseBundle(pki.Files{
-		Certificate: pki.EncodeCertificates(own.cert), Key: own.pem(t), Chain: pki.EncodeCertificates(middle.cert), Roots: pki.EncodeCertificates(root.cert),
+		Certificate: pki.EncodeCertificates(own.cert), Key: own.pem(t),
+		Chain: pki.EncodeCertificates(middle.cert), Roots: pki.EncodeCertificates(root.cert),
 	}, start)
 	must.Succeed(t, err)
 	if !b.NotAfter().Equal(start.Add(time.Hour)) {

@@ -19,7 +19,8 @@ func (a *authority) revoke(t *testing.T, list ...*x509.Certificate) []byte {
 	t.Helper()
 	template := &x509.RevocationList{Number: big.NewInt(1), ThisUpdate: start, NextUpdate: start.Add(time.Hour)}
 	for _, c := range list {
-		template.RevokedCertificateEntries = append(template.RevokedCertificateEntries, x509.RevocationListEntry{SerialNumber: c.SerialNumber, RevocationTime: start})
+		template.RevokedCertificateEntries = append(template.RevokedCertificateEntries,
+			x509.RevocationListEntry{SerialNumber: c.SerialNumber, RevocationTime: start})
 	}
 	issuer := *a.cert
 	issuer.KeyUsage |= x509.KeyUsageCRLSign

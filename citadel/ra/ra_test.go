@@ -55,7 +55,8 @@ func newIssuer(t *testing.T) *issuer {
 	key, err := pki.GenerateKey()
 	must.Succeed(t, err)
 	c := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "signer"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(365 * 24 * time.Hour),
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "signer"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(365 * 24 * time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, c, c, key.Public(), key)
@@ -68,7 +69,8 @@ func newIssuer(t *testing.T) *issuer {
 // client returns a client of an API server whose requests the issuer signs once they are approved.
 func (i *issuer) client(t *testing.T) *fake.FakeDynamicClient {
 	t.Helper()
-	c := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{requests: "CertificateSigningRequestList"})
+	c := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
+		map[schema.GroupVersionResource]string{requests: "CertificateSigningRequestList"})
 	c.PrependReactor("update", requests.Resource, func(a clienttesting.Action) (bool, runtime.Object, error) {
 		o := a.(clienttesting.UpdateAction).GetObject().(*unstructured.Unstructured)
 		if a.GetSubresource() != "approval" {
@@ -99,7 +101,8 @@ func (i *issuer) sign(t *testing.T, o *unstructured.Unstructured) {
 	leaf := &x509.Certificate{
 		SerialNumber: big.NewInt(2), Subject: csr.Subject, URIs: csr.URIs, DNSNames: csr.DNSNames, PublicKey: csr.PublicKey,
 		NotBefore: time.Now().Add(-5 * time.Minute), NotAfter: time.Now().Add(time.Duration(seconds) * time.Second), BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageKeyEncipherment, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageKeyEncipherment,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	i.change(leaf)
 	der, err := x509.CreateCertificate(rand.Reader, leaf, i.root, leaf.PublicKey, i.key)
@@ -119,7 +122,8 @@ func condition(kind string) func(*unstructured.Unstructured) bool {
 
 func newAuthority(c *fake.FakeDynamicClient, roots ...*x509.Certificate) *ra.Authority {
 	return ra.New(ra.Options{
-		Client: c, Signer: signer, Domain: "issuers.example", ServerSigner: "another.example/own", TTL: time.Hour, MaxTTL: 24 * time.Hour, Logger: slog.New(slog.DiscardHandler),
+		Client: c, Signer: signer, Domain: "issuers.example", ServerSigner: "another.example/own",
+		TTL: time.Hour, MaxTTL: 24 * time.Hour, Logger: slog.New(slog.DiscardHandler),
 		Roots: func(string) []*x509.Certificate { return roots },
 	})
 }
@@ -189,9 +193,10 @@ func TestIssue(t *testing.T) {
 		answer func(*unstructured.Unstructured) bool
 		want   error
 	}{
-		"good":              {},
-		"another name":      {change: func(c *x509.Certificate) { c.URIs = uris(t, "spiffe://cluster.local/ns/a/sa/db") }, want: ca.ErrInternal},
-		"two names":         {change: func(c *x509.Certificate) { c.URIs = uris(t, web, "spiffe://cluster.local/ns/a/sa/db") }, want: ca.ErrInternal},
+		"good":         {},
+		"another name": {change: func(c *x509.Certificate) { c.URIs = uris(t, "spiffe://cluster.local/ns/a/sa/db") }, want: ca.ErrInternal},
+		"two names": {change: func(c *x509.Certificate) { c.URIs = uris(t, web, "spiffe://cluster.local/ns/a/sa/db") },
+			want: ca.ErrInternal},
 		"a DNS name":        {change: func(c *x509.Certificate) { c.DNSNames = []string{"bank.example"} }, want: ca.ErrInternal},
 		"no name":           {change: func(c *x509.Certificate) { c.URIs = nil }, want: ca.ErrInternal},
 		"a CA":              {change: func(c *x509.Certificate) { c.IsCA, c.KeyUsage = true, x509.KeyUsageCertSign }, want: ca.ErrInternal},
@@ -215,7 +220,8 @@ func TestIssue(t *testing.T) {
 					i.answer = c.answer
 				}
 				client := i.client(t)
-				out, err := newAuthority(client, i.root).Issue(t.Context(), ca.Request{ID: webID, CSR: request(t, x509.CertificateRequest{URIs: uris(t, web)})})
+				out, err := newAuthority(client, i.root).Issue(t.Context(),
+					ca.Request{ID: webID, CSR: request(t, x509.CertificateRequest{URIs: uris(t, web)})})
 				if !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
 					t.Errorf("%v: want %v", err, c.want)
 				}
@@ -246,15 +252,17 @@ func TestRequests(t *testing.T) {
 		signer string
 		asked  string // empty: nobody is
 	}{
-		"good":               {csr: good, asked: signer},
-		"a signer":           {csr: good, signer: "another", asked: "issuers.example/another"},
-		"another name":       {csr: x509.CertificateRequest{URIs: uris(t, "spiffe://cluster.local/ns/a/sa/db")}},
-		"no name":            {csr: x509.CertificateRequest{}},
-		"two names":          {csr: x509.CertificateRequest{URIs: uris(t, web, web)}},
-		"a DNS name":         {csr: x509.CertificateRequest{URIs: uris(t, web), DNSNames: []string{"bank.example"}}},
-		"a common name":      {csr: x509.CertificateRequest{URIs: uris(t, web), Subject: pkix.Name{CommonName: "admin"}}},
-		"a group":            {csr: x509.CertificateRequest{URIs: uris(t, web), Subject: pkix.Name{Organization: []string{"system:masters"}}}},
-		"an extension":       {csr: x509.CertificateRequest{URIs: uris(t, web), ExtraExtensions: []pkix.Extension{{Id: []int{2, 5, 29, 19}, Value: []byte{0x30, 3, 1, 1, 0xff}}}}},
+		"good":          {csr: good, asked: signer},
+		"a signer":      {csr: good, signer: "another", asked: "issuers.example/another"},
+		"another name":  {csr: x509.CertificateRequest{URIs: uris(t, "spiffe://cluster.local/ns/a/sa/db")}},
+		"no name":       {csr: x509.CertificateRequest{}},
+		"two names":     {csr: x509.CertificateRequest{URIs: uris(t, web, web)}},
+		"a DNS name":    {csr: x509.CertificateRequest{URIs: uris(t, web), DNSNames: []string{"bank.example"}}},
+		"a common name": {csr: x509.CertificateRequest{URIs: uris(t, web), Subject: pkix.Name{CommonName: "admin"}}},
+		"a group":       {csr: x509.CertificateRequest{URIs: uris(t, web), Subject: pkix.Name{Organization: []string{"system:masters"}}}},
+		"an extension": {csr: x509.CertificateRequest{
+			URIs: uris(t, web), ExtraExtensions: []pkix.Extension{{Id: []int{2, 5, 29, 19}, Value: []byte{0x30, 3, 1, 1, 0xff}}},
+		}},
 		"too long":           {csr: good, ttl: 25 * time.Hour},
 		"negative":           {csr: good, ttl: -1},
 		"signer with a path": {csr: good, signer: "../kubernetes.io/kube-apiserver-client"},
@@ -269,11 +277,13 @@ func TestRequests(t *testing.T) {
 			}
 		})
 	}
-	if _, err := newAuthority(newIssuer(t).client(t)).Issue(t.Context(), ca.Request{ID: webID, CSR: request(t, good)}); !errors.Is(err, ca.ErrUnavailable) {
+	if _, err := newAuthority(newIssuer(t).client(t)).Issue(t.Context(),
+		ca.Request{ID: webID, CSR: request(t, good)}); !errors.Is(err, ca.ErrUnavailable) {
 		t.Errorf("without roots: %v", err)
 	}
 	i := newIssuer(t)
-	if _, err := newAuthority(i.client(t), newIssuer(t).root).Issue(t.Context(), ca.Request{ID: webID, CSR: request(t, good)}); !errors.Is(err, ca.ErrInternal) {
+	if _, err := newAuthority(i.client(t), newIssuer(t).root).Issue(t.Context(),
+		ca.Request{ID: webID, CSR: request(t, good)}); !errors.Is(err, ca.ErrInternal) {
 		t.Errorf("with another signer's roots: %v", err)
 	}
 }

@@ -36,7 +36,8 @@ func plugged(t *testing.T, now time.Time) *pki.Bundle {
 		key, err := pki.GenerateKey()
 		must.Succeed(t, err)
 		c := &x509.Certificate{
-			SerialNumber: big.NewInt(int64(i + 1)), Subject: pkix.Name{CommonName: name}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(240 * time.Hour),
+			SerialNumber: big.NewInt(int64(i + 1)), Subject: pkix.Name{CommonName: name},
+			NotBefore: now.Add(-time.Hour), NotAfter: now.Add(240 * time.Hour),
 			IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
 		}
 		if issuer == nil {
@@ -48,7 +49,8 @@ func plugged(t *testing.T, now time.Time) *pki.Bundle {
 		must.Succeed(t, err)
 		chain, signer = append([]*x509.Certificate{issuer}, chain...), key
 	}
-	files.Certificate, files.Chain, files.Roots = pki.EncodeCertificates(chain[0]), pki.EncodeCertificates(chain[:2]...), pki.EncodeCertificates(chain[2])
+	files.Certificate = pki.EncodeCertificates(chain[0])
+	files.Chain, files.Roots = pki.EncodeCertificates(chain[:2]...), pki.EncodeCertificates(chain[2])
 	if files.Key, err = pki.EncodeKey(signer); err != nil {
 		t.Fatal(err)
 	}
@@ -80,14 +82,16 @@ func TestOpenSSL(t *testing.T) {
 		must.Succeed(t, err)
 		der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
 		must.Succeed(t, err)
-		leaf, err := c.Issue(t.Context(), ca.Request{ID: identity.ID{TrustDomain: "cluster.local", Namespace: "a", ServiceAccount: "web"}, CSR: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})})
+		leaf, err := c.Issue(t.Context(), ca.Request{ID: identity.ID{TrustDomain: "cluster.local", Namespace: "a", ServiceAccount: "web"},
+			CSR: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})})
 		must.Succeed(t, err)
 		own, err := c.IssueServer(b, []string{"istiod.istio-system.svc", "127.0.0.1"}, key.Public(), time.Hour)
 		must.Succeed(t, err)
 		all = append(all,
 			certificate{what + ": a workload as a client", leaf.Chain, []string{"-purpose", "sslclient"}, at, b.Roots},
 			certificate{what + ": a workload as a server", leaf.Chain, []string{"-purpose", "sslserver"}, at, b.Roots},
-			certificate{what + ": the server", own.Chain, []string{"-purpose", "sslserver", "-verify_hostname", "istiod.istio-system.svc"}, at, b.Roots},
+			certificate{what + ": the server", own.Chain,
+				[]string{"-purpose", "sslserver", "-verify_hostname", "istiod.istio-system.svc"}, at, b.Roots},
 			certificate{what + ": the server by its address", own.Chain, []string{"-purpose", "sslserver", "-verify_ip", "127.0.0.1"}, at, b.Roots})
 	}
 	issue("plugged in", plugged(t, now), now)
@@ -111,10 +115,12 @@ func TestOpenSSL(t *testing.T) {
 	}
 	verify := func(c certificate, roots []*x509.Certificate) (string, error) {
 		args := []string{
-			"verify", "-x509_strict", "-no-CApath", "-no-CAstore", "-attime", strconv.FormatInt(c.at.Add(time.Minute).Unix(), 10), "-CAfile", file("roots.pem", pki.EncodeCertificates(roots...)),
-			"-untrusted", file("between.pem", slices.Concat(c.chain[1:]...)),
+			"verify", "-x509_strict", "-no-CApath", "-no-CAstore", "-attime", strconv.FormatInt(c.at.Add(time.Minute).Unix(), 10),
+			"-CAfile", file("roots.pem", pki.EncodeCertificates(roots...)), "-untrusted",
+			file("between.pem", slices.Concat(c.chain[1:]...)),
 		}
-		out, err := exec.CommandContext(t.Context(), "openssl", append(append(args, c.purpose...), file("leaf.pem", c.chain[0]))...).CombinedOutput()
+		out, err := exec.CommandContext(t.Context(), "openssl",
+			append(append(args, c.purpose...), file("leaf.pem", c.chain[0]))...).CombinedOutput()
 		return string(out), err
 	}
 	other, err := pki.NewSelfSigned("another", o.Lifetime, now)

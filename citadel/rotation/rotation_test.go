@@ -78,7 +78,8 @@ func TestNoHandshakeFails(t *testing.T) {
 					if a.notAfter.Before(now) || w.notAfter.Before(now) {
 						continue
 					}
-					if _, err := w.leaf.Verify(x509.VerifyOptions{Roots: a.roots, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
+					if _, err := w.leaf.Verify(
+						x509.VerifyOptions{Roots: a.roots, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
 						t.Fatalf("step %d, %v: %d does not trust %d: %v", step, now, i, j, err)
 					}
 				}
@@ -105,10 +106,12 @@ type agent struct {
 // config returns the TLS configuration of an agent at a time.
 func (a *agent) config(now time.Time) *tls.Config {
 	return &tls.Config{
-		Certificates: []tls.Certificate{a.own}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: a.roots, Time: func() time.Time { return now },
+		Certificates: []tls.Certificate{a.own}, ClientAuth: tls.RequireAndVerifyClientCert,
+		ClientCAs: a.roots, Time: func() time.Time { return now },
 		InsecureSkipVerify: true, //nolint:gosec // as in a mesh, VerifyConnection does it: certificates have no DNS names
 		VerifyConnection: func(c tls.ConnectionState) error {
-			_, err := c.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: a.roots, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
+			_, err := c.PeerCertificates[0].Verify(
+				x509.VerifyOptions{Roots: a.roots, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
 			return err
 		},
 	}
@@ -141,7 +144,8 @@ func TestFiftyAgents(t *testing.T) {
 			if now.Before(a.renew) {
 				continue
 			}
-			der, _, err := b.Sign(pki.Leaf{URI: fmt.Sprintf("spiffe://cluster.local/ns/a/sa/w%d", i), Key: keys[i].Public(), TTL: options.MaxTTL}, now)
+			leaf := pki.Leaf{URI: fmt.Sprintf("spiffe://cluster.local/ns/a/sa/w%d", i), Key: keys[i].Public(), TTL: options.MaxTTL}
+			der, _, err := b.Sign(leaf, now)
 			must.Succeed(t, err)
 			if a.leaf, err = x509.ParseCertificate(der); err != nil {
 				t.Fatal(err)
@@ -173,7 +177,8 @@ func TestFiftyAgents(t *testing.T) {
 	old := x509.NewCertPool()
 	old.AddCert(first)
 	for i := range agents {
-		if _, err := agents[i].leaf.Verify(x509.VerifyOptions{Roots: old, CurrentTime: agents[i].leaf.NotBefore, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err == nil {
+		if _, err := agents[i].leaf.Verify(
+			x509.VerifyOptions{Roots: old, CurrentTime: agents[i].leaf.NotBefore, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err == nil {
 			t.Errorf("agent %d has a certificate of the old root", i)
 		}
 	}

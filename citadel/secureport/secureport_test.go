@@ -30,7 +30,8 @@ func (c config) Mesh() *mesh.Config { return c.Config }
 
 func parts(m *mesh.Config) Parts {
 	return Parts{
-		Mesh: config{m}, Namespace: "istio-system", Limits: limits.Default(), Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
+		Mesh: config{m}, Namespace: "istio-system", Limits: limits.Default(),
+		Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
 	}
 }
 
@@ -88,7 +89,8 @@ func TestSignersByDefault(t *testing.T) {
 	for _, c := range []struct {
 		s    Signing
 		want []string
-	}{{Signing{Server: "own"}, nil}, {Signing{Workloads: true, Default: "mesh"}, []string{"mesh"}}, {Signing{Workloads: true, Server: "own", Default: "mesh"}, []string{"mesh", "own"}}} {
+	}{{Signing{Server: "own"}, nil}, {Signing{Workloads: true, Default: "mesh"}, []string{"mesh"}},
+		{Signing{Workloads: true, Server: "own", Default: "mesh"}, []string{"mesh", "own"}}} {
 		if got := c.s.byDefault(); !slices.Equal(got, c.want) {
 			t.Errorf("%+v: %v", c.s, got)
 		}
@@ -108,7 +110,8 @@ func TestNames(t *testing.T) {
 		numberBesideIstiod int
 	}{
 		{nil, "default", "", false, nil, []string{"localhost", "istiod-default.istio-system.svc"}, 2},
-		{m, "canary", "custom.example", true, []string{"istiod-canary.istio-system.svc", "localhost", "::1", "mesh.example", "custom.example"}, nil, 8},
+		{m, "canary", "custom.example", true,
+			[]string{"istiod-canary.istio-system.svc", "localhost", "::1", "mesh.example", "custom.example"}, nil, 8},
 		{m, "", "mesh.example", false, []string{"mesh.example"}, []string{""}, 3},
 	} {
 		p := parts(c.m)

@@ -181,27 +181,40 @@ func TestCreateCertificate(t *testing.T) {
 		code  codes.Code
 		id    string
 	}{
-		"good":                      {"good-web", &authv1.IstioCertificateRequest{Csr: good, ValidityDuration: 600}, codes.OK, web.String()},
-		"default lifetime":          {"good-web", &authv1.IstioCertificateRequest{Csr: good}, codes.OK, web.String()},
-		"no token":                  {"", &authv1.IstioCertificateRequest{Csr: good}, codes.Unauthenticated, ""},
-		"wrong token":               {"x", &authv1.IstioCertificateRequest{Csr: good}, codes.Unauthenticated, ""},
-		"nobody to ask":             {"later", &authv1.IstioCertificateRequest{Csr: good}, codes.Unavailable, ""},
-		"no request":                {"good-web", &authv1.IstioCertificateRequest{}, codes.InvalidArgument, ""},
-		"broken request":            {"good-web", &authv1.IstioCertificateRequest{Csr: good[:200]}, codes.InvalidArgument, ""},
-		"negative lifetime":         {"good-web", &authv1.IstioCertificateRequest{Csr: good, ValidityDuration: -1}, codes.InvalidArgument, ""},
-		"a lifetime that overflows": {"good-web", &authv1.IstioCertificateRequest{Csr: good, ValidityDuration: 1 << 62}, codes.InvalidArgument, ""},
-		"ninety days":               {"good-web", &authv1.IstioCertificateRequest{Csr: good, ValidityDuration: 90 * 86400}, codes.InvalidArgument, ""},
-		"impersonates":              {"good-ztunnel", &authv1.IstioCertificateRequest{Csr: good, Metadata: impersonate("spiffe://cluster.local/ns/b/sa/db")}, codes.OK, "spiffe://cluster.local/ns/b/sa/db"},
-		"impersonates elsewhere":    {"good-ztunnel", &authv1.IstioCertificateRequest{Csr: good, Metadata: impersonate("spiffe://cluster.local/ns/c/sa/db")}, codes.PermissionDenied, ""},
-		"impersonates a stranger":   {"good-ztunnel", &authv1.IstioCertificateRequest{Csr: good, Metadata: impersonate("spiffe://other/ns/b/sa/db")}, codes.PermissionDenied, ""},
-		"impersonates without pod":  {"good-ztunnel/", &authv1.IstioCertificateRequest{Csr: good, Metadata: impersonate("spiffe://cluster.local/ns/b/sa/db")}, codes.PermissionDenied, ""},
-		"impersonates too early":    {"good-ztunnel/new", &authv1.IstioCertificateRequest{Csr: good, Metadata: impersonate("spiffe://cluster.local/ns/b/sa/db")}, codes.Unavailable, ""},
-		"impersonates by old pods":  {"good-ztunnel/pod/stale", &authv1.IstioCertificateRequest{Csr: good, Metadata: impersonate("spiffe://cluster.local/ns/b/sa/db")}, codes.Unavailable, ""},
-		"has no node yet":           {"good-ztunnel/unscheduled@1", &authv1.IstioCertificateRequest{Csr: good, Metadata: impersonate("spiffe://cluster.local/ns/b/sa/db")}, codes.Unavailable, ""},
-		"its pod is gone":           {"good-ztunnel/gone@1", &authv1.IstioCertificateRequest{Csr: good, Metadata: impersonate("spiffe://cluster.local/ns/b/sa/db")}, codes.Unavailable, ""},
-		"its pod is another":        {"good-ztunnel/another@1", &authv1.IstioCertificateRequest{Csr: good, Metadata: impersonate("spiffe://cluster.local/ns/b/sa/db")}, codes.PermissionDenied, ""},
-		"impersonates nobody":       {"good-ztunnel", &authv1.IstioCertificateRequest{Csr: good, Metadata: impersonate("alice")}, codes.InvalidArgument, ""},
-		"may not impersonate":       {"good-web", &authv1.IstioCertificateRequest{Csr: good, Metadata: impersonate("spiffe://cluster.local/ns/b/sa/db")}, codes.PermissionDenied, ""},
+		"good":              {"good-web", &authv1.IstioCertificateRequest{Csr: good, ValidityDuration: 600}, codes.OK, web.String()},
+		"default lifetime":  {"good-web", &authv1.IstioCertificateRequest{Csr: good}, codes.OK, web.String()},
+		"no token":          {"", &authv1.IstioCertificateRequest{Csr: good}, codes.Unauthenticated, ""},
+		"wrong token":       {"x", &authv1.IstioCertificateRequest{Csr: good}, codes.Unauthenticated, ""},
+		"nobody to ask":     {"later", &authv1.IstioCertificateRequest{Csr: good}, codes.Unavailable, ""},
+		"no request":        {"good-web", &authv1.IstioCertificateRequest{}, codes.InvalidArgument, ""},
+		"broken request":    {"good-web", &authv1.IstioCertificateRequest{Csr: good[:200]}, codes.InvalidArgument, ""},
+		"negative lifetime": {"good-web", &authv1.IstioCertificateRequest{Csr: good, ValidityDuration: -1}, codes.InvalidArgument, ""},
+		"a lifetime that overflows": {"good-web",
+			&authv1.IstioCertificateRequest{Csr: good, ValidityDuration: 1 << 62}, codes.InvalidArgument, ""},
+		"ninety days": {"good-web", &authv1.IstioCertificateRequest{Csr: good, ValidityDuration: 90 * 86400},
+			codes.InvalidArgument, ""},
+		"impersonates": {"good-ztunnel", &authv1.IstioCertificateRequest{Csr: good, Metadata: impersonate("spiffe://cluster.local/ns/b/sa/db")},
+			codes.OK, "spiffe://cluster.local/ns/b/sa/db"},
+		"impersonates elsewhere": {"good-ztunnel",
+			&authv1.IstioCertificateRequest{Csr: good, Metadata: impersonate("spiffe://cluster.local/ns/c/sa/db")}, codes.PermissionDenied, ""},
+		"impersonates a stranger": {"good-ztunnel",
+			&authv1.IstioCertificateRequest{Csr: good, Metadata: impersonate("spiffe://other/ns/b/sa/db")}, codes.PermissionDenied, ""},
+		"impersonates without pod": {"good-ztunnel/",
+			&authv1.IstioCertificateRequest{Csr: good, Metadata: impersonate("spiffe://cluster.local/ns/b/sa/db")}, codes.PermissionDenied, ""},
+		"impersonates too early": {"good-ztunnel/new",
+			&authv1.IstioCertificateRequest{Csr: good, Metadata: impersonate("spiffe://cluster.local/ns/b/sa/db")}, codes.Unavailable, ""},
+		"impersonates by old pods": {"good-ztunnel/pod/stale",
+			&authv1.IstioCertificateRequest{Csr: good, Metadata: impersonate("spiffe://cluster.local/ns/b/sa/db")}, codes.Unavailable, ""},
+		"has no node yet": {"good-ztunnel/unscheduled@1",
+			&authv1.IstioCertificateRequest{Csr: good, Metadata: impersonate("spiffe://cluster.local/ns/b/sa/db")}, codes.Unavailable, ""},
+		"its pod is gone": {"good-ztunnel/gone@1",
+			&authv1.IstioCertificateRequest{Csr: good, Metadata: impersonate("spiffe://cluster.local/ns/b/sa/db")}, codes.Unavailable, ""},
+		"its pod is another": {"good-ztunnel/another@1",
+			&authv1.IstioCertificateRequest{Csr: good, Metadata: impersonate("spiffe://cluster.local/ns/b/sa/db")}, codes.PermissionDenied, ""},
+		"impersonates nobody": {"good-ztunnel",
+			&authv1.IstioCertificateRequest{Csr: good, Metadata: impersonate("alice")}, codes.InvalidArgument, ""},
+		"may not impersonate": {"good-web",
+			&authv1.IstioCertificateRequest{Csr: good, Metadata: impersonate("spiffe://cluster.local/ns/b/sa/db")}, codes.PermissionDenied, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx := t.Context()
@@ -222,7 +235,8 @@ func TestCreateCertificate(t *testing.T) {
 			if _, err := leaf[0].Verify(x509.VerifyOptions{Roots: pool, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
 				t.Error(err)
 			}
-			if want := max(600*time.Second, time.Duration(c.r.ValidityDuration)*time.Second); c.r.ValidityDuration > 0 && time.Until(leaf[0].NotAfter) > want {
+			want := max(600*time.Second, time.Duration(c.r.ValidityDuration)*time.Second)
+			if c.r.ValidityDuration > 0 && time.Until(leaf[0].NotAfter) > want {
 				t.Errorf("valid until %v", leaf[0].NotAfter)
 			}
 		})
@@ -365,12 +379,14 @@ func TestRenewal(t *testing.T) {
 	w := &workloads{}
 	conn, pool, _ := start(t, func(o *server.Options) { o.Workloads = w })
 	key := newKey(t)
-	response, err := authv1.NewIstioCertificateServiceClient(conn).CreateCertificate(as(t, "good-web"), &authv1.IstioCertificateRequest{Csr: csr(t, key)})
+	response, err := authv1.NewIstioCertificateServiceClient(conn).CreateCertificate(as(t, "good-web"),
+		&authv1.IstioCertificateRequest{Csr: csr(t, key)})
 	if err != nil {
 		t.Fatalf("by a token: %v", err)
 	}
 	leaf, _ := pem.Decode([]byte(response.CertChain[0]))
-	renewing := authv1.NewIstioCertificateServiceClient(dial(t, conn.Target(), pool, &tls.Certificate{Certificate: [][]byte{leaf.Bytes}, PrivateKey: key}))
+	renewing := authv1.NewIstioCertificateServiceClient(dial(t, conn.Target(),
+		pool, &tls.Certificate{Certificate: [][]byte{leaf.Bytes}, PrivateKey: key}))
 	for _, c := range []struct {
 		has  bool
 		err  error

@@ -49,14 +49,17 @@ func TestPluggedByOpenSSL(t *testing.T) {
 			key := func(name string) { openssl(append(append([]string{"genrsa"}, flags...), "-out", name, "2048")...) }
 			key("root-key.pem")
 			openssl("req", "-x509", "-new", "-sha256", "-key", "root-key.pem", "-days", "3650", "-subj", "/O=Istio/CN=Root CA",
-				"-addext", "basicConstraints=critical,CA:true", "-addext", "keyUsage=critical,digitalSignature,nonRepudiation,keyEncipherment,keyCertSign", "-out", "root-cert.pem")
+				"-addext", "basicConstraints=critical,CA:true", "-addext",
+				"keyUsage=critical,digitalSignature,nonRepudiation,keyEncipherment,keyCertSign", "-out", "root-cert.pem")
 			key("ca-key.pem")
 			if !strings.HasPrefix(string(read("ca-key.pem")), "-----BEGIN "+form) {
 				t.Fatalf("the key is of another form")
 			}
 			openssl("req", "-new", "-sha256", "-key", "ca-key.pem", "-subj", "/O=Istio/CN=Intermediate CA/L=cluster1", "-out", "ca.csr")
-			write("ca.conf", []byte("basicConstraints = critical, CA:true, pathlen:0\nkeyUsage = critical, digitalSignature, nonRepudiation, keyEncipherment, keyCertSign\nsubjectAltName = DNS:istiod.istio-system.svc\n"))
-			openssl("x509", "-req", "-sha256", "-days", "730", "-CA", "root-cert.pem", "-CAkey", "root-key.pem", "-CAcreateserial", "-in", "ca.csr", "-extfile", "ca.conf", "-out", "ca-cert.pem")
+			write("ca.conf", []byte("basicConstraints = critical, CA:true, pathlen:0\n"+
+				"keyUsage = critical, digitalSignature, nonRepudiation, keyEncipherment, keyCertSign\nsubjectAltName = DNS:istiod.istio-system.svc\n"))
+			openssl("x509", "-req", "-sha256", "-days", "730", "-CA", "root-cert.pem", "-CAkey",
+				"root-key.pem", "-CAcreateserial", "-in", "ca.csr", "-extfile", "ca.conf", "-out", "ca-cert.pem")
 			write("cert-chain.pem", append(read("ca-cert.pem"), read("root-cert.pem")...))
 
 			p, err := store.ReadPlugged(dir, time.Now())

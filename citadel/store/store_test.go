@@ -83,7 +83,8 @@ func TestRotationIsStored(t *testing.T) {
 				again, err := store.Step(t.Context(), st, options, now, true)
 				must.Succeed(t, err)
 				for _, s := range []rotation.State{s, again} {
-					if (s.Next != nil) != (want.next == 1) || len(s.Old) != want.old || !s.Since.Equal(now) || s.Signing.Certificate.Equal(first) != (step == 0) {
+					if (s.Next != nil) != (want.next == 1) || len(s.Old) != want.old ||
+						!s.Since.Equal(now) || s.Signing.Certificate.Equal(first) != (step == 0) {
 						t.Errorf("step %d: next %v, %d old, since %v", step, s.Next != nil, len(s.Old), s.Since)
 					}
 				}
@@ -329,17 +330,19 @@ func TestPlugged(t *testing.T) {
 		found bool
 		error bool
 	}{
-		"none":             {nil, false, false},
-		"other files":      {map[string][]byte{"README": []byte("x")}, false, false},
-		"Istio's names":    {map[string][]byte{"ca-cert.pem": f.Certificate, "ca-key.pem": f.Key, "root-cert.pem": f.Roots, "cert-chain.pem": f.Chain}, true, false},
+		"none":        {nil, false, false},
+		"other files": {map[string][]byte{"README": []byte("x")}, false, false},
+		"Istio's names": {map[string][]byte{"ca-cert.pem": f.Certificate, "ca-key.pem": f.Key,
+			"root-cert.pem": f.Roots, "cert-chain.pem": f.Chain}, true, false},
 		"without a chain":  {map[string][]byte{"ca-cert.pem": f.Certificate, "ca-key.pem": f.Key, "root-cert.pem": f.Roots}, true, false},
 		"Kubernetes names": {map[string][]byte{"tls.crt": f.Certificate, "tls.key": f.Key, "ca.crt": f.Roots}, true, false},
-		"a list for them":  {map[string][]byte{"tls.crt": f.Certificate, "tls.key": f.Key, "ca.crt": f.Roots, "ca-crl.pem": []byte("x")}, true, false},
-		"a list alone":     {map[string][]byte{"ca-crl.pem": []byte("x")}, false, true},
-		"a chain alone":    {map[string][]byte{"cert-chain.pem": f.Chain}, false, true},
-		"no key":           {map[string][]byte{"ca-cert.pem": f.Certificate, "root-cert.pem": f.Roots}, false, true},
-		"no root":          {map[string][]byte{"tls.crt": f.Certificate, "tls.key": f.Key}, false, true},
-		"broken":           {map[string][]byte{"ca-cert.pem": f.Certificate[:50], "ca-key.pem": f.Key, "root-cert.pem": f.Roots}, false, true},
+		"a list for them": {map[string][]byte{"tls.crt": f.Certificate, "tls.key": f.Key, "ca.crt": f.Roots, "ca-crl.pem": []byte("x")},
+			true, false},
+		"a list alone":  {map[string][]byte{"ca-crl.pem": []byte("x")}, false, true},
+		"a chain alone": {map[string][]byte{"cert-chain.pem": f.Chain}, false, true},
+		"no key":        {map[string][]byte{"ca-cert.pem": f.Certificate, "root-cert.pem": f.Roots}, false, true},
+		"no root":       {map[string][]byte{"tls.crt": f.Certificate, "tls.key": f.Key}, false, true},
+		"broken":        {map[string][]byte{"ca-cert.pem": f.Certificate[:50], "ca-key.pem": f.Key, "root-cert.pem": f.Roots}, false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -436,7 +439,8 @@ func TestCacerts(t *testing.T) {
 	operators := store.Secret{Client: newClient(), Namespace: "istio-system", Name: store.Cacerts}
 	generated := store.Secret{Client: newClient(), Namespace: "istio-system", Name: store.Cacerts}
 	must.Succeed(t, generated.Save(t.Context(), files, ""))
-	if s, err := store.Step(t.Context(), generated, options, start, true); err != nil || !s.Signing.Certificate.Equal(first.Signing.Certificate) {
+	if s, err := store.Step(t.Context(), generated, options, start, true); err != nil ||
+		!s.Signing.Certificate.Equal(first.Signing.Certificate) {
 		t.Errorf("of a server's making: %v", err)
 	}
 	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Secret", "data": map[string]any{"ca-cert.pem": ""}}}

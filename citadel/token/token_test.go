@@ -48,7 +48,8 @@ func TestToken(t *testing.T) {
 	for _, c := range []struct {
 		namespace, account string
 		ttl                time.Duration
-	}{{"", "web", time.Hour}, {"a", "", time.Hour}, {"a:b", "web", time.Hour}, {"a", "../x", time.Hour}, {"a", "web", 0}, {"a", "web", 25 * time.Hour}} {
+	}{{"", "web", time.Hour}, {"a", "", time.Hour}, {"a:b", "web", time.Hour},
+		{"a", "../x", time.Hour}, {"a", "web", 0}, {"a", "web", 25 * time.Hour}} {
 		if text, err := command.Issue(c.namespace, c.account, c.ttl, now); err == nil {
 			t.Errorf("%+v: %s", c, text)
 		}

@@ -46,11 +46,13 @@ func TestRootsOfSigners(t *testing.T) {
 	writeFile(t, file, string(pki.EncodeCertificates(inFile.Roots[0])))
 	entry := func(b *pki.Bundle, signer string, domains ...string) *meshv1.MeshConfig_CertificateData {
 		return &meshv1.MeshConfig_CertificateData{
-			CertificateData: &meshv1.MeshConfig_CertificateData_Pem{Pem: string(pki.EncodeCertificates(b.Roots...))}, CertSigners: []string{signer}, TrustDomains: domains,
+			CertificateData: &meshv1.MeshConfig_CertificateData_Pem{Pem: string(pki.EncodeCertificates(b.Roots...))},
+			CertSigners:     []string{signer}, TrustDomains: domains,
 		}
 	}
 	config := mesh.Default()
-	config.CaCertificates = []*meshv1.MeshConfig_CertificateData{entry(both, "one", own, "alias"), entry(alias, "one", "alias"), entry(plain, "one")}
+	config.CaCertificates = []*meshv1.MeshConfig_CertificateData{entry(both, "one", own, "alias"),
+		entry(alias, "one", "alias"), entry(plain, "one")}
 	d := New(Options{Mesh: fixed{config}})
 	for domain, want := range map[string]bool{own: false, "alias": true, "other": false} {
 		if got := d.Federated(domain); got != want {
@@ -123,11 +125,13 @@ func TestExpiredAnchors(t *testing.T) {
 	old, err := pki.NewSelfSigned("example", 48*time.Hour, time.Now())
 	must.Succeed(t, err)
 	longer := old.Roots[0]
-	list := []anchor{{roots: []*x509.Certificate{good, longer}, field: "caCertificates[0]"}, {roots: []*x509.Certificate{good}, field: "caCertificates[2]"}}
+	list := []anchor{{roots: []*x509.Certificate{good, longer}, field: "caCertificates[0]"},
+		{roots: []*x509.Certificate{good}, field: "caCertificates[2]"}}
 	if found := expired(list, time.Now()); len(found) > 0 {
 		t.Errorf("%v", found)
 	}
-	if found := expired(list, later); len(found) != 1 || found[0].Field != "caCertificates[2]" || !strings.Contains(found[0].Message, "expired at") {
+	if found := expired(list, later); len(found) != 1 || found[0].Field != "caCertificates[2]" ||
+		!strings.Contains(found[0].Message, "expired at") {
 		t.Errorf("%v", found)
 	}
 }

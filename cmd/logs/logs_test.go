@@ -115,7 +115,8 @@ func TestCallersAndStacks(t *testing.T) {
 		} {
 			out.Reset()
 			c.write()
-			if text := out.String(); strings.Contains(text, "logs/logs_test.go:") != c.caller || strings.Contains(text, "goroutine ") != c.stack || !strings.HasSuffix(text, "\n") {
+			if text := out.String(); strings.Contains(text, "logs/logs_test.go:") != c.caller ||
+				strings.Contains(text, "goroutine ") != c.stack || !strings.HasSuffix(text, "\n") {
 				t.Errorf("JSON %v: %s", asJSON, text)
 			}
 			if asJSON && !json.Valid(out.Bytes()) {
@@ -127,7 +128,8 @@ func TestCallersAndStacks(t *testing.T) {
 		if got := levels.Scopes(); !slices.Equal(got, want) {
 			t.Errorf("%v", got)
 		}
-		for _, bad := range []Scope{{Name: "nothing", Level: "info", StackLevel: "none"}, {Name: "ads", Level: "loud", StackLevel: "none"}, {Name: "ads", Level: "info", StackLevel: "loud"}} {
+		for _, bad := range []Scope{{Name: "nothing", Level: "info", StackLevel: "none"},
+			{Name: "ads", Level: "loud", StackLevel: "none"}, {Name: "ads", Level: "info", StackLevel: "loud"}} {
 			if levels.SetScope(bad) == nil {
 				t.Errorf("%v is taken", bad)
 			}

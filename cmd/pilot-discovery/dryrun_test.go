@@ -32,10 +32,12 @@ func TestServerSide(t *testing.T) {
 		w.Header().Set("Content-Type", "application/json")
 		if strings.Contains(string(body), "refused.example.com") {
 			w.WriteHeader(http.StatusUnprocessableEntity)
-			_, _ = io.WriteString(w, `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Invalid", "code": 422, "message": "the webhook says no"}`)
+			_, _ = io.WriteString(w,
+				`{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Invalid", "code": 422, "message": "the webhook says no"}`)
 			return
 		}
-		_, _ = io.WriteString(w, `{"kind": "VirtualService", "apiVersion": "networking.istio.io/v1", "metadata": {"name": "web", "namespace": "a"}}`)
+		_, _ = io.WriteString(w,
+			`{"kind": "VirtualService", "apiVersion": "networking.istio.io/v1", "metadata": {"name": "web", "namespace": "a"}}`)
 	}))
 	defer api.Close()
 	dir := t.TempDir()

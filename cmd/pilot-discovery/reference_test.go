@@ -130,7 +130,9 @@ func unindent(text string) string {
 func environmentReference() string {
 	var b strings.Builder
 	b.WriteString("# Variables of the environment\n\n" + generated)
-	b.WriteString(terminal.Wrap("What `pilot-discovery` reads of its environment. The names are istiod's, but for ALLOWED_CIDRS_IN_JWKS_URIS. A variable that istiod reads, or that begins with PILOT_, and has no effect here is named in the log at the start.", 120) + "\n\n")
+	b.WriteString(terminal.Wrap("What `pilot-discovery` reads of its environment. The names are istiod's, "+
+		"but for ALLOWED_CIDRS_IN_JWKS_URIS. A variable that istiod reads, or that begins with PILOT_, "+
+		"and has no effect here is named in the log at the start.", 120) + "\n\n")
 	for _, v := range env.All() {
 		row := "- `" + v.Name + "`: " + v.About
 		if v.Otherwise != "" {
@@ -138,7 +140,8 @@ func environmentReference() string {
 		}
 		b.WriteString(strings.ReplaceAll(terminal.Wrap(row, 118), "\n", "\n  ") + "\n")
 	}
-	b.WriteString("- `GOGC`, `GOMEMLIMIT`, `GOMAXPROCS`: Go's own. Without GOMEMLIMIT the server keeps to nine tenths of what its cgroup\n  allows.\n")
+	b.WriteString("- `GOGC`, `GOMEMLIMIT`, `GOMAXPROCS`: " +
+		"Go's own. Without GOMEMLIMIT the server keeps to nine tenths of what its cgroup\n  allows.\n")
 	b.WriteString("- `NO_COLOR`: set to anything, what commands print has no colours.\n")
 	return b.String()
 }
@@ -146,17 +149,22 @@ func environmentReference() string {
 func metadataReference() string {
 	var b strings.Builder
 	b.WriteString("# Metadata of proxies\n\n" + generated)
-	b.WriteString(terminal.Wrap("The entries of a proxy's metadata that Istio's agents send or istiod reads. A variable ISTIO_META_NAME of an agent is the entry NAME; proxyMetadata in the configuration of a proxy sets such variables. EnvoyFilters may match every entry that is a text of at most 256 bytes.", 120) + "\n")
+	b.WriteString(terminal.Wrap(
+		"The entries of a proxy's metadata that Istio's agents send or istiod reads. A variable ISTIO_META_NAME of an agent is the entry NAME; "+
+			"proxyMetadata in the configuration of a proxy sets such variables. EnvoyFilters "+
+			"may match every entry that is a text of at most 256 bytes.", 120) + "\n")
 	row := func(key, text string) {
 		b.WriteString(strings.ReplaceAll(terminal.Wrap("- `"+key+"`: "+text, 118), "\n", "\n  ") + "\n")
 	}
-	b.WriteString("\n## Entries with an effect\n\n" + terminal.Wrap("A proxy whose IDLE_TIMEOUT or files cannot be used is named in the log.", 120) + "\n\n")
+	b.WriteString("\n## Entries with an effect\n\n" +
+		terminal.Wrap("A proxy whose IDLE_TIMEOUT or files cannot be used is named in the log.", 120) + "\n\n")
 	for _, f := range node.Fields() {
 		if f.Effect != "" {
 			row(f.Key, f.Effect)
 		}
 	}
-	b.WriteString("\n## Entries without an effect\n\n" + terminal.Wrap("If an entry has a fix, the log names each proxy that asks for the effect.", 120) + "\n\n")
+	b.WriteString("\n## Entries without an effect\n\n" +
+		terminal.Wrap("If an entry has a fix, the log names each proxy that asks for the effect.", 120) + "\n\n")
 	for _, f := range node.Fields() {
 		switch {
 		case f.Effect == "" && f.Fix != "":
@@ -171,7 +179,8 @@ func metadataReference() string {
 func findingsReference() string {
 	var b strings.Builder
 	b.WriteString("# Findings\n\n" + generated)
-	b.WriteString(terminal.Wrap("What `validate`, `analyze`, `check`, `/debug/findings` and statuses of objects report, by the code that stands in brackets at the end of a finding. `pilot-discovery explain CODE` prints the same.", 120) + "\n")
+	b.WriteString(terminal.Wrap("What `validate`, `analyze`, `check`, `/debug/findings` and statuses of objects report, "+
+		"by the code that stands in brackets at the end of a finding. `pilot-discovery explain CODE` prints the same.", 120) + "\n")
 	for _, e := range explain.All() {
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n", strings.TrimSpace(e.Code+" "+e.Name), prose(e.Meaning))
 		if e.YAML != "" {

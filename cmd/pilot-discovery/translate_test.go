@@ -24,7 +24,8 @@ spec: {clusterIP: 10.0.0.1, ports: [{name: http, port: 80}]}
 apiVersion: telemetry.istio.io/v1
 kind: Telemetry
 metadata: {name: t, namespace: a}
-spec: {metrics: [{providers: [{name: prometheus}], overrides: [{match: {metric: REQUEST_COUNT, mode: CLIENT}, tagOverrides: {request_host: {value: request.host}, destination_app: {operation: REMOVE}}}]}]}
+spec: {metrics: [{providers: [{name: prometheus}], overrides: [{match: {metric: REQUEST_COUNT, mode: CLIENT},
+  tagOverrides: {request_host: {value: request.host}, destination_app: {operation: REMOVE}}}]}]}
 `,
 		"node.json": `{"id": "sidecar~10.1.0.9~web-0.a~a.svc.cluster.local", "metadata": {"NAMESPACE": "a"},
 "extensions": [{"name": "istio.stats", "category": "envoy.filters.http", "typeUrls": ["stats.PluginConfig"]}]}`,

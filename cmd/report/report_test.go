@@ -18,8 +18,10 @@ import (
 
 func sample() Report {
 	return Report{Objects: 3, Version: "1.0", Findings: []diag.Diagnostic{
-		{Severity: diag.Error, Code: "IST0101", Object: "VirtualService a/v", Field: "spec.hosts[0]", Message: "no host 100% there", Fix: "add it", File: "dir a/x:y,z.yaml", Line: 3, Column: 7},
-		{Severity: diag.Warning, Code: "UnknownField", Object: "VirtualService a/v", Message: "two\nlines\r", File: "/abs/b.yaml", Line: 1, Column: 1},
+		{Severity: diag.Error, Code: "IST0101", Object: "VirtualService a/v", Field: "spec.hosts[0]",
+			Message: "no host 100% there", Fix: "add it", File: "dir a/x:y,z.yaml", Line: 3, Column: 7},
+		{Severity: diag.Warning, Code: "UnknownField", Object: "VirtualService a/v",
+			Message: "two\nlines\r", File: "/abs/b.yaml", Line: 1, Column: 1},
 		{Severity: diag.Info, Code: "IST0118", Object: "Service a/s", Message: "of a cluster"},
 		{Severity: diag.Warning, Code: "NoEndpoints", Message: "of a file", File: "c:d.yaml"},
 		{Severity: diag.Error, Message: "without anything"},
@@ -82,11 +84,13 @@ func TestSARIF(t *testing.T) {
 			}
 		}
 		must.Succeed(t, json.Unmarshal([]byte(write(t, r, "sarif")), &log))
-		if log.Version != "2.1.0" || !strings.Contains(log.Schema, "sarif-schema-2.1.0") || len(log.Runs) != 1 || log.Runs[0].Tool.Driver.Name == "" {
+		if log.Version != "2.1.0" || !strings.Contains(log.Schema, "sarif-schema-2.1.0") ||
+			len(log.Runs) != 1 || log.Runs[0].Tool.Driver.Name == "" {
 			t.Fatalf("the head: %+v", log)
 		}
 		run := log.Runs[0]
-		if !strings.Contains(write(t, r, "sarif"), `"results": [`) || !slices.Contains([]string{"utf16CodeUnits", "unicodeCodePoints"}, run.ColumnKind) {
+		if !strings.Contains(write(t, r, "sarif"), `"results": [`) ||
+			!slices.Contains([]string{"utf16CodeUnits", "unicodeCodePoints"}, run.ColumnKind) {
 			t.Error("results are an array, and the columns are of a known kind")
 		}
 		for i, rule := range run.Tool.Driver.Rules {
@@ -103,7 +107,8 @@ func TestSARIF(t *testing.T) {
 			t.Errorf("%d results", len(run.Results))
 		}
 		for i, result := range run.Results {
-			if result.Message.Text == "" || !slices.Contains([]string{"none", "note", "warning", "error"}, result.Level) || run.Tool.Driver.Rules[result.RuleIndex].ID != result.RuleID {
+			if result.Message.Text == "" || !slices.Contains([]string{"none", "note", "warning", "error"}, result.Level) ||
+				run.Tool.Driver.Rules[result.RuleIndex].ID != result.RuleID {
 				t.Errorf("result %d: %+v", i, result)
 			}
 			for _, l := range result.Locations {
@@ -118,7 +123,8 @@ func TestSARIF(t *testing.T) {
 			continue
 		}
 		first, second := run.Results[0], run.Results[1]
-		if p := first.Locations[0].PhysicalLocation; first.RuleID != "IST0101" || p.ArtifactLocation.URI != "dir%20a/x:y,z.yaml" || p.Region.StartLine != 3 || p.Region.StartColumn != 7 {
+		if p := first.Locations[0].PhysicalLocation; first.RuleID != "IST0101" ||
+			p.ArtifactLocation.URI != "dir%20a/x:y,z.yaml" || p.Region.StartLine != 3 || p.Region.StartColumn != 7 {
 			t.Errorf("the first: %+v", first)
 		}
 		if second.RuleID != "IST0106" || second.Locations[0].PhysicalLocation.ArtifactLocation.URI != "file:///abs/b.yaml" {
@@ -201,7 +207,8 @@ func TestThresholds(t *testing.T) {
 func TestDescribe(t *testing.T) {
 	for _, a := range analysis.Analyzers() {
 		for _, code := range a.Codes {
-			if c := analysis.Describe(code); strings.HasPrefix(code, "IST") && (c.ID != code || c.Name == code || !strings.HasSuffix(c.URL, strings.ToLower(code)+"/")) {
+			if c := analysis.Describe(code); strings.HasPrefix(code, "IST") &&
+				(c.ID != code || c.Name == code || !strings.HasSuffix(c.URL, strings.ToLower(code)+"/")) {
 				t.Errorf("%s: %+v", code, c)
 			}
 		}

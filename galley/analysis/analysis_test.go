@@ -48,70 +48,122 @@ func TestRun(t *testing.T) {
 	}{
 		{name: "nothing is wrong"},
 		{"subset", "subset: v1, port", "subset: v11, port", []string{
-			`error: VirtualService shop/reviews: spec.http[2].route[0].destination.subset: no DestinationRule defines subset "v11" of reviews.shop.svc.cluster.local: requests get 503; did you mean "v1"? [IST0101]`,
+			`error: VirtualService shop/reviews: spec.http[2].route[0].destination.subset: ` +
+				`no DestinationRule defines subset "v11" of reviews.shop.svc.cluster.local: requests get 503; did you mean "v1"? [IST0101]`,
 		}},
-		{"subset unlike any", "subset: v1, port", "subset: canary, port", []string{`use one of v1, v2, or define it in DestinationRule shop/reviews`}},
+		{"subset unlike any", "subset: v1, port", "subset: canary, port",
+			[]string{`use one of v1, v2, or define it in DestinationRule shop/reviews`}},
 		{"no rule", "host: reviews\n  subsets", "host: by-hand\n  subsets", []string{
 			`spec.http[2].route[0].destination.subset: no DestinationRule defines subset "v1" of reviews.shop.svc.cluster.local`,
 			`spec.http[2].route[1].destination.subset: no DestinationRule defines subset "v2"`,
 		}},
-		{"rule that callers do not see", "DestinationRule\nmetadata: {name: reviews, namespace: shop}", "DestinationRule\nmetadata: {name: reviews, namespace: elsewhere}", []string{
-			`DestinationRule elsewhere/reviews: spec.host: no Service or ServiceEntry has the host reviews.elsewhere.svc.cluster.local: the rule has no effect; did you mean "reviews.shop.svc.cluster.local"?`,
-			`route[0].destination.subset`, `route[1].destination.subset`,
-		}},
-		{"rule of another namespace", "DestinationRule\nmetadata: {name: reviews, namespace: shop}\nspec:\n  host: reviews", "DestinationRule\nmetadata: {name: reviews, namespace: elsewhere}\nspec:\n  host: reviews.shop.svc.cluster.local", []string{
-			`route[0].destination.subset: DestinationRule elsewhere/reviews defines subset "v1", but is not in force for proxies of namespace shop`, `route[1].destination.subset`,
-		}},
+		{"rule that callers do not see", "DestinationRule\nmetadata: {name: reviews, namespace: shop}",
+			"DestinationRule\nmetadata: {name: reviews, namespace: elsewhere}", []string{
+				`DestinationRule elsewhere/reviews: spec.host: no Service or ServiceEntry has the host reviews.elsewhere.svc.cluster.local: ` +
+					`the rule has no effect; did you mean "reviews.shop.svc.cluster.local"?`,
+				`route[0].destination.subset`, `route[1].destination.subset`,
+			}},
+		{"rule of another namespace", "DestinationRule\nmetadata: {name: reviews, namespace: shop}\nspec:\n  host: reviews",
+			"DestinationRule\nmetadata: {name: reviews, namespace: elsewhere}\nspec:\n  host: reviews.shop.svc.cluster.local", []string{
+				`route[0].destination.subset: DestinationRule elsewhere/reviews defines subset "v1", but is not in force for proxies of namespace shop`,
+				`route[1].destination.subset`,
+			}},
 		{"host", "{host: reviews, subset: v1, port", "{host: rewiews, port", []string{
-			`error: VirtualService shop/reviews: spec.http[2].route[0].destination.host: no Service or ServiceEntry has the host rewiews.shop.svc.cluster.local: requests get 503; did you mean "reviews"? [IST0101]`,
+			`error: VirtualService shop/reviews: spec.http[2].route[0].destination.host: ` +
+				`no Service or ServiceEntry has the host rewiews.shop.svc.cluster.local: requests get 503; did you mean "reviews"? [IST0101]`,
 		}},
-		{"host cut short", "host: reviews.shop.svc.cluster.local, subset", "host: reviews.shop, subset", []string{`has the host reviews.shop: requests get 503; did you mean "reviews.shop.svc.cluster.local"?`}},
-		{"host of another namespace", "host: reviews.shop.svc.cluster.local, subset", "host: reviews.back.svc.cluster.local, subset", []string{`did you mean "reviews.shop.svc.cluster.local"?`}},
+		{"host cut short", "host: reviews.shop.svc.cluster.local, subset", "host: reviews.shop, subset",
+			[]string{`has the host reviews.shop: requests get 503; did you mean "reviews.shop.svc.cluster.local"?`}},
+		{"host of another namespace", "host: reviews.shop.svc.cluster.local, subset",
+			"host: reviews.back.svc.cluster.local, subset", []string{`did you mean "reviews.shop.svc.cluster.local"?`}},
 		{"host outside", "host: api.example.com", "host: apis.example.com", []string{`did you mean "api.example.com"?`}},
-		{"host under a wildcard", "host: api.example.com", "host: a.wild.example.com", []string{`only the wildcard *.wild.example.com of ServiceEntry shop/outside covers a.wild.example.com, and a route cannot lead to a wildcard: requests get 503; add a ServiceEntry with exactly that host`}},
-		{"mirror", "mirror: {host: machines", "mirror: {host: machine", []string{`warning: VirtualService shop/reviews: spec.http[2].mirror.host: no Service or ServiceEntry has the host machine.example.com: the mirrored copies of requests are lost;`}},
-		{"own host", "hosts: [reviews]", "hosts: [rewiews]", []string{`warning: VirtualService shop/reviews: spec.hosts[0]: no Service or ServiceEntry has the host rewiews.shop.svc.cluster.local: these routes count for requests to that name only; did you mean "reviews"?`}},
+		{"host under a wildcard", "host: api.example.com", "host: a.wild.example.com",
+			[]string{`only the wildcard *.wild.example.com of ServiceEntry shop/outside covers a.wild.example.com, ` +
+				`and a route cannot lead to a wildcard: requests get 503; add a ServiceEntry with exactly that host`}},
+		{"mirror", "mirror: {host: machines", "mirror: {host: machine", []string{`warning: VirtualService shop/reviews: ` +
+			`spec.http[2].mirror.host: no Service or ServiceEntry has the host machine.example.com: the mirrored copies of requests are lost;`}},
+		{"own host", "hosts: [reviews]", "hosts: [rewiews]", []string{`warning: VirtualService shop/reviews: spec.hosts[0]: no Service or ` +
+			`ServiceEntry has the host rewiews.shop.svc.cluster.local: these routes count for requests to that name only; did you mean "reviews"?`}},
 		{"host that is not exported", "delegate: {name: more}", "route: [{destination: {host: private.back.svc.cluster.local}}]", []string{
-			`warning: VirtualService shop/reviews: spec.http[1].route[0].destination.host: Service back/private does not export private.back.svc.cluster.local to proxies of namespace shop: requests get 503; export it to that namespace as well [IST0101]`,
+			`warning: VirtualService shop/reviews: spec.http[1].route[0].destination.host: Service back/private does not export ` +
+				`private.back.svc.cluster.local to proxies of namespace shop: requests get 503; export it to that namespace as well [IST0101]`,
 		}},
-		{"port", "port: {number: 9080}", "port: {number: 9090}", []string{`error: VirtualService shop/reviews: spec.http[2].route[0].destination.port.number: reviews.shop.svc.cluster.local has no port 9090: requests get 503; use one of its ports: 9080, 9081 [IST0101]`}},
-		{"delegate", "delegate: {name: more}", "delegate: {name: moer}", []string{`there is no VirtualService shop/moer to delegate to: the route is left out; did you mean "more"? [IST0101]`}},
-		{"delegate that is not exported", "{name: more, namespace: shop}\nspec:\n", "{name: more, namespace: shop}\nspec:\n  exportTo: [back]\n", []string{`error: VirtualService shop/reviews: spec.http[1].delegate: VirtualService shop/more is not exported to namespace shop: the route is left out; export it to that namespace as well [IST0101]`}},
-		{"delegate with hosts", "{name: more, namespace: shop}\nspec:\n", "{name: more, namespace: shop}\nspec:\n  hosts: [own.example.com]\n", []string{`error: VirtualService shop/reviews: spec.http[1].delegate: VirtualService shop/more has hosts of its own, so no other may delegate to it: the route is left out; remove its hosts, or name another [IST0101]`}},
-		{"gateway", "name: front-b, namespace: shop}\nspec:\n  hosts: [shop.example.com]\n  gateways: [istio-system/front]", "name: front-b, namespace: shop}\nspec:\n  hosts: [shop.example.com]\n  gateways: [front]", []string{
-			`error: VirtualService shop/front-b: spec.gateways[0]: there is no Gateway shop/front: no gateway takes these routes; did you mean "istio-system/front"? [IST0101]`,
-		}},
+		{"port", "port: {number: 9080}", "port: {number: 9090}",
+			[]string{`error: VirtualService shop/reviews: spec.http[2].route[0].destination.port.number: ` +
+				`reviews.shop.svc.cluster.local has no port 9090: requests get 503; use one of its ports: 9080, 9081 [IST0101]`}},
+		{"delegate", "delegate: {name: more}", "delegate: {name: moer}",
+			[]string{`there is no VirtualService shop/moer to delegate to: the route is left out; did you mean "more"? [IST0101]`}},
+		{"delegate that is not exported", "{name: more, namespace: shop}\nspec:\n", "{name: more, namespace: shop}\nspec:\n  exportTo: [back]\n",
+			[]string{`error: VirtualService shop/reviews: spec.http[1].delegate: VirtualService shop/more is not exported to namespace shop: ` +
+				`the route is left out; export it to that namespace as well [IST0101]`}},
+		{"delegate with hosts", "{name: more, namespace: shop}\nspec:\n", "{name: more, namespace: shop}\nspec:\n  hosts: [own.example.com]\n",
+			[]string{`error: VirtualService shop/reviews: spec.http[1].delegate: VirtualService shop/more has hosts of its own, ` +
+				`so no other may delegate to it: the route is left out; remove its hosts, or name another [IST0101]`}},
+		{"gateway", "name: front-b, namespace: shop}\nspec:\n  hosts: [shop.example.com]\n  gateways: [istio-system/front]",
+			"name: front-b, namespace: shop}\nspec:\n  hosts: [shop.example.com]\n  gateways: [front]", []string{
+				`error: VirtualService shop/front-b: spec.gateways[0]: there is no Gateway shop/front: ` +
+					`no gateway takes these routes; did you mean "istio-system/front"? [IST0101]`,
+			}},
 		{"two for one host", "exportTo: [\".\"]", "exportTo: [\"*\"]", []string{
-			`warning: VirtualService shop/reviews: spec.hosts[0]: VirtualService back/for-back has the host reviews.shop.svc.cluster.local too and takes precedence for sidecars (both are of the same age, and it sorts first by name): these routes have no effect there; merge the two, or remove one [IST0109]`,
+			`warning: VirtualService shop/reviews: spec.hosts[0]: VirtualService back/for-back has the host reviews.shop.svc.cluster.local ` +
+				`too and takes precedence for sidecars (both are of the same age, and it sorts first by name): ` +
+				`these routes have no effect there; merge the two, or remove one [IST0109]`,
 		}},
-		{"one is older", "{name: for-back, namespace: back}\nspec:\n  hosts: [reviews.shop.svc.cluster.local]\n  exportTo: [\".\"]", "{name: a, namespace: back, creationTimestamp: 2020-01-01T00:00:00Z}\nspec:\n  hosts: [reviews.shop.svc.cluster.local]\n", []string{
-			"VirtualService back/a: spec.hosts[0]: VirtualService shop/reviews has the host reviews.shop.svc.cluster.local too and takes precedence for sidecars (it is older)",
-		}},
+		{"one is older", "{name: for-back, namespace: back}\nspec:\n  hosts: [reviews.shop.svc.cluster.local]\n  exportTo: [\".\"]",
+			"{name: a, namespace: back, creationTimestamp: 2020-01-01T00:00:00Z}\nspec:\n  hosts: [reviews.shop.svc.cluster.local]\n", []string{
+				"VirtualService back/a: spec.hosts[0]: " +
+					"VirtualService shop/reviews has the host reviews.shop.svc.cluster.local too and takes precedence for sidecars (it is older)",
+			}},
 		{"both take all of a gateway", "[{match: [{uri: {prefix: /a}}], route", "[{route", []string{
-			`warning: VirtualService shop/front-b: spec.hosts[0]: VirtualService shop/front-a has the host shop.example.com on Gateway istio-system/front too and comes first (both are of the same age, and it sorts first by name): its last route takes all requests, so the last route here is never reached; merge`,
+			`warning: VirtualService shop/front-b: spec.hosts[0]: ` +
+				`VirtualService shop/front-a has the host shop.example.com on Gateway istio-system/front too and comes first (both are ` +
+				`of the same age, and it sorts first by name): its last route takes all requests, so the last route here is never reached; merge`,
 		}},
 		{"selector of a Service", "selector: {app: reviews}", "selector: {app: rewiews}", []string{
-			`warning: Service shop/reviews: spec.selector: no Pod or WorkloadEntry of namespace shop has the labels app=rewiews: it has no endpoints, and requests to it get 503; did you mean app: reviews? [IST0127]`,
+			`warning: Service shop/reviews: spec.selector: no Pod or WorkloadEntry of namespace shop has the labels app=rewiews: ` +
+				`it has no endpoints, and requests to it get 503; did you mean app: reviews? [IST0127]`,
 		}},
-		{"selector of a Gateway", "selector: {istio: ingressgateway}", "selector: {istoi: ingressgateway}", []string{`Gateway istio-system/front: spec.selector: no Pod or WorkloadEntry of any namespace has the labels istoi=ingressgateway: nothing listens on its ports; did you mean the label "istio"? [IST0127]`}},
-		{"selector of a Sidecar", "labels: {version: v2}}\n  egress", "labels: {version: v3}}\n  egress", []string{`Sidecar shop/some: spec.workloadSelector.labels: no Pod or WorkloadEntry of namespace shop has the labels version=v3: the object has no effect; did you mean version: v1? [IST0127]`}},
-		{"selector of a policy", "matchLabels: {app: reviews}", "matchLabels: {app: review}", []string{`AuthorizationPolicy istio-system/some: spec.selector.matchLabels: no Pod or WorkloadEntry of any namespace has the labels app=review`}},
-		{"selector of a ServiceEntry", "workloadSelector: {labels: {app: machine}}", "workloadSelector: {labels: {app: machines}}", []string{`ServiceEntry shop/machines: spec.workloadSelector.labels`}},
-		{"selector of a DestinationRule", "host: reviews\n  subsets", "host: reviews\n  workloadSelector: {matchLabels: {app: x}}\n  subsets", []string{`DestinationRule shop/reviews: spec.workloadSelector.matchLabels`}},
-		{"labels of a subset", "labels: {version: v2}}\n---", "labels: {version: two}}\n---", []string{`DestinationRule shop/reviews: spec.subsets[1].labels: no workload of reviews.shop.svc.cluster.local has these labels: the subset "v2" has no endpoints, and requests to it get 503; version is one of v1, v2 there [IST0173]`}},
-		{"labels of a subset with a slip", "labels: {version: v2}}\n---", "labels: {version: v3}}\n---", []string{`the subset "v2" has no endpoints, and requests to it get 503; did you mean version: v2? [IST0173]`}},
-		{"labels of a subset without workloads", "labels: {app: reviews, version: v2}", "labels: {app: reviews}", []string{`the subset "v2" has no endpoints, and requests to it get 503; version is one of v1 there [IST0173]`, "IST0127"}},
-		{"subset defined again", "apiVersion: networking.istio.io/v1\nkind: DestinationRule\nmetadata: {name: reviews, namespace: shop}", "apiVersion: networking.istio.io/v1\nkind: DestinationRule\nmetadata: {name: a, namespace: shop}\nspec: {host: reviews.shop.svc.cluster.local, subsets: [{name: v1, labels: {version: v2}}]}\n---\napiVersion: networking.istio.io/v1\nkind: DestinationRule\nmetadata: {name: reviews, namespace: shop}", []string{
-			`warning: DestinationRule shop/reviews: spec.subsets[0].name: DestinationRule shop/a defines the subset "v1" of reviews.shop.svc.cluster.local too, and its definition is used (both are of the same age, and it sorts first by name): this one has no effect; rename one, or remove it [RepeatedSubset]`,
+		{"selector of a Gateway", "selector: {istio: ingressgateway}", "selector: {istoi: ingressgateway}",
+			[]string{`Gateway istio-system/front: spec.selector: no Pod or WorkloadEntry of any namespace has the labels istoi=ingressgateway: ` +
+				`nothing listens on its ports; did you mean the label "istio"? [IST0127]`}},
+		{"selector of a Sidecar", "labels: {version: v2}}\n  egress", "labels: {version: v3}}\n  egress",
+			[]string{`Sidecar shop/some: spec.workloadSelector.labels: no Pod or WorkloadEntry of namespace shop has the labels version=v3: ` +
+				`the object has no effect; did you mean version: v1? [IST0127]`}},
+		{"selector of a policy", "matchLabels: {app: reviews}", "matchLabels: {app: review}", []string{
+			`AuthorizationPolicy istio-system/some: spec.selector.matchLabels: no Pod or WorkloadEntry of any namespace has the labels app=review`,
 		}},
-		{"number of a port in quotes", "targetPort: management", "targetPort: \"8080\"", []string{`no container of the pods that the Service selects has a port named "8080": the port has no endpoints, and requests to it get 503; remove the quotes: 8080 [TargetPortNotFound]`}},
-		{"host of a pattern", `host: "*.local"`, `host: "*.locale"`, []string{`DestinationRule istio-system/everything: spec.host: no Service or ServiceEntry has a host under *.locale`}},
+		{"selector of a ServiceEntry", "workloadSelector: {labels: {app: machine}}",
+			"workloadSelector: {labels: {app: machines}}", []string{`ServiceEntry shop/machines: spec.workloadSelector.labels`}},
+		{"selector of a DestinationRule", "host: reviews\n  subsets", "host: reviews\n  workloadSelector: {matchLabels: {app: x}}\n  subsets",
+			[]string{`DestinationRule shop/reviews: spec.workloadSelector.matchLabels`}},
+		{"labels of a subset", "labels: {version: v2}}\n---", "labels: {version: two}}\n---",
+			[]string{`DestinationRule shop/reviews: spec.subsets[1].labels: no workload of reviews.shop.svc.cluster.local has these labels: ` +
+				`the subset "v2" has no endpoints, and requests to it get 503; version is one of v1, v2 there [IST0173]`}},
+		{"labels of a subset with a slip", "labels: {version: v2}}\n---", "labels: {version: v3}}\n---",
+			[]string{`the subset "v2" has no endpoints, and requests to it get 503; did you mean version: v2? [IST0173]`}},
+		{"labels of a subset without workloads", "labels: {app: reviews, version: v2}", "labels: {app: reviews}",
+			[]string{`the subset "v2" has no endpoints, and requests to it get 503; version is one of v1 there [IST0173]`, "IST0127"}},
+		{"subset defined again", "apiVersion: networking.istio.io/v1\nkind: DestinationRule\nmetadata: {name: reviews, namespace: shop}",
+			"apiVersion: networking.istio.io/v1\nkind: DestinationRule\nmetadata: {name: a, namespace: shop}\n" +
+				"spec: {host: reviews.shop.svc.cluster.local, subsets: [{name: v1, labels: {version: v2}}]}\n---\n" +
+				"apiVersion: networking.istio.io/v1\nkind: DestinationRule\nmetadata: {name: reviews, namespace: shop}", []string{
+				`warning: DestinationRule shop/reviews: spec.subsets[0].name: ` +
+					`DestinationRule shop/a defines the subset "v1" of reviews.shop.svc.cluster.local too, and its definition is ` +
+					`used (both are of the same age, and it sorts first by name): this one has no effect; rename one, or remove it [RepeatedSubset]`,
+			}},
+		{"number of a port in quotes", "targetPort: management", "targetPort: \"8080\"", []string{`no container of the pods that the Service ` +
+			`selects has a port named "8080": the port has no endpoints, and requests to it get 503; remove the quotes: 8080 [TargetPortNotFound]`}},
+		{"host of a pattern", `host: "*.local"`, `host: "*.locale"`,
+			[]string{`DestinationRule istio-system/everything: spec.host: no Service or ServiceEntry has a host under *.locale`}},
 		{"host of a pattern within a label", `host: "*.local"`, `host: "*iews.shop.svc.cluster.local"`, nil},
 		{"port of a container by name", "targetPort: management", "targetPort: managment", []string{
-			`error: Service shop/reviews: spec.ports[1].targetPort: no container of the pods that the Service selects has a port named "managment": the port has no endpoints, and requests to it get 503; did you mean "management"? [TargetPortNotFound]`,
+			`error: Service shop/reviews: spec.ports[1].targetPort: no container of the pods that the Service selects has a port ` +
+				`named "managment": the port has no endpoints, and requests to it get 503; did you mean "management"? [TargetPortNotFound]`,
 		}},
-		{"port of a container by number", "targetPort: 8080", "targetPort: 8888", []string{`warning: Service shop/reviews: spec.ports[0].targetPort: no container of the pods that the Service selects declares port 8888; the containers declare 8080, 8081`}},
-		{"port of a container by default", ", targetPort: 8080", "", []string{`Service shop/reviews: spec.ports[0].port: no container of the pods that the Service selects declares port 9080`}},
+		{"port of a container by number", "targetPort: 8080", "targetPort: 8888", []string{`warning: Service shop/reviews: ` +
+			`spec.ports[0].targetPort: no container of the pods that the Service selects declares port 8888; the containers declare 8080, 8081`}},
+		{"port of a container by default", ", targetPort: 8080", "",
+			[]string{`Service shop/reviews: spec.ports[0].port: no container of the pods that the Service selects declares port 9080`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.old != "" && strings.Count(right, c.old) != 1 {
@@ -145,9 +197,11 @@ func TestTargets(t *testing.T) {
 		{`targetRef: {kind: Service, name: web}`, ""},
 		{`targetRefs: [{group: networking.istio.io, kind: ServiceEntry, name: outside}, {kind: Service, name: web}]`, ""},
 		{`targetRefs: [{group: gateway.networking.k8s.io, kind: GatewayClass, name: any}]`, ""},
-		{`targetRefs: [{kind: Service, name: web}, {kind: Service, name: webb}]`, `spec.targetRefs[1].name: there is no Service webb in namespace a: the policy does not apply to it; did you mean "web"?`},
+		{`targetRefs: [{kind: Service, name: web}, {kind: Service, name: webb}]`,
+			`spec.targetRefs[1].name: there is no Service webb in namespace a: the policy does not apply to it; did you mean "web"?`},
 		{`targetRefs: [{kind: Service, name: elsewhere}]`, `spec.targetRefs[0].name: there is no Service elsewhere in namespace a`},
-		{`targetRef: {group: gateway.networking.k8s.io, kind: Gateway, name: web}`, `spec.targetRef.name: there is no Gateway web in namespace a`},
+		{`targetRef: {group: gateway.networking.k8s.io, kind: Gateway, name: web}`,
+			`spec.targetRef.name: there is no Gateway web in namespace a`},
 	} {
 		list := run(decode(t, `
 apiVersion: v1
@@ -206,21 +260,28 @@ spec: {selector: {app: web}, ports: [{port: 80}]}
 		return "---\napiVersion: v1\nkind: Pod\nmetadata: {name: web-1, namespace: a, labels: {app: web}}\nstatus: " + status + "\n"
 	}
 	slice := func(name string) string {
-		return "---\napiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {name: s, namespace: a, labels: {kubernetes.io/service-name: " + name + "}}\naddressType: IPv4\nendpoints: [{addresses: [10.0.0.1]}]\n"
+		return "---\napiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {name: s, namespace: a, " +
+			"labels: {kubernetes.io/service-name: " + name + "}}\naddressType: IPv4\nendpoints: [{addresses: [10.0.0.1]}]\n"
 	}
 	selectorless := strings.Replace(service, "selector: {app: web}, ", "", 1)
 	for name, c := range map[string]struct{ text, want string }{
-		"no pod":                        {service, "spec.selector: no Pod or WorkloadEntry of namespace a has the labels app=web: it has no endpoints, and requests to it get 503"},
-		"no address":                    {service + pod("{}"), "spec.selector: no Pod that the Service selects has an IP address (web-1): it has no endpoints, and requests to it get 503; write status.podIP into them [NoEndpoints]"},
-		"not ready":                     {service + pod("{podIP: 10.0.0.1, conditions: [{type: Ready, status: \"False\"}]}"), "spec.selector: no Pod that the Service selects is ready (web-1): it has no endpoints"},
-		"no selector":                   {selectorless, "the Service has no selector, and there is no EndpointSlice of it: it has no endpoints"},
-		"another's slice":               {selectorless + slice("other"), "there is no EndpointSlice of it"},
-		"ready":                         {service + pod("{podIP: 10.0.0.1, conditions: [{type: Ready, status: \"True\"}]}"), ""},
-		"says nothing of being ready":   {service + pod("{podIPs: [{ip: 10.0.0.1}]}"), ""},
-		"not ready, and that is wanted": {strings.Replace(service, "spec: {", "spec: {publishNotReadyAddresses: true, ", 1) + pod("{podIP: 10.0.0.1, conditions: [{type: Ready, status: \"False\"}]}"), ""},
-		"slice":                         {selectorless + slice("web"), ""},
-		"slice beside the selector":     {service + pod("{}") + slice("web"), ""},
-		"elsewhere":                     {strings.Replace(selectorless, "spec: {", "spec: {type: ExternalName, externalName: x.example.com, ", 1), ""},
+		"no pod": {service,
+			"spec.selector: no Pod or WorkloadEntry of namespace a has the labels app=web: it has no endpoints, and requests to it get 503"},
+		"no address": {service + pod("{}"), "spec.selector: no Pod that the Service selects has an IP address (web-1): " +
+			"it has no endpoints, and requests to it get 503; write status.podIP into them [NoEndpoints]"},
+		"not ready": {service + pod("{podIP: 10.0.0.1, conditions: [{type: Ready, status: \"False\"}]}"),
+			"spec.selector: no Pod that the Service selects is ready (web-1): it has no endpoints"},
+		"no selector":                 {selectorless, "the Service has no selector, and there is no EndpointSlice of it: it has no endpoints"},
+		"another's slice":             {selectorless + slice("other"), "there is no EndpointSlice of it"},
+		"ready":                       {service + pod("{podIP: 10.0.0.1, conditions: [{type: Ready, status: \"True\"}]}"), ""},
+		"says nothing of being ready": {service + pod("{podIPs: [{ip: 10.0.0.1}]}"), ""},
+		"not ready, and that is wanted": {strings.Replace(service, "spec: {", "spec: {publishNotReadyAddresses: true, ", 1) +
+			pod("{podIP: 10.0.0.1, conditions: [{type: Ready, status: \"False\"}]}"), ""},
+		"slice":                     {selectorless + slice("web"), ""},
+		"slice beside the selector": {service + pod("{}") + slice("web"), ""},
+		"elsewhere": {
+			strings.Replace(selectorless, "spec: {", "spec: {type: ExternalName, externalName: x.example.com, ", 1), "",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			objects := decode(t, c.text)
@@ -349,7 +410,8 @@ func many(t testing.TB, n int) []*kinds.Object {
 	t.Helper()
 	var b strings.Builder
 	for i := range n {
-		fmt.Fprintf(&b, "---\napiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {name: v%d, namespace: a}\nspec: {hosts: [h%d.example.com], http: [{route: [{destination: {host: x%d}}]}]}\n", i, i, i)
+		fmt.Fprintf(&b, "---\napiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {name: v%d, namespace: a}\n"+
+			"spec: {hosts: [h%d.example.com], http: [{route: [{destination: {host: x%d}}]}]}\n", i, i, i)
 	}
 	l := limits.Default()
 	l.FileDocs, l.FileSize = n+1, 1<<30
@@ -364,7 +426,8 @@ func many(t testing.TB, n int) []*kinds.Object {
 func TestFindingsAreBounded(t *testing.T) {
 	const more = 7
 	list := run(many(t, maxFindings+more))
-	if len(list) != maxFindings+1 || !strings.HasPrefix(list[maxFindings].Message, fmt.Sprint(more)) || !LeftOut(list) || LeftOut(list[:maxFindings]) {
+	if len(list) != maxFindings+1 || !strings.HasPrefix(list[maxFindings].Message, fmt.Sprint(more)) ||
+		!LeftOut(list) || LeftOut(list[:maxFindings]) {
 		t.Errorf("%d findings, the last: %v", len(list), list[len(list)-1])
 	}
 }
@@ -376,8 +439,10 @@ func TestEachAnalyzerIsBounded(t *testing.T) {
 	for i := range maxFindings + 3 {
 		fmt.Fprintf(&b, "---\n{apiVersion: v1, kind: Service, metadata: {name: s%d, namespace: a}, spec: {ports: [{port: 80, name: web}]}}\n", i)
 	}
-	b.WriteString("---\n{apiVersion: v1, kind: Service, metadata: {name: many, namespace: b}, spec: {ports: [{port: 80, name: http-a}, {port: 81, name: http-b}]}}\n")
-	b.WriteString("---\n{apiVersion: networking.istio.io/v1, kind: VirtualService, metadata: {name: v, namespace: b}, spec: {hosts: [x.example], gateways: [g], http: [{route: [{destination: {host: many}}]}]}}\n")
+	b.WriteString("---\n{apiVersion: v1, kind: Service, metadata: {name: many, namespace: b}, " +
+		"spec: {ports: [{port: 80, name: http-a}, {port: 81, name: http-b}]}}\n")
+	b.WriteString("---\n{apiVersion: networking.istio.io/v1, kind: VirtualService, metadata: {name: v, namespace: b}, " +
+		"spec: {hosts: [x.example], gateways: [g], http: [{route: [{destination: {host: many}}]}]}}\n")
 	l := limits.Default()
 	l.FileDocs = 2 * maxFindings
 	var objects []*kinds.Object
@@ -392,10 +457,12 @@ func TestEachAnalyzerIsBounded(t *testing.T) {
 		}
 		return codes
 	}
-	if got := count(Options{}); got[codePortName+" info"] != maxFindings || got[codePortRequired+" error"] != 1 || got[codeLimit+" info"] != 1 {
+	if got := count(Options{}); got[codePortName+" info"] != maxFindings ||
+		got[codePortRequired+" error"] != 1 || got[codeLimit+" info"] != 1 {
 		t.Errorf("of all: %v", got)
 	}
-	if got := count(Options{Concerns: func(o *kinds.Object) bool { return o.Namespace == "b" }}); got[codePortName+" info"] != 0 || got[codePortRequired+" error"] != 1 || got[codeLimit+" info"] != 0 {
+	if got := count(Options{Concerns: func(o *kinds.Object) bool { return o.Namespace == "b" }}); got[codePortName+" info"] != 0 ||
+		got[codePortRequired+" error"] != 1 || got[codeLimit+" info"] != 0 {
 		t.Errorf("of one namespace: %v", got)
 	}
 	list := run(append(many(t, maxFindings+1), objects[0])) // with a Service the routes are errors
@@ -436,9 +503,11 @@ func TestOrder(t *testing.T) {
 // An annotation names codes as they are here, or Istio's, or all.
 func TestSuppressed(t *testing.T) {
 	for annotation, want := range map[string]string{
-		"": "WrongType BadCredential " + codeReference, "IST0106": "BadCredential " + codeReference, "WrongType, IST0161": codeReference, "*": "", "Wrong": "WrongType BadCredential " + codeReference,
+		"": "WrongType BadCredential " + codeReference, "IST0106": "BadCredential " + codeReference,
+		"WrongType, IST0161": codeReference, "*": "", "Wrong": "WrongType BadCredential " + codeReference,
 	} {
-		o := &kinds.Object{Key: kinds.Key{Kind: kinds.Service, Namespace: "a", Name: "s"}, Annotations: map[string]string{kinds.AnnotationSuppress: annotation}}
+		o := &kinds.Object{Key: kinds.Key{Kind: kinds.Service, Namespace: "a", Name: "s"},
+			Annotations: map[string]string{kinds.AnnotationSuppress: annotation}}
 		var found []diag.Diagnostic
 		for _, code := range []string{"WrongType", "BadCredential", codeReference} {
 			found = append(found, diag.Diagnostic{Code: code, Object: o.String()})

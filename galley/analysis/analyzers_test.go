@@ -51,7 +51,8 @@ func TestAnalyzers(t *testing.T) {
 				}
 				objects := decode(t, string(c.Data))
 				var got []string
-				for _, d := range Run(objects, Options{Domain: "cluster.local", Mesh: m, Advice: true, HTTP3: true, Whole: strings.HasPrefix(c.Name, "files: ")}) {
+				for _, d := range Run(objects,
+					Options{Domain: "cluster.local", Mesh: m, Advice: true, HTTP3: true, Whole: strings.HasPrefix(c.Name, "files: ")}) {
 					if d.File = ""; slices.Contains(a.Codes, d.Code) && (d.Code != codeReference || strings.Contains(d.String(), references[a.Name])) {
 						if d.Fix == "" {
 							t.Errorf("without a fix: %s", d)
@@ -65,7 +66,8 @@ func TestAnalyzers(t *testing.T) {
 				}
 				slices.Reverse(objects)
 				again := map[string]bool{}
-				for _, d := range Run(objects, Options{Domain: "cluster.local", Mesh: m, Advice: true, HTTP3: true, Whole: strings.HasPrefix(c.Name, "files: ")}) {
+				for _, d := range Run(objects,
+					Options{Domain: "cluster.local", Mesh: m, Advice: true, HTTP3: true, Whole: strings.HasPrefix(c.Name, "files: ")}) {
 					d.File = ""
 					again[d.String()] = true
 				}

@@ -19,37 +19,50 @@ import (
 // manyMistakes is a part of a mesh that has it many times; %d is the number of the part. Each reference is one that is
 // searched for in some list.
 const manyMistakes = `---
-{apiVersion: v1, kind: Service, metadata: {name: s%[1]d, namespace: a}, spec: {selector: {app: web}, ports: [{name: a, port: 80, targetPort: none}, {name: b, port: 81, targetPort: 9}]}}
+{apiVersion: v1, kind: Service, metadata: {name: s%[1]d, namespace: a},
+  spec: {selector: {app: web}, ports: [{name: a, port: 80, targetPort: none}, {name: b, port: 81, targetPort: 9}]}}
 ---
-{apiVersion: v1, kind: Pod, metadata: {name: p%[1]d, namespace: a, labels: {app: web, i: n%[1]d}}, spec: {containers: [{name: c, image: c, ports: [{name: p%[1]d, containerPort: %[2]d}]}]}}
+{apiVersion: v1, kind: Pod, metadata: {name: p%[1]d, namespace: a, labels: {app: web, i: n%[1]d}},
+  spec: {containers: [{name: c, image: c, ports: [{name: p%[1]d, containerPort: %[2]d}]}]}}
 ---
 {apiVersion: v1, kind: Pod, metadata: {name: p%[1]d, namespace: front, labels: {istio: gateway}}}
 ---
-{apiVersion: v1, kind: Service, metadata: {name: f%[1]d, namespace: front}, spec: {selector: {istio: gateway}, ports: [{name: tcp, port: 80}, {name: https, port: 443}, {name: quic, protocol: UDP, port: 443}, {name: tcp-b, port: %[2]d}]}}
+{apiVersion: v1, kind: Service, metadata: {name: f%[1]d, namespace: front}, spec: {selector: {istio: gateway},
+  ports: [{name: tcp, port: 80}, {name: https, port: 443}, {name: quic, protocol: UDP, port: 443}, {name: tcp-b, port: %[2]d}]}}
 ---
-{apiVersion: networking.istio.io/v1, kind: Gateway, metadata: {name: g%[1]d, namespace: a}, spec: {selector: {istio: gateway}, servers: [{hosts: ["g%[1]d.example", "n%[1]d/one.example"], port: {number: 80, name: a, protocol: HTTP}}, {hosts: ["g%[1]d.example"], port: {number: 443, name: b, protocol: HTTPS}, tls: {mode: SIMPLE, credentialName: c}}]}}
+{apiVersion: networking.istio.io/v1, kind: Gateway, metadata: {name: g%[1]d, namespace: a},
+  spec: {selector: {istio: gateway},
+    servers: [{hosts: ["g%[1]d.example", "n%[1]d/one.example"], port: {number: 80, name: a, protocol: HTTP}},
+      {hosts: ["g%[1]d.example"], port: {number: 443, name: b, protocol: HTTPS}, tls: {mode: SIMPLE, credentialName: c}}]}}
 ---
-{apiVersion: extensions.istio.io/v1alpha1, kind: WasmPlugin, metadata: {name: w%[1]d, namespace: front}, spec: {selector: {matchLabels: {i: n%[1]d}}, type: NETWORK, url: "oci://w.example/w:1"}}
+{apiVersion: extensions.istio.io/v1alpha1, kind: WasmPlugin, metadata: {name: w%[1]d, namespace: front},
+  spec: {selector: {matchLabels: {i: n%[1]d}}, type: NETWORK, url: "oci://w.example/w:1"}}
 ---
-{apiVersion: security.istio.io/v1, kind: RequestAuthentication, metadata: {name: r%[1]d, namespace: a}, spec: {selector: {matchLabels: {app: web}}, jwtRules: [{issuer: x, jwks: '{"keys":[]}'}]}}
+{apiVersion: security.istio.io/v1, kind: RequestAuthentication, metadata: {name: r%[1]d, namespace: a},
+  spec: {selector: {matchLabels: {app: web}}, jwtRules: [{issuer: x, jwks: '{"keys":[]}'}]}}
 ---
-{apiVersion: security.istio.io/v1, kind: RequestAuthentication, metadata: {name: r%[1]d, namespace: front}, spec: {selector: {matchLabels: {i: n%[1]d}}, jwtRules: [{issuer: x, jwks: '{"keys":[]}'}]}}
+{apiVersion: security.istio.io/v1, kind: RequestAuthentication, metadata: {name: r%[1]d, namespace: front},
+  spec: {selector: {matchLabels: {i: n%[1]d}}, jwtRules: [{issuer: x, jwks: '{"keys":[]}'}]}}
 ---
-{apiVersion: networking.istio.io/v1, kind: ServiceEntry, metadata: {name: e%[1]d, namespace: a}, spec: {hosts: ["*.w%[1]d.example", one.example], ports: [{number: %[2]d, name: a, protocol: HTTP}]}}
+{apiVersion: networking.istio.io/v1, kind: ServiceEntry, metadata: {name: e%[1]d, namespace: a},
+  spec: {hosts: ["*.w%[1]d.example", one.example], ports: [{number: %[2]d, name: a, protocol: HTTP}]}}
 ---
 {apiVersion: v1, kind: Node, metadata: {name: n%[1]d}, status: {addresses: [{type: InternalIP, address: "fd00::%[1]d"}]}}
 ---
 {apiVersion: networking.istio.io/v1, kind: WorkloadEntry, metadata: {name: w%[1]d, namespace: hosts}, spec: {address: "fd00::%[1]d"}}
 ---
-{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: l%[1]d, namespace: a}, addressType: IPv6, endpoints: [{addresses: ["fd00::%[1]d"], targetRef: {kind: Pod, name: p%[1]d}}]}
+{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: l%[1]d, namespace: a},
+  addressType: IPv6, endpoints: [{addresses: ["fd00::%[1]d"], targetRef: {kind: Pod, name: p%[1]d}}]}
 ---
-{apiVersion: networking.istio.io/v1, kind: DestinationRule, metadata: {name: d%[1]d, namespace: a}, spec: {host: s0, subsets: [{name: x%[1]d, labels: {app: web, n: m}}]}}
+{apiVersion: networking.istio.io/v1, kind: DestinationRule, metadata: {name: d%[1]d, namespace: a},
+  spec: {host: s0, subsets: [{name: x%[1]d, labels: {app: web, n: m}}]}}
 ---
 {apiVersion: networking.istio.io/v1, kind: DestinationRule, metadata: {name: m%[1]d, namespace: a}, spec: {host: away%[1]d.example}}
 ---
 {apiVersion: networking.istio.io/v1, kind: DestinationRule, metadata: {name: w%[1]d, namespace: a}, spec: {host: "*t%[1]d.example"}}
 ---
-{apiVersion: security.istio.io/v1, kind: AuthorizationPolicy, metadata: {name: p%[1]d, namespace: istio-system}, spec: {selector: {matchLabels: {app: web, istio: gateway}}}}
+{apiVersion: security.istio.io/v1, kind: AuthorizationPolicy, metadata: {name: p%[1]d, namespace: istio-system},
+  spec: {selector: {matchLabels: {app: web, istio: gateway}}}}
 ---
 apiVersion: networking.istio.io/v1
 kind: VirtualService
@@ -83,7 +96,8 @@ func TestLinear(t *testing.T) {
 	}
 	histories.NoRace(t)
 	program := filepath.Join(t.TempDir(), "linear.test")
-	build := exec.CommandContext(t.Context(), "go", "test", "-c", "-covermode=count", "-coverpkg=.,../../api/diag,../../api/names,../../api/kinds", "-o", program, ".")
+	build := exec.CommandContext(t.Context(), "go", "test", "-c", "-covermode=count",
+		"-coverpkg=.,../../api/diag,../../api/names,../../api/kinds", "-o", program, ".")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

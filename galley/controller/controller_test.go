@@ -62,14 +62,18 @@ func TestPatch(t *testing.T) {
 		works    bool
 		want     string
 	}{
-		"as it should be":   {Validating, []any{webhook("a", encoded, "Fail", nil)}, true, ""},
-		"fails by default":  {Validating, []any{webhook("a", encoded, "", nil)}, true, ""},
-		"no bundle":         {Validating, []any{webhook("a", "", "Fail", nil)}, false, version + `{"clientConfig":{"caBundle":"cm9vdHM="},"name":"a"}]}`},
-		"another bundle":    {Validating, []any{webhook("a", "b3RoZXI=", "Ignore", nil)}, false, version + `{"clientConfig":{"caBundle":"cm9vdHM="},"name":"a"}]}`},
+		"as it should be":  {Validating, []any{webhook("a", encoded, "Fail", nil)}, true, ""},
+		"fails by default": {Validating, []any{webhook("a", encoded, "", nil)}, true, ""},
+		"no bundle": {Validating, []any{webhook("a", "", "Fail", nil)}, false,
+			version + `{"clientConfig":{"caBundle":"cm9vdHM="},"name":"a"}]}`},
+		"another bundle": {Validating, []any{webhook("a", "b3RoZXI=", "Ignore", nil)},
+			false, version + `{"clientConfig":{"caBundle":"cm9vdHM="},"name":"a"}]}`},
 		"not known to work": {Validating, []any{webhook("a", encoded, "Ignore", nil)}, false, ""},
 		"works":             {Validating, []any{webhook("a", encoded, "Ignore", nil)}, true, version + `{"failurePolicy":"Fail","name":"a"}]}`},
-		"one of two":        {Validating, []any{webhook("b", encoded, "Fail", nil), webhook("a", encoded, "Ignore", nil)}, true, version + `{"failurePolicy":"Fail","name":"a"}]}`},
-		"injects":           {Mutating, []any{webhook("x."+injectorSuffix, "", "Fail", nil), webhook("other", "", "Fail", nil)}, false, version + `{"clientConfig":{"caBundle":"cm9vdHM="},"name":"x.sidecar-injector.istio.io"}]}`},
+		"one of two": {Validating, []any{webhook("b", encoded, "Fail", nil), webhook("a", encoded, "Ignore", nil)},
+			true, version + `{"failurePolicy":"Fail","name":"a"}]}`},
+		"injects": {Mutating, []any{webhook("x."+injectorSuffix, "", "Fail", nil), webhook("other", "", "Fail", nil)},
+			false, version + `{"clientConfig":{"caBundle":"cm9vdHM="},"name":"x.sidecar-injector.istio.io"}]}`},
 	} {
 		parsed, err := parse(c.kind, configuration(c.kind, "o", c.webhooks...))
 		must.Succeed(t, err)
@@ -97,7 +101,8 @@ func TestLabelled(t *testing.T) {
 		"any":         {expression("Exists"), "k=true true"},
 		"not there":   {expression("DoesNotExist"), " true"},
 		"none of":     {expression("NotIn", "a"), " true"},
-		"impossible":  {map[string]any{"matchLabels": map[string]any{"k": "v"}, "matchExpressions": []any{map[string]any{"key": "k", "operator": "DoesNotExist"}}}, "k=v false"},
+		"impossible": {map[string]any{"matchLabels": map[string]any{"k": "v"},
+			"matchExpressions": []any{map[string]any{"key": "k", "operator": "DoesNotExist"}}}, "k=v false"},
 	} {
 		parsed, err := parse(Validating, configuration(Validating, "o", webhook("a", "", "", c.selector)))
 		must.Succeed(t, err)
@@ -288,7 +293,8 @@ func TestRefusedWrites(t *testing.T) {
 		s.refused = apierrors.NewForbidden(schema.GroupResource{Resource: "validatingwebhookconfigurations"}, "v", nil)
 		c := running(t, s, always)
 		pass(20 * time.Second)
-		if list := c.Findings(); len(list) != 1 || !strings.Contains(list[0].Message, "forbidden") || list[0].Object != "ValidatingWebhookConfiguration v" {
+		if list := c.Findings(); len(list) != 1 || !strings.Contains(list[0].Message, "forbidden") ||
+			list[0].Object != "ValidatingWebhookConfiguration v" {
 			t.Errorf("%v", list)
 		}
 		s.set(func() { s.refused = nil })

@@ -109,7 +109,8 @@ spec:
 func TestEveryAcceptedSpelling(t *testing.T) {
 	r := expect(t, `apiVersion: networking.istio.io/v1beta1
 kind: DestinationRule
-metadata: {name: a, creationTimestamp: null, managedFields: [{manager: x}], annotations: {kubectl.kubernetes.io/last-applied-configuration: x}}
+metadata: {name: a, creationTimestamp: null, managedFields: [{manager: x}],
+  annotations: {kubectl.kubernetes.io/last-applied-configuration: x}}
 spec:
   host: web
   traffic_policy:
@@ -122,7 +123,8 @@ status: {whatever: 1}
 `)
 	got := r.Documents[0].Object.Spec.(*networkingv1.DestinationRule)
 	want := &networkingv1.DestinationRule{}
-	if err := protojson.Unmarshal([]byte(`{"host":"web","trafficPolicy":{"outlierDetection":{"interval":"300s","baseEjectionTime":"90.5s","consecutive5xxErrors":5,
+	if err := protojson.Unmarshal(
+		[]byte(`{"host":"web","trafficPolicy":{"outlierDetection":{"interval":"300s","baseEjectionTime":"90.5s","consecutive5xxErrors":5,
 		"splitExternalLocalOriginErrors":true},"tls":{"mode":"SIMPLE"},"connectionPool":{"tcp":{"maxConnections":7,"connectTimeout":"0.25s"}},
 		"loadBalancer":{"consistentHash":{"minimumRingSize":"10","useSourceIp":true}}}}`), want); err != nil {
 		t.Fatal(err)
@@ -145,22 +147,24 @@ spec:
   trafficPolicy:
     tls: {mode: 1}
     connectionPool: {tcp: {maxConnections: "7"}}
-    loadBalancer: {consistentHash: {minimumRingSize: "10", useSourceIp: "true"}, warmup: {duration: 1, minimumPercent: "1", aggression: "1.5"}}
+    loadBalancer: {consistentHash: {minimumRingSize: "10", useSourceIp: "true"},
+      warmup: {duration: 1, minimumPercent: "1", aggression: "1.5"}}
     outlierDetection: {consecutive5xxErrors: "5", minHealthPercent: 5.0}
 `,
 		"7:17 UnknownValue spec.trafficPolicy.tls.mode",
 		"8:44 WrongType spec.trafficPolicy.connectionPool.tcp.maxConnections",
 		"9:54 WrongType spec.trafficPolicy.loadBalancer.consistentHash.minimumRingSize",
 		"9:73 WrongType spec.trafficPolicy.loadBalancer.consistentHash.useSourceIp",
-		"9:101 WrongType spec.trafficPolicy.loadBalancer.warmup.duration",
-		"9:120 WrongType spec.trafficPolicy.loadBalancer.warmup.minimumPercent",
-		"9:137 WrongType spec.trafficPolicy.loadBalancer.warmup.aggression",
-		"10:46 WrongType spec.trafficPolicy.outlierDetection.consecutive5xxErrors")
+		"10:26 WrongType spec.trafficPolicy.loadBalancer.warmup.duration",
+		"10:45 WrongType spec.trafficPolicy.loadBalancer.warmup.minimumPercent",
+		"10:62 WrongType spec.trafficPolicy.loadBalancer.warmup.aggression",
+		"11:46 WrongType spec.trafficPolicy.outlierDetection.consecutive5xxErrors")
 	if fix := r.Findings()[1].Fix; fix != "remove the quotes: 7" {
 		t.Errorf("fix %q", fix)
 	}
 	// Other control planes send what protojson writes.
-	d := Object(limits.Default(), kinds.DestinationRule, []byte(`{"metadata":{"name":"a"},"spec":{"host":"web","trafficPolicy":{"tls":{"mode":1},"loadBalancer":{"consistentHash":{"minimumRingSize":"10","useSourceIp":true}}}}}`))
+	d := Object(limits.Default(), kinds.DestinationRule, []byte(`{"metadata":{"name":"a"},"spec":{"host":"web",`+
+		`"trafficPolicy":{"tls":{"mode":1},"loadBalancer":{"consistentHash":{"minimumRingSize":"10","useSourceIp":true}}}}}`))
 	if d.Object == nil {
 		t.Errorf("from another control plane: %v", d.Findings)
 	}
@@ -169,7 +173,8 @@ spec:
 // An expression that only some Envoys take is one that others refuse, with everything beside it.
 func TestExpressionsThatAStockEnvoyRefuses(t *testing.T) {
 	route := func(expr string) string {
-		return "apiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {name: a}\nspec: {hosts: [a], http: [{match: [{uri: {regex: '" + expr + "'}}], route: [{destination: {host: a}}]}]}\n"
+		return "apiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {name: a}\n" +
+			"spec: {hosts: [a], http: [{match: [{uri: {regex: '" + expr + "'}}], route: [{destination: {host: a}}]}]}\n"
 	}
 	expect(t, route("/[a-z]{1,20}/.*"))
 	r := expect(t, route("[^/]{1,63}"), "4:50 RegexProgramSize spec.http[0].match[0].uri.regex")
@@ -201,8 +206,9 @@ spec:
 
 func TestDurations(t *testing.T) {
 	for written, want := range map[string]time.Duration{
-		"5m": 5 * time.Minute, "1h30m": 90 * time.Minute, "0.001s": time.Millisecond, "250ms": 250 * time.Millisecond, "1us": time.Microsecond, "0s": 0, "-1.5s": -1500 * time.Millisecond,
-		"-0.5s": -500 * time.Millisecond, "1.000000001s": time.Second + 1, "10s": 10 * time.Second,
+		"5m": 5 * time.Minute, "1h30m": 90 * time.Minute, "0.001s": time.Millisecond, "250ms": 250 * time.Millisecond,
+		"1us": time.Microsecond, "0s": 0, "-1.5s": -1500 * time.Millisecond, "-0.5s": -500 * time.Millisecond,
+		"1.000000001s": time.Second + 1, "10s": 10 * time.Second,
 	} {
 		n := &node{shape: text, value: written}
 		f := &findings{}
@@ -415,7 +421,8 @@ func TestNumbers(t *testing.T) {
 		"80.5":  "expected a whole number, found 80.5; write a whole number",
 		"1e400": "expected a number, found a number that is too large; write a whole number without quotes",
 	} {
-		list := expect(t, "apiVersion: v1\nkind: Service\n"+meta+"spec: {ports: [{port: "+value+"}]}\n", "4:23 WrongType spec.ports[0].port").Findings()
+		list := expect(t, "apiVersion: v1\nkind: Service\n"+meta+"spec: {ports: [{port: "+value+"}]}\n",
+			"4:23 WrongType spec.ports[0].port").Findings()
 		if len(list) == 1 && list[0].Message+"; "+list[0].Fix != want {
 			t.Errorf("%s: %s; %s", value, list[0].Message, list[0].Fix)
 		}
@@ -427,7 +434,8 @@ func TestNumbers(t *testing.T) {
 		}
 	}
 	for _, value := range []string{"80.5", "[1]", "99999999999"} {
-		for _, d := range expect(t, "apiVersion: v1\nkind: Service\n"+meta+"spec: {ports: [{port: 80, targetPort: "+value+"}]}\n", "4:39 WrongType spec.ports[0].targetPort").Findings() {
+		for _, d := range expect(t, "apiVersion: v1\nkind: Service\n"+meta+"spec: {ports: [{port: 80, targetPort: "+value+"}]}\n",
+			"4:39 WrongType spec.ports[0].targetPort").Findings() {
 			if strings.Contains(d.Message, "IntOrString") {
 				t.Errorf("%s: %s", value, d.Message)
 			}
@@ -492,7 +500,8 @@ spec:
   - {<<: [*p, {protocol: UDP, name: z}], name: b}
 `)
 	svc := r.Documents[0].Object.Spec.(*corev1.Service)
-	if fmt.Sprint(svc.Spec.Selector) != "map[x:1 z:3]" || svc.Spec.Ports[1].Port != 80 || svc.Spec.Ports[1].Name != "b" || svc.Spec.Ports[1].Protocol != "UDP" {
+	if fmt.Sprint(svc.Spec.Selector) != "map[x:1 z:3]" || svc.Spec.Ports[1].Port != 80 ||
+		svc.Spec.Ports[1].Name != "b" || svc.Spec.Ports[1].Protocol != "UDP" {
 		t.Errorf("got %+v", svc.Spec)
 	}
 }
@@ -518,7 +527,8 @@ func TestGroupThatWasMeant(t *testing.T) {
 }
 
 func TestSecretsAreNotQuoted(t *testing.T) {
-	for _, d := range decode("apiVersion: v1\nkind: Secret\n" + meta + "data: {a: hunter2!, b: 123456, c: [hunter2]}\ntype: {hunter2: 1}\n").Findings() {
+	for _, d := range decode(
+		"apiVersion: v1\nkind: Secret\n" + meta + "data: {a: hunter2!, b: 123456, c: [hunter2]}\ntype: {hunter2: 1}\n").Findings() {
 		if s := d.String(); strings.Contains(s, "hunter2") || strings.Contains(s, "123456") && d.Field != "data.b" {
 			t.Errorf("%s", s)
 		}

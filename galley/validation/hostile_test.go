@@ -33,7 +33,8 @@ func refusedEverywhere(t *testing.T, name string, kind *kinds.Kind, spec, field 
 	object := []byte(withSpec(gvk, spec))
 	review, _ := Review(l, gvk, object)
 	for who, found := range map[string]Result{
-		"review": {Documents: []Document{{Findings: review}}}, "server": {Documents: []Document{Object(l, kind, object)}}, "file": Decode(l, "", object),
+		"review": {Documents: []Document{{Findings: review}}},
+		"server": {Documents: []Document{Object(l, kind, object)}}, "file": Decode(l, "", object),
 	} {
 		if list := found.Findings(); !HasErrors(list) || !strings.HasPrefix(list[0].Field, field) {
 			t.Errorf("%s: %s found %.300v, want an error in %s", name, who, list, field)
@@ -49,11 +50,16 @@ func TestHostileExpressions(t *testing.T) {
 		kind        *kinds.Kind
 		spec, field string // with the expression as %s
 	}{
-		{kinds.VirtualService, `{"hosts":["a"],"http":[{"match":[{"uri":{"regex":%s}}],"route":[{"destination":{"host":"a"}}]}]}`, "spec.http[0].match[0].uri.regex"},
-		{kinds.VirtualService, `{"hosts":["a"],"http":[{"match":[{"headers":{"b":{"regex":%s}}}],"route":[{"destination":{"host":"a"}}]}]}`, "spec.http[0].match[0].headers.b.regex"},
-		{kinds.VirtualService, `{"hosts":["a"],"http":[{"rewrite":{"uriRegexRewrite":{"match":%s,"rewrite":"b"}},"route":[{"destination":{"host":"a"}}]}]}`, "spec.http[0].rewrite.uriRegexRewrite.match"},
-		{kinds.VirtualService, `{"hosts":["a"],"http":[{"corsPolicy":{"allowOrigins":[{"regex":%s}]},"route":[{"destination":{"host":"a"}}]}]}`, "spec.http[0].corsPolicy.allowOrigins[0].regex"},
-		{kinds.EnvoyFilter, `{"configPatches":[{"applyTo":"CLUSTER","match":{"proxy":{"proxyVersion":%s}},"patch":{"operation":"REMOVE"}}]}`, "spec.configPatches[0].match.proxy.proxyVersion"},
+		{kinds.VirtualService, `{"hosts":["a"],"http":[{"match":[{"uri":{"regex":%s}}],"route":[{"destination":{"host":"a"}}]}]}`,
+			"spec.http[0].match[0].uri.regex"},
+		{kinds.VirtualService, `{"hosts":["a"],"http":[{"match":[{"headers":{"b":{"regex":%s}}}],"route":[{"destination":{"host":"a"}}]}]}`,
+			"spec.http[0].match[0].headers.b.regex"},
+		{kinds.VirtualService, `{"hosts":["a"],"http":[{"rewrite":{"uriRegexRewrite":{"match":%s,"rewrite":"b"}},` +
+			`"route":[{"destination":{"host":"a"}}]}]}`, "spec.http[0].rewrite.uriRegexRewrite.match"},
+		{kinds.VirtualService, `{"hosts":["a"],"http":[{"corsPolicy":{"allowOrigins":[{"regex":%s}]},"route":[{"destination":{"host":"a"}}]}]}`,
+			"spec.http[0].corsPolicy.allowOrigins[0].regex"},
+		{kinds.EnvoyFilter, `{"configPatches":[{"applyTo":"CLUSTER","match":{"proxy":{"proxyVersion":%s}},"patch":{"operation":"REMOVE"}}]}`,
+			"spec.configPatches[0].match.proxy.proxyVersion"},
 	}
 	for name, expression := range map[string]string{
 		"nested":      strings.Repeat("(", 10_000) + strings.Repeat(")", 10_000),
@@ -80,7 +86,8 @@ func TestHostileExpressions(t *testing.T) {
 // would hold too much are refused.
 func TestHostileHosts(t *testing.T) {
 	histories.NoRace(t)
-	const vs, se = `{"hosts":[%s],"gateways":["g"],"http":[{"route":[{"destination":{"host":"a"}}]}]}`, `{"hosts":[%s],"ports":[{"number":80,"name":"http","protocol":"HTTP"}]}`
+	const vs, se = `{"hosts":[%s],"gateways":["g"],` +
+		`"http":[{"route":[{"destination":{"host":"a"}}]}]}`, `{"hosts":[%s],"ports":[{"number":80,"name":"http","protocol":"HTTP"}]}`
 	const gw = `{"servers":[{"port":{"number":80,"name":"http","protocol":"HTTP"},"hosts":[%s]}]}`
 	unnameable := []string{"a.com:80", "http://a.com", "a.\x00com", "a.\ncom", "a.\rcom"}
 	for _, host := range unnameable {
@@ -129,8 +136,10 @@ func TestOwnHost(t *testing.T) {
 		kind                *kinds.Kind
 		spec, field, family string // with the address as %s; only of that family, or of any
 	}{
-		{kinds.ServiceEntry, `{"hosts":["a.com"],` + ports + `,"resolution":"STATIC","endpoints":[{"address":%s}]}`, "spec.endpoints[0].address", ""},
-		{kinds.ServiceEntry, `{"hosts":["a.com"],` + ports + `,"resolution":"DNS","endpoints":[{"address":%s}]}`, "spec.endpoints[0].address", "name"},
+		{kinds.ServiceEntry, `{"hosts":["a.com"],` + ports + `,"resolution":"STATIC","endpoints":[{"address":%s}]}`,
+			"spec.endpoints[0].address", ""},
+		{kinds.ServiceEntry, `{"hosts":["a.com"],` + ports + `,"resolution":"DNS","endpoints":[{"address":%s}]}`,
+			"spec.endpoints[0].address", "name"},
 		{kinds.ServiceEntry, `{"hosts":[%s],` + ports + `,"resolution":"DNS"}`, "spec.hosts[0]", "name"},
 		{kinds.WorkloadEntry, `{"address":%s}`, "spec.address", ""},
 		{kinds.Service, `{"type":"ExternalName","externalName":%s}`, "spec.externalName", "name"},
@@ -143,8 +152,10 @@ func TestOwnHost(t *testing.T) {
 			if f.family != family && (f.family != "" || f.kind == kinds.ServiceEntry) {
 				continue
 			}
-			object := withSpec(schema.GroupVersionKind{Kind: f.kind.Name, Group: f.kind.Group, Version: f.kind.Versions[0]}, strings.Replace(f.spec, "%s", quote(t, address), 1))
-			review, _ := Review(limits.Default(), schema.GroupVersionKind{Group: f.kind.Group, Version: f.kind.Versions[0], Kind: f.kind.Name}, []byte(object))
+			object := withSpec(schema.GroupVersionKind{Kind: f.kind.Name, Group: f.kind.Group, Version: f.kind.Versions[0]},
+				strings.Replace(f.spec, "%s", quote(t, address), 1))
+			review, _ := Review(limits.Default(),
+				schema.GroupVersionKind{Group: f.kind.Group, Version: f.kind.Versions[0], Kind: f.kind.Name}, []byte(object))
 			used := Object(limits.Default(), f.kind, []byte(object))
 			file := Decode(limits.Default(), "", []byte(object))
 			if used.Object == nil {
@@ -157,8 +168,10 @@ func TestOwnHost(t *testing.T) {
 			}
 		}
 	}
-	const slice = `{"apiVersion":"discovery.k8s.io/v1","kind":"EndpointSlice","metadata":{"name":"a","namespace":"ns"},"addressType":"IPv4","endpoints":[{"addresses":["169.254.169.254"]}]}`
-	if list := Decode(limits.Default(), "", []byte(slice)).Findings(); len(list) != 1 || list[0].Code != "OwnHost" || list[0].Field != "endpoints[0].addresses[0]" {
+	const slice = `{"apiVersion":"discovery.k8s.io/v1","kind":"EndpointSlice",` +
+		`"metadata":{"name":"a","namespace":"ns"},"addressType":"IPv4","endpoints":[{"addresses":["169.254.169.254"]}]}`
+	if list := Decode(limits.Default(), "", []byte(slice)).Findings(); len(list) != 1 ||
+		list[0].Code != "OwnHost" || list[0].Field != "endpoints[0].addresses[0]" {
 		t.Errorf("of an EndpointSlice: %v", list)
 	}
 	for _, address := range []string{"10.0.0.1", "fd00::1", "240.0.0.1", "localhost.example.com", "a.com"} {
@@ -172,7 +185,8 @@ func TestOwnHost(t *testing.T) {
 // bounds.
 func TestHostilePatches(t *testing.T) {
 	histories.NoRace(t)
-	const patch = `{"applyTo":"HTTP_FILTER","patch":{"operation":"ADD","value":{"name":"a","typed_config":{"@type":"type.googleapis.com/%t","inlineCode":%s}}}}`
+	const patch = `{"applyTo":"HTTP_FILTER","patch":{"operation":"ADD",` +
+		`"value":{"name":"a","typed_config":{"@type":"type.googleapis.com/%t","inlineCode":%s}}}}`
 	lua := strings.Replace(patch, "%t", "envoy.extensions.filters.http.lua.v3.Lua", 1)
 	one := func(patch, code string) string {
 		return `{"configPatches":[` + strings.Replace(patch, "%s", code, 1) + `]}`
@@ -183,5 +197,6 @@ func TestHostilePatches(t *testing.T) {
 	}
 	refusedEverywhere(t, "a number", kinds.EnvoyFilter, one(lua, "5"), field)
 	judge(t, kinds.EnvoyFilter, one(lua, quote(t, strings.Repeat("-", 1<<20))))
-	judge(t, kinds.EnvoyFilter, `{"configPatches":[`+strings.Repeat(strings.Replace(lua, "%s", `"x"`, 1)+",", 4_999)+strings.Replace(lua, "%s", `"x"`, 1)+`]}`)
+	judge(t, kinds.EnvoyFilter,
+		`{"configPatches":[`+strings.Repeat(strings.Replace(lua, "%s", `"x"`, 1)+",", 4_999)+strings.Replace(lua, "%s", `"x"`, 1)+`]}`)
 }

@@ -61,7 +61,8 @@ func judge(t *testing.T, kind *kinds.Kind, spec string) {
 	}
 	used := Object(l, kind, []byte(object))
 	for _, d := range slices.Concat(review, used.Findings) {
-		if named := strings.HasPrefix(d.Field, "spec") || strings.HasPrefix(d.Field, "metadata"); !named && d.Code != "Syntax" && d.Code != "Limit" {
+		named := strings.HasPrefix(d.Field, "spec") || strings.HasPrefix(d.Field, "metadata")
+		if !named && d.Code != "Syntax" && d.Code != "Limit" {
 			t.Errorf("%s %s: no field in %+v", kind.Name, clipped(spec), d)
 		}
 		if d.Object == "" || d.Message == "" {

@@ -74,7 +74,8 @@ metadata:
 spec: {outboundTrafficPolicy: {}}
 `)
 	want := &kinds.Object{
-		Key: kinds.Key{Kind: kinds.Sidecar, Namespace: "ns", Name: "a"}, UID: "u", Labels: map[string]string{"l": "1"}, Annotations: map[string]string{"x": "y"},
+		Key: kinds.Key{Kind: kinds.Sidecar, Namespace: "ns", Name: "a"}, UID: "u",
+		Labels: map[string]string{"l": "1"}, Annotations: map[string]string{"x": "y"},
 		Created: time.Date(2024, 1, 2, 3, 4, 5, 0, time.UTC),
 	}
 	if doc.Object == nil {
@@ -104,7 +105,8 @@ func TestObjectWithUnknownFields(t *testing.T) {
 				found = append(found, d)
 			}
 		}
-		if len(found) != 1 || !strings.HasSuffix(found[0].Field, ".newerField") || found[0].Line != 0 || found[0].File != "" || !strings.Contains(found[0].Object, k.Name) {
+		if len(found) != 1 || !strings.HasSuffix(found[0].Field, ".newerField") ||
+			found[0].Line != 0 || found[0].File != "" || !strings.Contains(found[0].Object, k.Name) {
 			t.Errorf("%s: findings %v", k.Name, doc.Findings)
 			continue
 		}
@@ -139,19 +141,22 @@ func addBeside(tree any, name string) bool {
 
 func TestObjectThatCannotBeUsed(t *testing.T) {
 	deep := strings.Repeat(`{"a":`, 200) + "1" + strings.Repeat("}", 200)
-	const badRegex = `{"metadata":{"name":"a","namespace":"b"},"spec":{"hosts":["a"],"http":[{"match":[{"uri":{"regex":"("}}],"route":[{"destination":{"host":"a"}}]}]}}`
+	const badRegex = `{"metadata":{"name":"a","namespace":"b"},` +
+		`"spec":{"hosts":["a"],"http":[{"match":[{"uri":{"regex":"("}}],"route":[{"destination":{"host":"a"}}]}]}}`
 	for name, c := range map[string]struct{ text, field, code string }{
 		"not JSON":      {`{"spec":`, "", "Syntax"},
 		"not UTF-8":     {"{\"a\":\"\xff\"}", "", "Syntax"},
 		"not an object": {`[1]`, "", "Syntax"},
 		"too deep":      {`{"metadata":{"name":"a","namespace":"b"},"spec":` + deep + `}`, "", "Limit"},
 		"too much":      {`{"metadata":{"name":"a","namespace":"b"},"spec":{"hosts":[` + strings.Repeat("1,", valueBudget) + `1]}}`, "", "Limit"},
-		"no name":       {`{"metadata":{"namespace":"b"},"spec":{"hosts":["a"],"http":[{"route":[{"destination":{"host":"a"}}]}]}}`, "metadata.name", "MissingField"},
+		"no name": {`{"metadata":{"namespace":"b"},"spec":{"hosts":["a"],"http":[{"route":[{"destination":{"host":"a"}}]}]}}`,
+			"metadata.name", "MissingField"},
 		"wrong type":    {`{"metadata":{"name":"a","namespace":"b"},"spec":{"hosts":"a"}}`, "spec.hosts", "WrongType"},
 		"wrong meaning": {badRegex, "spec.http[0].match[0].uri.regex", "IST0106"},
 	} {
 		doc := Object(limits.Default(), kinds.VirtualService, []byte(c.text))
-		if doc.Object != nil || len(doc.Findings) == 0 || doc.Findings[0].Field != c.field || doc.Findings[0].Code != c.code || doc.Findings[0].Line != 0 {
+		if doc.Object != nil || len(doc.Findings) == 0 || doc.Findings[0].Field != c.field ||
+			doc.Findings[0].Code != c.code || doc.Findings[0].Line != 0 {
 			t.Errorf("%s: %+v", name, doc)
 		}
 	}
@@ -184,7 +189,8 @@ func TestJSONTree(t *testing.T) {
 	var value func(depth int) *rapid.Generator[any]
 	value = func(depth int) *rapid.Generator[any] {
 		plain := rapid.OneOf(
-			rapid.Just[any](nil), rapid.Bool().AsAny(), rapid.Float64Range(-1e9, 1e9).AsAny(), rapid.Int32().AsAny(), rapid.String().AsAny(), rapid.SampledFrom([]any{"", "\u2028", `"\`, "<&>"}),
+			rapid.Just[any](nil), rapid.Bool().AsAny(), rapid.Float64Range(-1e9, 1e9).AsAny(),
+			rapid.Int32().AsAny(), rapid.String().AsAny(), rapid.SampledFrom([]any{"", "\u2028", `"\`, "<&>"}),
 		)
 		if depth == 0 {
 			return plain
@@ -234,7 +240,8 @@ func BenchmarkObject(b *testing.B) {
 	text := stored(b, `
 apiVersion: networking.istio.io/v1
 kind: VirtualService
-metadata: {name: a, namespace: b, uid: 1234, generation: 1, managedFields: [{manager: kubectl, fieldsV1: {"f:spec": {"f:hosts": {}, "f:http": {}}}}]}
+metadata: {name: a, namespace: b, uid: 1234, generation: 1,
+  managedFields: [{manager: kubectl, fieldsV1: {"f:spec": {"f:hosts": {}, "f:http": {}}}}]}
 spec:
   hosts: [a]
   http:

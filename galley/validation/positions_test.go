@@ -65,7 +65,8 @@ func TestPositions(t *testing.T) {
 
 // A name that a path cannot have as it is stands in quotes, so that no control character is in a path.
 func TestFieldPath(t *testing.T) {
-	for name, want := range map[string]string{"hosts": "spec.hosts", "a.b": `spec["a.b"]`, "": `spec[""]`, "a\x1b[2J": `spec["a\x1b[2J"]`, "\n": `spec["\n"]`, "\u009b": `spec["\u009b"]`} {
+	for name, want := range map[string]string{"hosts": "spec.hosts", "a.b": `spec["a.b"]`,
+		"": `spec[""]`, "a\x1b[2J": `spec["a\x1b[2J"]`, "\n": `spec["\n"]`, "\u009b": `spec["\u009b"]`} {
 		if got := fieldPath("spec", name); got != want {
 			t.Errorf("%q: %s, want %s", name, got, want)
 		}

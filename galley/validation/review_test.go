@@ -24,7 +24,8 @@ func TestReview(t *testing.T) {
 				t.Errorf("%s: known %v, findings %v", gvk, known, findings)
 			}
 			findings, _ := Review(l, gvk, stored(t, document(k, strings.Replace(m.body, m.right+":", m.wrong+":", 1))))
-			if len(findings) == 0 || HasErrors(findings[:1]) || k.Security != strings.HasSuffix(findings[0].Message, unused) || !strings.Contains(findings[0].Field, m.wrong) {
+			if len(findings) == 0 || HasErrors(findings[:1]) ||
+				k.Security != strings.HasSuffix(findings[0].Message, unused) || !strings.Contains(findings[0].Field, m.wrong) {
 				t.Errorf("%s with %s: findings %v", gvk, m.wrong, findings)
 			}
 			text := stored(t, document(k, m.body))

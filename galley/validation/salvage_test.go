@@ -244,7 +244,8 @@ func TestOneWrongField(t *testing.T) {
 		// Tokens.
 		{
 			kinds.RequestAuthentication, `{jwtRules: [{issuer: i, ` + someKeys +
-				`, fromHeaders: [{name: x-tok}], outputPayloadToHeader: x-payload, outputClaimToHeaders: [{header: x-user, claim: sub}]}, {issuer: j, ` + someKeys + `, fromHeaders: [{name: "x a"}]}]}`,
+				`, fromHeaders: [{name: x-tok}], outputPayloadToHeader: x-payload, ` +
+				`outputClaimToHeaders: [{header: x-user, claim: sub}]}, {issuer: j, ` + someKeys + `, fromHeaders: [{name: "x a"}]}]}`,
 			`{jwtRules: [{issuer: i, ` + someKeys + `, fromHeaders: [{name: x-tok}], outputPayloadToHeader: x-payload, outputClaimToHeaders: ` +
 				`[{header: x-user, claim: sub}]}, {issuer: j, ` + nobody + `, fromHeaders: [{name: unusable.invalid}]}]}`,
 		},
@@ -355,7 +356,8 @@ func TestFaultsOutsideOfSpec(t *testing.T) {
 		{kinds.Sidecar, "spec: {outboundTraficPolicy: {mode: REGISTRY_ONLY}}", `{outboundTrafficPolicy: {mode: REGISTRY_ONLY}}`},
 		{kinds.Sidecar, "spec: {outboundPolicy: {mode: ALLOW_ANY}}", `{outboundTrafficPolicy: {mode: REGISTRY_ONLY}}`},
 		{kinds.Sidecar, "spec: {selector: {labels: {a: b}}, outboundTrafficPolicy: {mode: ALLOW_ANY}}", ""},
-		{kinds.EnvoyFilter, "spec: {workloadselectors: {labels: {a: b}}, configPatches: [{applyTo: CLUSTER, patch: {operation: MERGE, value: {name: a}}}]}", ""},
+		{kinds.EnvoyFilter,
+			"spec: {workloadselectors: {labels: {a: b}}, configPatches: [{applyTo: CLUSTER, patch: {operation: MERGE, value: {name: a}}}]}", ""},
 		{kinds.Gateway, "spec: {selectors: {a: b}, servers: [{hosts: [a.b], port: {number: 80, name: http, protocol: HTTP}}]}", ""},
 		{kinds.DestinationRule, "spec: {host: a.b, policy: {tls: {mode: SIMPLE}}}",
 			`{host: a.b, trafficPolicy: {tls: {mode: SIMPLE, credentialName: "invalid://"}}}`},
@@ -366,7 +368,8 @@ func TestFaultsOutsideOfSpec(t *testing.T) {
 			"portLevelSettings: [{port: {number: 1}, tls: {mode: SIMPLE}}]}}",
 			`{host: a.b, exportTo: ["."], trafficPolicy: {tls: {mode: SIMPLE, credentialName: "invalid://"}}}`},
 		{kinds.VirtualService, "spec: {hostname: a.b, http: [{directResponse: {status: 403}}]}", ""},
-		{kinds.VirtualService, "spec: {hosts: [a.b], http: [{matches: [{uri: {prefix: /a}}], route: [{destination: {host: c}}]}, {directResponse: {status: 403}}]}",
+		{kinds.VirtualService,
+			"spec: {hosts: [a.b], http: [{matches: [{uri: {prefix: /a}}], route: [{destination: {host: c}}]}, {directResponse: {status: 403}}]}",
 			`{hosts: [a.b], http: [{directResponse: {status: 403}}]}`},
 		{kinds.VirtualService, "spec: {hosts: [a.b], http: [{headers: {request: {removes: [x]}}, route: [{destination: {host: c}}]}]}",
 			`{hosts: [a.b], http: [{directResponse: {status: 503}}]}`},
@@ -374,16 +377,21 @@ func TestFaultsOutsideOfSpec(t *testing.T) {
 			`{hosts: [a.b], http: [{directResponse: {status: 503}}]}`},
 		{kinds.VirtualService, "spec: {hosts: [a.b], http: [{rewrites: {uri: /}, route: [{destination: {host: c}}]}]}",
 			`{hosts: [a.b], http: [{directResponse: {status: 503}}]}`},
-		{kinds.VirtualService, "spec: {hosts: [a.b], http: [{fault: {abort: {status: 403, percentage: {value: 100}}}, route: [{destination: {host: c}}]}]}",
+		{kinds.VirtualService,
+			"spec: {hosts: [a.b], http: [{fault: {abort: {status: 403, percentage: {value: 100}}}, route: [{destination: {host: c}}]}]}",
 			`{hosts: [a.b], http: [{directResponse: {status: 503}}]}`},
-		{kinds.VirtualService, "spec: {hosts: [a.b], tcp: [{matches: [{port: 1}], route: [{destination: {host: c}}]}, {route: [{destination: {host: d}}]}]}",
+		{kinds.VirtualService,
+			"spec: {hosts: [a.b], tcp: [{matches: [{port: 1}], route: [{destination: {host: c}}]}, {route: [{destination: {host: d}}]}]}",
 			`{hosts: [a.b], tcp: [{route: [{destination: {host: d}}]}]}`},
 		// Weights.
-		{kinds.VirtualService, "spec: {hosts: [a.b], http: [{route: [{destination: {host: c}, weight: \"90\"}, {destination: {host: d}, weight: 10}]}]}",
+		{kinds.VirtualService,
+			"spec: {hosts: [a.b], http: [{route: [{destination: {host: c}, weight: \"90\"}, {destination: {host: d}, weight: 10}]}]}",
 			`{hosts: [a.b], http: [{route: [{destination: {host: c}, weight: 90}, {destination: {host: d}, weight: 10}]}]}`},
-		{kinds.VirtualService, "spec: {hosts: [a.b], http: [{route: [{destination: {host: c}, weight: 80%}, {destination: {host: d}, weight: 20}]}]}",
+		{kinds.VirtualService,
+			"spec: {hosts: [a.b], http: [{route: [{destination: {host: c}, weight: 80%}, {destination: {host: d}, weight: 20}]}]}",
 			`{hosts: [a.b], http: [{route: [{destination: {host: c}, weight: 80}, {destination: {host: d}, weight: 20}]}]}`},
-		{kinds.VirtualService, "spec: {hosts: [a.b], tcp: [{route: [{destination: {host: c}, weight: x}, {destination: {host: d}, weight: 100}]}]}",
+		{kinds.VirtualService,
+			"spec: {hosts: [a.b], tcp: [{route: [{destination: {host: c}, weight: x}, {destination: {host: d}, weight: 100}]}]}",
 			`{hosts: [a.b], tcp: [{route: [{destination: {host: c}}, {destination: {host: d}, weight: 100}]}]}`},
 		{kinds.Sidecar, "spec: {egres: [{hosts: [./*]}]}", `{egress: [{hosts: ["~/*"]}]}`},
 		{kinds.DestinationRule, "spec: {host: a.b, trafficpolicy: {tls: {mode: SIMPLE}}}",
@@ -530,7 +538,8 @@ func TestLastGood(t *testing.T) {
 		{kinds.DestinationRule, `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}}}`, `{host: a.b, trafficPolicy: {tls: {mode: NEWER}}}`,
 			`{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}}}`, ""},
 		{kinds.DestinationRule, `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}}}`,
-			`{host: a.b, exportTo: ["**"], trafficPolicy: {tls: {mode: SIMPLE, sni: c.d}}}`, `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}}}`, ""},
+			`{host: a.b, exportTo: ["**"], trafficPolicy: {tls: {mode: SIMPLE, sni: c.d}}}`,
+			`{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}}}`, ""},
 		{kinds.VirtualService, `{hosts: [a.b], http: [{route: [{destination: {host: a.b}}]}]}`,
 			`{hosts: [a.b], http: [{route: [{destination: {host: "a b"}}]}]}`, `{hosts: [a.b], http: [{route: [{destination: {host: a.b}}]}]}`, ""},
 		{kinds.AuthorizationPolicy, `{action: DENY, rules: [{to: [{operation: {paths: [/a]}}]}]}`,
@@ -567,10 +576,13 @@ func TestLastGood(t *testing.T) {
 		},
 
 		{kinds.WasmPlugin, `{url: "oci://a/b", failStrategy: FAIL_OPEN}`, `{url: "oci://a/b", phase: NEWER}`, `{url: "oci://a/b"}`, ""},
-		{kinds.WasmPlugin, `{url: "oci://a/b", phase: AUTHN}`, `{url: "oci://a/b", phase: AUTHN, priority: x}`, `{url: "oci://a/b", phase: AUTHN}`, ""},
+		{kinds.WasmPlugin, `{url: "oci://a/b", phase: AUTHN}`,
+			`{url: "oci://a/b", phase: AUTHN, priority: x}`, `{url: "oci://a/b", phase: AUTHN}`, ""},
 		{kinds.WasmPlugin, `{url: "oci://a/b"}`, `{url: "oci://a/b", failStrategy: FAIL_OPEN, phase: NEWER}`, `{url: "oci://a/b"}`, ""},
-		{kinds.TrafficExtension, `{lua: {inlineCode: "a = 1"}}`, `{phase: AUTHZ, priority: x, lua: {inlineCode: "a = 2"}}`, `{phase: AUTHZ, lua: {inlineCode: "a = 2"}}`, ""},
-		{kinds.TrafficExtension, `{wasm: {url: "oci://a/b"}}`, `{priority: x, wasm: {url: "oci://a/b", failStrategy: FAIL_OPEN}}`, `{wasm: {url: "oci://a/b"}}`, ""},
+		{kinds.TrafficExtension, `{lua: {inlineCode: "a = 1"}}`,
+			`{phase: AUTHZ, priority: x, lua: {inlineCode: "a = 2"}}`, `{phase: AUTHZ, lua: {inlineCode: "a = 2"}}`, ""},
+		{kinds.TrafficExtension, `{wasm: {url: "oci://a/b"}}`,
+			`{priority: x, wasm: {url: "oci://a/b", failStrategy: FAIL_OPEN}}`, `{wasm: {url: "oci://a/b"}}`, ""},
 
 		// Policies.
 		{kinds.AuthorizationPolicy, `{rules: [{}]}`, `{rules: [{to: [{operation: {paths: [/a]}}]}, {to: [{operation: {ports: [x]}}]}]}`,
@@ -682,7 +694,8 @@ func TestUnreadableNextVersion(t *testing.T) {
 	deep := limits.Default()
 	deep.YAMLDepth = 3
 	for kind, spec := range map[*kinds.Kind]string{
-		kinds.AuthorizationPolicy: `{rules: [{}]}`, kinds.PeerAuthentication: `{mtls: {mode: PERMISSIVE}}`, kinds.RequestAuthentication: `{jwtRules: [{issuer: i, ` + someKeys + `}]}`,
+		kinds.AuthorizationPolicy: `{rules: [{}]}`, kinds.PeerAuthentication: `{mtls: {mode: PERMISSIVE}}`,
+		kinds.RequestAuthentication: `{jwtRules: [{issuer: i, ` + someKeys + `}]}`,
 	} {
 		last := inStore(t, kind, spec).Object
 		next := Object(deep, kind, []byte(`{"metadata": {"name": "o", "namespace": "store"}, "spec": {"a": [[[[1]]]]}}`))
@@ -690,7 +703,8 @@ func TestUnreadableNextVersion(t *testing.T) {
 		if next.Kept == nil || force.Object == nil || force.Why == "" {
 			t.Errorf("%s: %+v of %+v", kind.Name, force, next)
 		}
-		if kind == kinds.AuthorizationPolicy && force.Object.Spec.(*securityv1.AuthorizationPolicy).Action != securityv1.AuthorizationPolicy_DENY {
+		if kind == kinds.AuthorizationPolicy &&
+			force.Object.Spec.(*securityv1.AuthorizationPolicy).Action != securityv1.AuthorizationPolicy_DENY {
 			t.Errorf("%v", force.Object)
 		}
 	}

@@ -34,7 +34,8 @@ func semantics() []semantic {
 	policy := func(s string) string { return "{rules: [{" + s + "}]}" }
 	patch := func(s string) string { return "{configPatches: [{" + s + "}]}" }
 	return []semantic{
-		{vs, "{hosts: [a], gateways: [mesh, x, y/z], exportTo: [., b], http: [{match: [{uri: {prefix: /a}}], " + to + ", timeout: 1ms}, {" + to + "}]}", ""},
+		{vs, "{hosts: [a], gateways: [mesh, x, y/z], exportTo: [., b], http: [{match: [{uri: {prefix: /a}}], " +
+			to + ", timeout: 1ms}, {" + to + "}]}", ""},
 		{vs, http(to + ", timeout: 0s"), "~spec.http[0].timeout"},
 		{vs, "{}", "spec.http"},
 		{vs, "{hosts: [a]}", "spec.http"},
@@ -98,7 +99,8 @@ func semantics() []semantic {
 		{vs, "{hosts: [a], tcp: [{match: [{port: 5}]}]}", "spec.tcp[0].route"},
 
 		{vs, http(to + ", headers: {request: {set: {x: '100%'}}}"), "spec.http[0].headers.request.set.x"},
-		{vs, http("route: [{destination: {host: a}, headers: {response: {add: {x: '%NOPE%'}}}}]"), "spec.http[0].route[0].headers.response.add.x"},
+		{vs, http("route: [{destination: {host: a}, headers: {response: {add: {x: '%NOPE%'}}}}]"),
+			"spec.http[0].route[0].headers.response.add.x"},
 		{vs, http(to + ", headers: {request: {set: {host: '100%', x: '100%%', y: '%REQ(a?b):3%'}}}"), ""},
 		{vs, http(to + `, headers: {request: {set: {host: "a\nb"}}}`), "spec.http[0].headers.request.set.host"},
 		{vs, http(to + ", headers: {request: {set: {':path': /}}}"), "spec.http[0].headers.request.set.:path"},
@@ -133,7 +135,8 @@ func semantics() []semantic {
 		{dr, rule("outlierDetection: {interval: 8761h}"), "spec.trafficPolicy.outlierDetection.interval"},
 		{dr, rule("outlierDetection: {baseEjectionTime: 8761h}"), "spec.trafficPolicy.outlierDetection.baseEjectionTime"},
 		{dr, rule("loadBalancer: {warmup: {duration: 8761h}}"), "spec.trafficPolicy.loadBalancer.warmup.duration"},
-		{dr, rule("loadBalancer: {consistentHash: {httpCookie: {name: a, ttl: 8761h}}}"), "spec.trafficPolicy.loadBalancer.consistentHash.httpCookie.ttl"},
+		{dr, rule("loadBalancer: {consistentHash: {httpCookie: {name: a, ttl: 8761h}}}"),
+			"spec.trafficPolicy.loadBalancer.consistentHash.httpCookie.ttl"},
 		{dr, rule("tls: {mode: SIMPLE, sni: " + strings.Repeat("a", 256) + "}"), "spec.trafficPolicy.tls.sni"},
 		{dr, rule("tls: {mode: SIMPLE, sni: " + strings.Repeat("a", 255) + "}"), ""},
 		{dr, "{host: a, subsets: [{name: v1, labels: {version: v1}}]}", ""},
@@ -144,19 +147,28 @@ func semantics() []semantic {
 		{dr, rule("connectionPool: {tcp: {connectTimeout: 0s}}"), "spec.trafficPolicy.connectionPool.tcp.connectTimeout"},
 		{dr, rule("outlierDetection: {maxEjectionPercent: 101}"), "spec.trafficPolicy.outlierDetection.maxEjectionPercent"},
 		{dr, rule("loadBalancer: {consistentHash: {httpCookie: {ttl: 0s}}}"), "spec.trafficPolicy.loadBalancer.consistentHash.httpCookie.name"},
-		{dr, rule("loadBalancer: {consistentHash: {httpHeaderName: x, maglev: {tableSize: 100}}}"), "spec.trafficPolicy.loadBalancer.consistentHash.maglev.tableSize"},
+		{dr, rule("loadBalancer: {consistentHash: {httpHeaderName: x, maglev: {tableSize: 100}}}"),
+			"spec.trafficPolicy.loadBalancer.consistentHash.maglev.tableSize"},
 		{dr, rule("loadBalancer: {consistentHash: {httpHeaderName: x, maglev: {tableSize: 101}}}"), ""},
-		{dr, rule("loadBalancer: {localityLbSetting: {distribute: [{from: a, to: {b: 50}}]}}"), "spec.trafficPolicy.loadBalancer.localityLbSetting.distribute[0].to"},
-		{dr, rule("loadBalancer: {localityLbSetting: {distribute: [{from: 'a/*/c', to: {b: 100}}]}}"), "spec.trafficPolicy.loadBalancer.localityLbSetting.distribute[0].from"},
-		{dr, rule("loadBalancer: {localityLbSetting: {distribute: [{from: 'a/*', to: {b: 100}}, {from: ab, to: {b: 40, b/z: 60}}]}}"), "~spec.trafficPolicy.loadBalancer.localityLbSetting.distribute[1].to[\"b/z\"]"},
-		{dr, rule("loadBalancer: {localityLbSetting: {distribute: [{from: a, to: {b: 100}}, {from: a, to: {b: 100}}]}}"), "spec.trafficPolicy.loadBalancer.localityLbSetting.distribute[1].from"},
-		{dr, rule("loadBalancer: {localityLbSetting: {distribute: [{from: 'a/*', to: {b: 100}}, {from: a/z, to: {b: 100}}]}}"), "spec.trafficPolicy.loadBalancer.localityLbSetting.distribute[1].from"},
-		{dr, rule("loadBalancer: {localityLbSetting: {distribute: [{from: a, to: {b: 40, '*': 60}}]}}"), "spec.trafficPolicy.loadBalancer.localityLbSetting.distribute[0].to.*"},
-		{dr, rule("loadBalancer: {localityLbSetting: {failover: [{from: a, to: a}]}}"), "spec.trafficPolicy.loadBalancer.localityLbSetting.failover[0].to"},
+		{dr, rule("loadBalancer: {localityLbSetting: {distribute: [{from: a, to: {b: 50}}]}}"),
+			"spec.trafficPolicy.loadBalancer.localityLbSetting.distribute[0].to"},
+		{dr, rule("loadBalancer: {localityLbSetting: {distribute: [{from: 'a/*/c', to: {b: 100}}]}}"),
+			"spec.trafficPolicy.loadBalancer.localityLbSetting.distribute[0].from"},
+		{dr, rule("loadBalancer: {localityLbSetting: {distribute: [{from: 'a/*', to: {b: 100}}, {from: ab, to: {b: 40, b/z: 60}}]}}"),
+			"~spec.trafficPolicy.loadBalancer.localityLbSetting.distribute[1].to[\"b/z\"]"},
+		{dr, rule("loadBalancer: {localityLbSetting: {distribute: [{from: a, to: {b: 100}}, {from: a, to: {b: 100}}]}}"),
+			"spec.trafficPolicy.loadBalancer.localityLbSetting.distribute[1].from"},
+		{dr, rule("loadBalancer: {localityLbSetting: {distribute: [{from: 'a/*', to: {b: 100}}, {from: a/z, to: {b: 100}}]}}"),
+			"spec.trafficPolicy.loadBalancer.localityLbSetting.distribute[1].from"},
+		{dr, rule("loadBalancer: {localityLbSetting: {distribute: [{from: a, to: {b: 40, '*': 60}}]}}"),
+			"spec.trafficPolicy.loadBalancer.localityLbSetting.distribute[0].to.*"},
+		{dr, rule("loadBalancer: {localityLbSetting: {failover: [{from: a, to: a}]}}"),
+			"spec.trafficPolicy.loadBalancer.localityLbSetting.failover[0].to"},
 		{dr, rule("tls: {mode: MUTUAL, privateKey: /k}"), "spec.trafficPolicy.tls.clientCertificate"},
 		{dr, rule("tls: {mode: ISTIO_MUTUAL, caCertificates: /k}"), "~spec.trafficPolicy.tls.caCertificates"},
 		{dr, rule("portLevelSettings: [{tls: {mode: DISABLE}}]"), "spec.trafficPolicy.portLevelSettings[0].port"},
-		{dr, rule("portLevelSettings: [{port: {number: 0}}]"), "~spec.trafficPolicy.portLevelSettings[0] ~spec.trafficPolicy.portLevelSettings[0].port.number"},
+		{dr, rule("portLevelSettings: [{port: {number: 0}}]"),
+			"~spec.trafficPolicy.portLevelSettings[0] ~spec.trafficPolicy.portLevelSettings[0].port.number"},
 		{dr, rule("tunnel: {targetHost: a, targetPort: 1, protocol: GET}"), "spec.trafficPolicy.tunnel.protocol"},
 		{dr, rule("loadBalancer: {warmup: {aggression: 1}}"), "spec.trafficPolicy.loadBalancer.warmup.duration"},
 		{dr, rule(""), "~spec.trafficPolicy"},
@@ -168,7 +180,8 @@ func semantics() []semantic {
 		{gw, "{servers: [{hosts: [a.b], port: {number: 0, name: a, protocol: HTTP}}]}", "spec.servers[0].port.number"},
 		{gw, "{servers: [{port: {number: 80, name: a, protocol: HTTP}}]}", "spec.servers[0].hosts"},
 		{gw, "{servers: [{hosts: [a.b]}]}", "spec.servers[0].port"},
-		{gw, "{servers: [{hosts: [a.b], port: {number: 80, name: a, protocol: HTTP}}, {hosts: [b.c], port: {number: 81, name: a, protocol: HTTP}}]}", "spec.servers[1].port.name"},
+		{gw, "{servers: [{hosts: [a.b], port: {number: 80, name: a, protocol: HTTP}}, " +
+			"{hosts: [b.c], port: {number: 81, name: a, protocol: HTTP}}]}", "spec.servers[1].port.name"},
 		{gw, "{servers: [{hosts: [a.b], port: {number: 443, name: a, protocol: HTTPS}}]}", "spec.servers[0].tls"},
 		{gw, "{servers: [{hosts: [a.b], port: {number: 80, name: a, protocol: HTTP}, tls: {httpsRedirect: true}}]}", ""},
 		{gw, "{servers: [{hosts: [a.b], port: {number: 80, name: a, protocol: HTTP}, tls: {mode: SIMPLE}}]}", "spec.servers[0].tls"},
@@ -188,7 +201,8 @@ func semantics() []semantic {
 		{gw, server("mode: MUTUAL, serverCertificate: /c, privateKey: /k"), "~spec.servers[0].tls.caCertificates"},
 		{gw, server("mode: OPTIONAL_MUTUAL, tlsCertificates: [{serverCertificate: /c, privateKey: /k}]"), "~spec.servers[0].tls.caCertificates"},
 		{gw, server("mode: ISTIO_MUTUAL, credentialName: a"), "spec.servers[0].tls.credentialName"},
-		{gw, server("mode: SIMPLE, credentialName: a, minProtocolVersion: TLSV1_3, maxProtocolVersion: TLSV1_2"), "spec.servers[0].tls.minProtocolVersion"},
+		{gw, server("mode: SIMPLE, credentialName: a, minProtocolVersion: TLSV1_3, maxProtocolVersion: TLSV1_2"),
+			"spec.servers[0].tls.minProtocolVersion"},
 
 		{se, "{ports: [{number: 80, name: a}]}", "spec.hosts"},
 		{se, entry("addresses: [10.0.0.0/8, 1.2.3.4, '::1']"), ""},
@@ -240,7 +254,8 @@ func semantics() []semantic {
 		{kinds.WorkloadGroup, "{template: {}, probe: {exec: {}}}", "spec.probe.exec.command"},
 		{kinds.Sidecar, "{workloadSelector: {}, egress: [{hosts: ['*/*']}]}", "~spec.workloadSelector"},
 		{kinds.DestinationRule, "{host: a, workloadSelector: {}}", "~spec.workloadSelector"},
-		{kinds.ServiceEntry, "{hosts: [a.b], workloadSelector: {}, ports: [{number: 80, name: a, protocol: HTTP}], resolution: STATIC}", "~spec.workloadSelector"},
+		{kinds.ServiceEntry, "{hosts: [a.b], workloadSelector: {}, ports: [{number: 80, name: a, protocol: HTTP}], resolution: STATIC}",
+			"~spec.workloadSelector"},
 		{kinds.Sidecar, "{egress: [{hosts: ['*/*', ./a.b]}]}", ""},
 		{kinds.Sidecar, "{egress: [{hosts: ['~/*']}]}", ""},
 		{kinds.Sidecar, "{egress: [{hosts: ['*/*', '~b/*', '~/c.d', '~./*.b', '~*/a.b']}]}", ""},
@@ -255,15 +270,21 @@ func semantics() []semantic {
 		{kinds.Sidecar, "{egress: [{}]}", "spec.egress[0].hosts"},
 		{kinds.Sidecar, "{egress: [{hosts: ['*/*']}, {hosts: ['*/*'], port: {number: 1, protocol: TCP, name: a}}]}", "spec.egress[0]"},
 		{kinds.Sidecar, "{ingress: [{port: {number: 80, protocol: HTTP, name: a}, defaultEndpoint: '127.0.0.1:8080'}]}", ""},
-		{kinds.Sidecar, "{ingress: [{port: {number: 80, protocol: HTTP, name: a}, defaultEndpoint: 'web:8080'}]}", "spec.ingress[0].defaultEndpoint"},
-		{kinds.Sidecar, "{ingress: [{port: {number: 80, protocol: HTTP, name: a}, defaultEndpoint: '1.2.3.4:8080'}]}", "~spec.ingress[0].defaultEndpoint"},
-		{kinds.Sidecar, "{ingress: [{port: {number: 80, protocol: HTTP, name: a}, defaultEndpoint: '127.0.0.1'}]}", "spec.ingress[0].defaultEndpoint"},
+		{kinds.Sidecar, "{ingress: [{port: {number: 80, protocol: HTTP, name: a}, defaultEndpoint: 'web:8080'}]}",
+			"spec.ingress[0].defaultEndpoint"},
+		{kinds.Sidecar, "{ingress: [{port: {number: 80, protocol: HTTP, name: a}, defaultEndpoint: '1.2.3.4:8080'}]}",
+			"~spec.ingress[0].defaultEndpoint"},
+		{kinds.Sidecar, "{ingress: [{port: {number: 80, protocol: HTTP, name: a}, defaultEndpoint: '127.0.0.1'}]}",
+			"spec.ingress[0].defaultEndpoint"},
 		{kinds.Sidecar, "{ingress: [{bind: 'fe80::1%a', port: {number: 80, protocol: HTTP, name: a}}]}", "spec.ingress[0].bind"},
 		{kinds.Sidecar, "{ingress: [{bind: 'unix:///a', port: {number: 80, protocol: HTTP, name: a}}]}", "spec.ingress[0].bind"},
-		{kinds.Sidecar, "{ingress: [{port: {number: 80, protocol: HTTP, name: a}, defaultEndpoint: 'unix:'}]}", "spec.ingress[0].defaultEndpoint"},
+		{kinds.Sidecar, "{ingress: [{port: {number: 80, protocol: HTTP, name: a}, defaultEndpoint: 'unix:'}]}",
+			"spec.ingress[0].defaultEndpoint"},
 		{kinds.Sidecar, "{egress: [{bind: 'unix:', port: {number: 0, protocol: HTTP, name: a}, hosts: ['*/*']}]}", "spec.egress[0].bind"},
-		{kinds.Sidecar, "{egress: [{bind: 'unix:///" + strings.Repeat("a", 107) + "', port: {number: 0, protocol: HTTP, name: a}, hosts: ['*/*']}]}", "spec.egress[0].bind"},
-		{kinds.Sidecar, "{egress: [{bind: '::ffff:1.2.3.4', port: {number: 80, protocol: HTTP, name: a}, hosts: ['*/*']}]}", "spec.egress[0].bind"},
+		{kinds.Sidecar, "{egress: [{bind: 'unix:///" + strings.Repeat("a", 107) +
+			"', port: {number: 0, protocol: HTTP, name: a}, hosts: ['*/*']}]}", "spec.egress[0].bind"},
+		{kinds.Sidecar, "{egress: [{bind: '::ffff:1.2.3.4', port: {number: 80, protocol: HTTP, name: a}, hosts: ['*/*']}]}",
+			"spec.egress[0].bind"},
 		{kinds.Sidecar, "{ingress: [{bind: 1.2.3.4}]}", "spec.ingress[0].port"},
 		{kinds.Sidecar, "{egress: [{bind: localhost, hosts: ['*/*']}]}", "spec.egress[0].bind ~spec.egress[0].bind"},
 		{kinds.Sidecar, "{egress: [{bind: 'unix:///a', hosts: ['*/*']}]}", "spec.egress[0].bind ~spec.egress[0].bind"},
@@ -321,11 +342,14 @@ func semantics() []semantic {
 
 		{ef, patch("applyTo: HTTP_FILTER, match: {proxy: {proxyVersion: '^1\\.2.*'}}, patch: {operation: INSERT_BEFORE, value: {name: a}}"), ""},
 		{ef, patch("patch: {operation: REMOVE}"), "spec.configPatches[0].applyTo"},
-		{ef, patch("applyTo: HTTP_FILTER, match: {listener: {filterChain: {filter: {name: envoy.http_connection_manager, subFilter: {name: a}}}}}, patch: {operation: REMOVE}"),
+		{ef, patch("applyTo: HTTP_FILTER, " +
+			"match: {listener: {filterChain: {filter: {name: envoy.http_connection_manager, subFilter: {name: a}}}}}, patch: {operation: REMOVE}"),
 			"~spec.configPatches[0].match.listener.filterChain.filter.name"},
-		{ef, patch("applyTo: HTTP_FILTER, match: {listener: {filterChain: {filter: {name: envoy.tcp_proxy, subFilter: {name: a}}}}}, patch: {operation: REMOVE}"),
+		{ef, patch("applyTo: HTTP_FILTER, " +
+			"match: {listener: {filterChain: {filter: {name: envoy.tcp_proxy, subFilter: {name: a}}}}}, patch: {operation: REMOVE}"),
 			"spec.configPatches[0].match.listener.filterChain.filter.name ~spec.configPatches[0].match.listener.filterChain.filter.name"},
-		{ef, patch("applyTo: HTTP_FILTER, match: {listener: {filterChain: {filter: {name: envoy.filters.network.http_connection_manager, subFilter: {name: envoy.router}}}}}, " +
+		{ef, patch("applyTo: HTTP_FILTER, " +
+			"match: {listener: {filterChain: {filter: {name: envoy.filters.network.http_connection_manager, subFilter: {name: envoy.router}}}}}, " +
 			"patch: {operation: REMOVE}"), "~spec.configPatches[0].match.listener.filterChain.filter.subFilter.name"},
 		{ef, patch("applyTo: LISTENER_FILTER, match: {listener: {listenerFilter: envoy.listener.tls_inspector}}, patch: {operation: REMOVE}"),
 			"~spec.configPatches[0].match.listener.listenerFilter"},
@@ -343,11 +367,13 @@ func semantics() []semantic {
 			"~spec.hosts[0] ~spec.tls[0].match[0].sniHosts[0] spec.tls[0].match[0].sniHosts[0]"},
 		{vs, "{hosts: [a], tls: [{match: [{sniHosts: ['']}], " + to + "}]}", "spec.tls[0].match[0].sniHosts[0]"},
 		{vs, "{hosts: [a_b], tls: [{match: [{sniHosts: [a_b]}], " + to + "}]}", "~spec.hosts[0] ~spec.tls[0].match[0].sniHosts[0]"},
-		{ef, patch("applyTo: CLUSTER, match: {proxy: {proxyVersion: '('}}, patch: {operation: REMOVE}"), "spec.configPatches[0].match.proxy.proxyVersion"},
+		{ef, patch("applyTo: CLUSTER, match: {proxy: {proxyVersion: '('}}, patch: {operation: REMOVE}"),
+			"spec.configPatches[0].match.proxy.proxyVersion"},
 		{kinds.Telemetry, "{tracing: [{randomSamplingPercentage: 100.1}]}", "spec.tracing[0].randomSamplingPercentage"},
 		{kinds.Telemetry, "{tracing: [{providers: [{name: a}, {name: b}]}]}", "~spec.tracing[0].providers"},
 		{kinds.Telemetry, "{tracing: [{customTags: {a: {literal: {}}}}]}", "spec.tracing[0].customTags.a.literal.value"},
-		{kinds.Telemetry, "{metrics: [{overrides: [{tagOverrides: {a: {operation: UPSERT}}}]}]}", "spec.metrics[0].overrides[0].tagOverrides.a.value"},
+		{kinds.Telemetry, "{metrics: [{overrides: [{tagOverrides: {a: {operation: UPSERT}}}]}]}",
+			"spec.metrics[0].overrides[0].tagOverrides.a.value"},
 		{kinds.Telemetry, "{accessLogging: [{filter: {}}]}", "spec.accessLogging[0].filter.expression"},
 		{kinds.Telemetry, "{accessLogging: [{providers: [{}]}]}", "spec.accessLogging[0].providers[0].name"},
 		{kinds.ProxyConfig, "{concurrency: -1}", "spec.concurrency"},
@@ -372,8 +398,10 @@ func semantics() []semantic {
 		{kinds.Service, "{clusterIP: None}", ""},
 		{kinds.Service, "{type: ExternalName}", "spec.externalName"},
 		{kinds.KubeGateway, "{gatewayClassName: istio, listeners: [{name: a, port: 80, protocol: HTTPP}]}", ""},
-		{kinds.KubeGateway, "{gatewayClassName: istio, listeners: [{name: a, port: 80, protocol: HTTP, hostname: 10.0.0.1}]}", "~spec.listeners[0].hostname"},
-		{kinds.KubeGateway, "{gatewayClassName: istio, listeners: [{name: a, port: 80, protocol: HTTP, hostname: a_b}]}", "spec.listeners[0].hostname"},
+		{kinds.KubeGateway, "{gatewayClassName: istio, listeners: [{name: a, port: 80, protocol: HTTP, hostname: 10.0.0.1}]}",
+			"~spec.listeners[0].hostname"},
+		{kinds.KubeGateway, "{gatewayClassName: istio, listeners: [{name: a, port: 80, protocol: HTTP, hostname: a_b}]}",
+			"spec.listeners[0].hostname"},
 		{kinds.HTTPRoute, "{hostnames: [web.example.1, '*.10']}", "~spec.hostnames[0] ~spec.hostnames[1]"},
 		{kinds.HTTPRoute, "{rules: [{matches: [{path: {type: RegularExpression, value: '('}}]}]}", ""},
 		{kinds.HTTPRoute, "{rules: [{matches: [{headers: [{name: a, type: RegularExpression, value: '('}]}]}]}", ""},
@@ -408,7 +436,8 @@ func TestMeaningOfEachField(t *testing.T) {
 // The name of a Service's port says its protocol, and a slip in it says none.
 func TestPortNames(t *testing.T) {
 	for port, want := range map[string]string{
-		"name: htpp":                       `spec.ports[0].name: the name "htpp" begins with no known protocol: proxies detect the protocol of each connection; did you mean "http"?`,
+		"name: htpp": `spec.ports[0].name: the name "htpp" begins with no known protocol: ` +
+			`proxies detect the protocol of each connection; did you mean "http"?`,
 		"name: http_web":                   `did you mean "http-web"?`,
 		"name: htttp-x":                    `did you mean "http-x"?`,
 		"name: gprc-web":                   `did you mean "grpc-web"?`,
@@ -423,7 +452,8 @@ func TestPortNames(t *testing.T) {
 	} {
 		r := decode("apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {ports: [{port: 80, " + port + "}]}\n")
 		list := r.Findings()
-		if want == "" && len(list) > 0 || want != "" && (len(list) != 1 || list[0].Severity != diag.Warning || !strings.Contains(list[0].String(), want)) {
+		if want == "" && len(list) > 0 ||
+			want != "" && (len(list) != 1 || list[0].Severity != diag.Warning || !strings.Contains(list[0].String(), want)) {
 			t.Errorf("%s: got %v, want %q", port, list, want)
 		}
 	}
@@ -451,7 +481,8 @@ func TestRegexBudgetOfAnObject(t *testing.T) {
 		b.WriteString("{match: [{uri: {regex: 'a{900}b{900}'}}], route: [{destination: {host: a}}]}, ")
 	}
 	r := decode(document(kinds.VirtualService, "spec:\n  "+b.String()+"]}\n"))
-	if !slices.ContainsFunc(r.Findings(), func(d diag.Diagnostic) bool { return strings.Contains(d.Message, "50000") }) || r.Documents[0].Object != nil {
+	if !slices.ContainsFunc(r.Findings(), func(d diag.Diagnostic) bool { return strings.Contains(d.Message, "50000") }) ||
+		r.Documents[0].Object != nil {
 		t.Errorf("findings %v", r.Findings())
 	}
 }
@@ -467,7 +498,8 @@ func TestBudgets(t *testing.T) {
 	}
 	for _, c := range []semantic{
 		{kinds.Telemetry, "{accessLogging: [" + filters.String() + "]}", "spec.accessLogging[4].filter.expression"},
-		{kinds.DestinationRule, "{host: a, trafficPolicy: {loadBalancer: {localityLbSetting: {distribute: [" + localities.String() + "]}}}}", "spec.trafficPolicy.loadBalancer.localityLbSetting.distribute[1000].from"},
+		{kinds.DestinationRule, "{host: a, trafficPolicy: {loadBalancer: {localityLbSetting: {distribute: [" + localities.String() + "]}}}}",
+			"spec.trafficPolicy.loadBalancer.localityLbSetting.distribute[1000].from"},
 	} {
 		list := decode(document(c.kind, "spec:\n  "+c.spec+"\n")).Findings()
 		if len(list) != 1 || list[0].Field != c.want || list[0].Severity != diag.Error {

@@ -24,13 +24,16 @@ func TestSize(t *testing.T) {
 		return "[" + strings.Join(all, ", ") + "]"
 	}
 	vs := func(hosts, routes int) string {
-		return fmt.Sprintf("{hosts: %s, http: %s}", list(hosts, "h%d.com"), list(routes, "{match: [{uri: {exact: /%d}}], route: [{destination: {host: a.com}}]}"))
+		return fmt.Sprintf("{hosts: %s, http: %s}", list(hosts, "h%d.com"),
+			list(routes, "{match: [{uri: {exact: /%d}}], route: [{destination: {host: a.com}}]}"))
 	}
 	dr := func(subsets, ports int) string {
-		return fmt.Sprintf("{host: a.com, subsets: %s, trafficPolicy: {portLevelSettings: %s}}", list(subsets, "{name: s%d, labels: {a: b}}"), list(ports, "{port: {number: 1%02d}, loadBalancer: {simple: RANDOM}}"))
+		return fmt.Sprintf("{host: a.com, subsets: %s, trafficPolicy: {portLevelSettings: %s}}",
+			list(subsets, "{name: s%d, labels: {a: b}}"), list(ports, "{port: {number: 1%02d}, loadBalancer: {simple: RANDOM}}"))
 	}
 	se := func(hosts, ports, endpoints int) string {
-		return fmt.Sprintf("{hosts: %s, ports: %s, endpoints: %s, resolution: STATIC, location: MESH_INTERNAL}", list(hosts, "h%d.com"), list(ports, "{name: p%[1]d, number: 1%02[1]d, protocol: HTTP}"), list(endpoints, "{address: 10.0.0.%d}"))
+		return fmt.Sprintf("{hosts: %s, ports: %s, endpoints: %s, resolution: STATIC, location: MESH_INTERNAL}", list(hosts, "h%d.com"),
+			list(ports, "{name: p%[1]d, number: 1%02[1]d, protocol: HTTP}"), list(endpoints, "{address: 10.0.0.%d}"))
 	}
 	for _, c := range []struct {
 		kind *kinds.Kind
@@ -42,8 +45,11 @@ func TestSize(t *testing.T) {
 		{kinds.VirtualService, vs(21, 1), "spec.hosts: 20"},
 		{kinds.VirtualService, vs(1, 21), "spec.http: 20"},
 		{kinds.VirtualService, vs(20, 20), "spec.hosts: 4000"},
-		{kinds.VirtualService, fmt.Sprintf("{hosts: [a.com], http: [{match: [{uri: {exact: /}, gateways: %s}], route: [{destination: {host: a.com}}]}]}", list(21, "a/g%d")), "spec.http[0].match[0].gateways: 20"},
-		{kinds.VirtualService, fmt.Sprintf("{hosts: %[1]s, tls: [{match: [{sniHosts: %[1]s}], route: [{destination: {host: a.com}}]}]}", list(20, strings.Repeat("a", 40)+"%d.com")), ""},
+		{kinds.VirtualService,
+			fmt.Sprintf("{hosts: [a.com], http: [{match: [{uri: {exact: /}, gateways: %s}], route: [{destination: {host: a.com}}]}]}",
+				list(21, "a/g%d")), "spec.http[0].match[0].gateways: 20"},
+		{kinds.VirtualService, fmt.Sprintf("{hosts: %[1]s, tls: [{match: [{sniHosts: %[1]s}], route: [{destination: {host: a.com}}]}]}",
+			list(20, strings.Repeat("a", 40)+"%d.com")), ""},
 		{kinds.DestinationRule, dr(20, 1), ""},
 		{kinds.DestinationRule, dr(21, 1), "spec.subsets: 20"},
 		{kinds.DestinationRule, dr(20, 20), "spec.subsets: 4000"},
@@ -52,13 +58,15 @@ func TestSize(t *testing.T) {
 		{kinds.ServiceEntry, se(4, 3, 1), ""},
 		{kinds.ServiceEntry, se(5, 3, 1), "spec: 12"},
 		{kinds.ServiceEntry, "{hosts: " + list(13, "h%d.com") + ", ports: [{name: p, number: 80, protocol: HTTP}], resolution: DNS}", "spec: 12"},
-		{kinds.Gateway, "{servers: [{hosts: " + list(21, "h%d.com") + ", port: {number: 80, name: a, protocol: HTTP}}]}", "spec.servers[0].hosts: 20"},
+		{kinds.Gateway, "{servers: [{hosts: " + list(21, "h%d.com") + ", port: {number: 80, name: a, protocol: HTTP}}]}",
+			"spec.servers[0].hosts: 20"},
 		{kinds.Sidecar, "{egress: [{hosts: " + list(21, "a/h%d.com") + "}]}", "spec.egress[0].hosts: 20"},
 		{kinds.Service, "{ports: " + list(21, "{name: p%[1]d, port: 1%02[1]d}") + "}", "spec.ports: 20"},
 		{kinds.AuthorizationPolicy, "{rules: [{from: [{source: {ipBlocks: " + list(21, "10.0.0.%d") + "}}]}]}", ""},
 	} {
 		text := document(c.kind, "spec: "+c.spec+"\n")
-		for from, doc := range map[string]Document{"a file": Decode(l, "f.yaml", []byte(text)).Documents[0], "an API server": Object(l, c.kind, stored(t, text))} {
+		for from, doc := range map[string]Document{"a file": Decode(l, "f.yaml", []byte(text)).Documents[0],
+			"an API server": Object(l, c.kind, stored(t, text))} {
 			got := ""
 			for _, f := range doc.Findings {
 				if f.Code == "Limit" {
@@ -77,8 +85,9 @@ func TestSize(t *testing.T) {
 func TestNodesOfFiles(t *testing.T) {
 	histories.NoRace(t)
 	for name, shape := range map[string]string{
-		"anchors": "- &a x\n", "aliases": "- *a\n", "merge keys": "- {<<: *a}\n", "empty maps": "- {}\n", "tags": "- !!str a\n", "deep flow maps": "{a: ", "block scalars": "- |\n x\n",
-		"flow lists": "[],", "names": "a,", "documents": "---\na: b\nc: {d, e, f, g, h, i, j, k}\n", "keys": "? a\n",
+		"anchors": "- &a x\n", "aliases": "- *a\n", "merge keys": "- {<<: *a}\n", "empty maps": "- {}\n", "tags": "- !!str a\n",
+		"deep flow maps": "{a: ", "block scalars": "- |\n x\n", "flow lists": "[],", "names": "a,",
+		"documents": "---\na: b\nc: {d, e, f, g, h, i, j, k}\n", "keys": "? a\n",
 	} {
 		text := []byte("a: &a {}\nb:\n" + strings.Repeat(shape, 16<<20/len(shape)-4))
 		var before, after runtime.MemStats

@@ -94,14 +94,16 @@ trafficPolicy:
   connectionPool: {tcp: {maxConnections: 1}, http: {idleTimeout: 1s}}
   outlierDetection: {interval: 1s}
   loadBalancer: {simple: RANDOM}
-  portLevelSettings: [{port: {number: 443}, tls: {mode: MUTUAL, clientCertificate: /a, privateKey: /b, caCertificates: /c, subjectAltNames: [x]}}]
+  portLevelSettings: [{port: {number: 443},
+    tls: {mode: MUTUAL, clientCertificate: /a, privateKey: /b, caCertificates: /c, subjectAltNames: [x]}}]
 subsets:
 - {name: v, labels: {v: "1"}, trafficPolicy: {tls: {mode: SIMPLE, caCertificates: /c, subjectAltNames: [x]}}}
 `
 
 const fullSidecar = `
 egress: [{port: {number: 80, protocol: HTTP, name: a}, hosts: ["./a.b"]}, {hosts: ["./*", "b/*"]}]
-ingress: [{port: {number: 90, protocol: HTTPS, name: b}, defaultEndpoint: "127.0.0.1:90", tls: {mode: SIMPLE, serverCertificate: /a, privateKey: /b}}]
+ingress: [{port: {number: 90, protocol: HTTPS, name: b}, defaultEndpoint: "127.0.0.1:90",
+  tls: {mode: SIMPLE, serverCertificate: /a, privateKey: /b}}]
 outboundTrafficPolicy: {mode: REGISTRY_ONLY}
 inboundConnectionPool: {http: {idleTimeout: 1s}}
 `
@@ -130,7 +132,8 @@ const fullServers = `
 selector: {a: b}
 servers:
 - {name: w, hosts: ["*.b"], port: {number: 443, name: a, protocol: HTTPS}, tls: {mode: SIMPLE, credentialName: c}}
-- {hosts: [admin.b], port: {number: 443, name: b, protocol: HTTPS}, tls: {mode: MUTUAL, credentialName: c, subjectAltNames: [x], minProtocolVersion: TLSV1_2}}
+- {hosts: [admin.b], port: {number: 443, name: b, protocol: HTTPS},
+    tls: {mode: MUTUAL, credentialName: c, subjectAltNames: [x], minProtocolVersion: TLSV1_2}}
 - {hosts: [c.b], port: {number: 80, name: c, protocol: HTTP}, tls: {httpsRedirect: true}}
 `
 
@@ -417,12 +420,14 @@ func opens(o *kinds.Object, at string) string {
 		}
 	case *extensionsv1alpha1.TrafficExtension:
 		wasm := spec.GetWasm()
-		intact := wasm.GetUrl() == "https://"+unusable+"/" || wasm.GetUrl() == "oci://a/b" && strings.Contains(wasm.Sha256, "0000") && wasm.PluginConfig.GetFields()["a"] != nil
+		intact := wasm.GetUrl() == "https://"+unusable+"/" || wasm.GetUrl() == "oci://a/b" &&
+			strings.Contains(wasm.Sha256, "0000") && wasm.PluginConfig.GetFields()["a"] != nil
 		refuses := spec.GetLua().GetInlineCode() == "a = 1" || strings.Contains(spec.GetLua().GetInlineCode(), `"503"`)
 		if !refuses && (!intact || wasm.FailStrategy == extensionsv1alpha1.FailStrategy_FAIL_OPEN) {
 			return "the extension is not what it was"
 		}
-		if spec.Selector.GetMatchLabels()["a"] != "b" || len(spec.Match) > 1 || len(spec.Match) == 1 && len(spec.Match[0].Ports) > 0 && spec.Match[0].Ports[0].Number != 80 {
+		if spec.Selector.GetMatchLabels()["a"] != "b" || len(spec.Match) > 1 ||
+			len(spec.Match) == 1 && len(spec.Match[0].Ports) > 0 && spec.Match[0].Ports[0].Number != 80 {
 			return "it is for other requests"
 		}
 	default:

@@ -17,7 +17,8 @@ import (
 func BenchmarkReview(b *testing.B) {
 	h := newWebhook(prometheus.NewRegistry())
 	for name, spec := range map[string]string{
-		"valid":   `{"hosts":["a.example.com"],"http":[{"match":[{"uri":{"prefix":"/a"}}],"route":[{"destination":{"host":"b"}}]},{"route":[{"destination":{"host":"b"}}]}]}`,
+		"valid": `{"hosts":["a.example.com"],` +
+			`"http":[{"match":[{"uri":{"prefix":"/a"}}],"route":[{"destination":{"host":"b"}}]},{"route":[{"destination":{"host":"b"}}]}]}`,
 		"invalid": `{"hosts":["a.example.com"],"http":[{"match":[{"uri":{"regex":"("}}],"route":[{"destination":{"host":"b"}}]}]}`,
 	} {
 		body, err := json.Marshal(map[string]any{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": map[string]any{

@@ -45,7 +45,8 @@ func ask(t testing.TB, h http.Handler, request map[string]any) *admissionv1.Admi
 
 // object returns an object of a kind.
 func object(apiVersion, kind, metadata, spec string) json.RawMessage {
-	return json.RawMessage(fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"metadata":{"name":"o","namespace":"a"%s},"spec":%s}`, apiVersion, kind, metadata, spec))
+	return json.RawMessage(fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"metadata":{"name":"o","namespace":"a"%s},"spec":%s}`,
+		apiVersion, kind, metadata, spec))
 }
 
 const (
@@ -63,31 +64,41 @@ func TestReview(t *testing.T) {
 		request map[string]any
 		message string // how it begins; empty: it is allowed
 	}{
-		"good":            {map[string]any{"operation": "CREATE", "object": good}, ""},
-		"bad":             {map[string]any{"operation": "CREATE", "object": bad}, invalid + "spec.servers: "},
-		"bad update":      {map[string]any{"operation": "UPDATE", "object": bad, "oldObject": good}, invalid},
-		"bad dry run":     {map[string]any{"operation": "CREATE", "object": bad, "dryRun": true}, invalid},
-		"status":          {map[string]any{"operation": "UPDATE", "object": bad, "subResource": "status"}, ""},
-		"scale":           {map[string]any{"operation": "UPDATE", "object": bad, "subResource": "scale"}, invalid},
-		"being deleted":   {map[string]any{"operation": "UPDATE", "object": object(networking, "Gateway", deleting, `{}`)}, ""},
-		"made deleted":    {map[string]any{"operation": "CREATE", "object": object(networking, "Gateway", deleting, `{}`)}, invalid},
-		"delete":          {map[string]any{"operation": "DELETE", "oldObject": bad}, ""},
-		"connect":         {map[string]any{"operation": "CONNECT", "object": bad}, ""},
-		"unknown op":      {map[string]any{"operation": "X", "object": bad}, ""},
-		"no op":           {map[string]any{"object": bad}, ""},
-		"unknown kind":    {map[string]any{"operation": "CREATE", "object": object(networking, "Foo", "", "{}")}, "unrecognized type networking.istio.io/v1, Kind=Foo"},
-		"no kind":         {map[string]any{"operation": "CREATE", "object": json.RawMessage("{}")}, "unrecognized type /, Kind="},
-		"a Service":       {map[string]any{"operation": "CREATE", "object": object("v1", "Service", "", "{}")}, "unrecognized type /v1, Kind=Service"},
-		"newer version":   {map[string]any{"operation": "CREATE", "object": object("networking.istio.io/v9", "Gateway", "", `{}`)}, invalid},
-		"Gateway API":     {map[string]any{"operation": "CREATE", "object": object("gateway.networking.k8s.io/v1", "HTTPRoute", "", `{}`)}, ""},
-		"unknown field":   {map[string]any{"operation": "CREATE", "object": object(networking, "Gateway", "", `{"servers":[{"port":{"number":80,"name":"http","protocol":"HTTP"},"hosts":["a.com"]}],"server":[]}`)}, ""},
-		"unknown, closed": {map[string]any{"operation": "CREATE", "object": object("security.istio.io/v1", "AuthorizationPolicy", "", `{"rule":[]}`)}, ""},
-		"wrong type":      {map[string]any{"operation": "CREATE", "object": object(networking, "Gateway", "", `{"servers":1}`)}, "cannot decode configuration: spec.servers: "},
-		"no object":       {map[string]any{"operation": "CREATE"}, "cannot decode configuration: "},
-		"null":            {map[string]any{"operation": "CREATE", "object": nil}, "cannot decode configuration: "},
-		"text":            {map[string]any{"operation": "CREATE", "object": "x"}, "cannot decode configuration: the object: found string"},
-		"deep":            {map[string]any{"operation": "CREATE", "object": object(networking, "Gateway", "", strings.Repeat(`{"a":`, 5000)+"1"+strings.Repeat("}", 5000))}, invalid + "too complex: "},
-		"many at once":    {map[string]any{"operation": "CREATE", "object": object(networking, "Gateway", "", `{"servers":[`+strings.Repeat(`{"hosts":["a b"]},`, 100)+`{}]}`)}, invalid + "21 errors occurred:\n\t* spec.servers[0]"},
+		"good":          {map[string]any{"operation": "CREATE", "object": good}, ""},
+		"bad":           {map[string]any{"operation": "CREATE", "object": bad}, invalid + "spec.servers: "},
+		"bad update":    {map[string]any{"operation": "UPDATE", "object": bad, "oldObject": good}, invalid},
+		"bad dry run":   {map[string]any{"operation": "CREATE", "object": bad, "dryRun": true}, invalid},
+		"status":        {map[string]any{"operation": "UPDATE", "object": bad, "subResource": "status"}, ""},
+		"scale":         {map[string]any{"operation": "UPDATE", "object": bad, "subResource": "scale"}, invalid},
+		"being deleted": {map[string]any{"operation": "UPDATE", "object": object(networking, "Gateway", deleting, `{}`)}, ""},
+		"made deleted":  {map[string]any{"operation": "CREATE", "object": object(networking, "Gateway", deleting, `{}`)}, invalid},
+		"delete":        {map[string]any{"operation": "DELETE", "oldObject": bad}, ""},
+		"connect":       {map[string]any{"operation": "CONNECT", "object": bad}, ""},
+		"unknown op":    {map[string]any{"operation": "X", "object": bad}, ""},
+		"no op":         {map[string]any{"object": bad}, ""},
+		"unknown kind": {map[string]any{"operation": "CREATE", "object": object(networking, "Foo", "", "{}")},
+			"unrecognized type networking.istio.io/v1, Kind=Foo"},
+		"no kind": {map[string]any{"operation": "CREATE", "object": json.RawMessage("{}")}, "unrecognized type /, Kind="},
+		"a Service": {map[string]any{"operation": "CREATE", "object": object("v1", "Service", "", "{}")},
+			"unrecognized type /v1, Kind=Service"},
+		"newer version": {map[string]any{"operation": "CREATE", "object": object("networking.istio.io/v9", "Gateway", "", `{}`)}, invalid},
+		"Gateway API":   {map[string]any{"operation": "CREATE", "object": object("gateway.networking.k8s.io/v1", "HTTPRoute", "", `{}`)}, ""},
+		"unknown field": {map[string]any{"operation": "CREATE", "object": object(
+			networking, "Gateway", "", `{"servers":[{"port":{"number":80,"name":"http","protocol":"HTTP"},"hosts":["a.com"]}],"server":[]}`)}, ""},
+		"unknown, closed": {
+			map[string]any{"operation": "CREATE", "object": object("security.istio.io/v1", "AuthorizationPolicy", "", `{"rule":[]}`)}, "",
+		},
+		"wrong type": {map[string]any{"operation": "CREATE", "object": object(networking, "Gateway", "", `{"servers":1}`)},
+			"cannot decode configuration: spec.servers: "},
+		"no object": {map[string]any{"operation": "CREATE"}, "cannot decode configuration: "},
+		"null":      {map[string]any{"operation": "CREATE", "object": nil}, "cannot decode configuration: "},
+		"text":      {map[string]any{"operation": "CREATE", "object": "x"}, "cannot decode configuration: the object: found string"},
+		"deep": {map[string]any{
+			"operation": "CREATE", "object": object(networking, "Gateway", "", strings.Repeat(`{"a":`, 5000)+"1"+strings.Repeat("}", 5000)),
+		}, invalid + "too complex: "},
+		"many at once": {map[string]any{
+			"operation": "CREATE", "object": object(networking, "Gateway", "", `{"servers":[`+strings.Repeat(`{"hosts":["a b"]},`, 100)+`{}]}`),
+		}, invalid + "21 errors occurred:\n\t* spec.servers[0]"},
 		"another version": {map[string]any{"operation": "CREATE", "object": object("networking.istio.io/v1alpha3", "Gateway", "", goodSpec)}, ""},
 	} {
 		a := ask(t, h, c.request)
@@ -104,7 +115,8 @@ func TestReview(t *testing.T) {
 // TestWarnings lets an object in and says what is odd about it.
 func TestWarnings(t *testing.T) {
 	const route = `{"route":[{"destination":{"host":"b"}}]}`
-	a := ask(t, newWebhook(prometheus.NewRegistry()), map[string]any{"operation": "CREATE", "object": object(networking, "VirtualService", "", `{"hosts":["a"],"http":[`+route+","+route+`]}`)})
+	a := ask(t, newWebhook(prometheus.NewRegistry()),
+		map[string]any{"operation": "CREATE", "object": object(networking, "VirtualService", "", `{"hosts":["a"],"http":[`+route+","+route+`]}`)})
 	if !a.Allowed || len(a.Warnings) != 1 || !strings.HasPrefix(a.Warnings[0], "spec.http[1]: ") {
 		t.Errorf("%v, %q", a.Allowed, a.Warnings)
 	}
@@ -132,7 +144,8 @@ func TestMetrics(t *testing.T) {
 	for i := range 3 {
 		ask(t, h, map[string]any{"operation": "CREATE", "object": object(networking, "Gateway", "", goodSpec)})
 		ask(t, h, map[string]any{"operation": "CREATE", "object": object(networking, "Gateway", "", "{}")})
-		ask(t, h, map[string]any{"operation": "CREATE", "object": object(networking, fmt.Sprint("Foo", i), "", "{}"), "resource": map[string]string{"resource": fmt.Sprint("foos", i)}})
+		ask(t, h, map[string]any{"operation": "CREATE", "object": object(networking, fmt.Sprint("Foo", i), "", "{}"),
+			"resource": map[string]string{"resource": fmt.Sprint("foos", i)}})
 	}
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, webhook.Path, strings.NewReader("x"))
 	h.ServeHTTP(httptest.NewRecorder(), r)
@@ -159,7 +172,8 @@ func FuzzReview(f *testing.F) {
 		f.Add([]byte(object(networking, "Gateway", "", spec)), "CREATE")
 	}
 	f.Add([]byte(object(networking, "VirtualService", "", `{"hosts":["a"],"http":[{"match":[{"uri":{"regex":"(x{100})"}}]}]}`)), "UPDATE")
-	f.Add([]byte(object("security.istio.io/v1", "AuthorizationPolicy", "", `{"rules":[{"from":[{"source":{"principals":["*"]}}]}]}`)), "CREATE")
+	policy := object("security.istio.io/v1", "AuthorizationPolicy", "", `{"rules":[{"from":[{"source":{"principals":["*"]}}]}]}`)
+	f.Add([]byte(policy), "CREATE")
 	h := newWebhook(prometheus.NewRegistry())
 	f.Fuzz(func(t *testing.T, object []byte, operation string) {
 		if !json.Valid(object) {

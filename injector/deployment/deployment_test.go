@@ -22,22 +22,26 @@ import (
 )
 
 // values are those of Istio's chart without any of a user's, as far as the template reads them.
-const values = `{"gateways": {}, "revision": "", "global": {"hub": "registry.istio.io/testing", "tag": "latest", "imagePullSecrets": [], "istioNamespace": "istio-system",
-"logging": {"level": "default:info"}, "pilotCertProvider": "istiod", "sds": {"token": {"aud": "istio-ca"}}, "proxy": {"clusterDomain": "cluster.local",
-"componentLogLevel": "misc:error", "image": "proxyv2", "logLevel": "warning", "resources": {"limits": {"cpu": "2000m", "memory": "1024Mi"}, "requests": {"cpu": "100m", "memory": "128Mi"}}}}}`
+const values = `{"gateways": {}, "revision": "", "global": {"hub": "registry.istio.io/testing", "tag": "latest", "imagePullSecrets": [],
+"istioNamespace": "istio-system", "logging": {"level": "default:info"},
+"pilotCertProvider": "istiod", "sds": {"token": {"aud": "istio-ca"}},
+"proxy": {"clusterDomain": "cluster.local", "componentLogLevel": "misc:error", "image": "proxyv2", "logLevel": "warning",
+"resources": {"limits": {"cpu": "2000m", "memory": "1024Mi"}, "requests": {"cpu": "100m", "memory": "128Mi"}}}}}`
 
 // chartInjector returns an Injector with the template of the chart.
 func chartInjector(t *testing.T) *injector.Injector {
 	t.Helper()
 	text, err := os.ReadFile("../../charts/istiod/files/injection/kube-gateway.yaml")
 	must.Succeed(t, err)
-	config, err := json.Marshal(map[string]any{"policy": "enabled", "templates": map[string]any{"sidecar": "spec: {}", injector.GatewayTemplate: string(text)}})
+	config, err := json.Marshal(
+		map[string]any{"policy": "enabled", "templates": map[string]any{"sidecar": "spec: {}", injector.GatewayTemplate: string(text)}})
 	must.Succeed(t, err)
 	c, findings := injector.Parse("test", injector.Texts{Config: string(config), Values: values}, injector.Functions{})
 	if len(findings) > 0 {
 		t.Fatal(findings)
 	}
-	i := injector.New(injector.Options{World: injector.MeshOnly{Config: mesh.Default()}, Logger: slog.New(slog.DiscardHandler), Time: time.Minute})
+	i := injector.New(
+		injector.Options{World: injector.MeshOnly{Config: mesh.Default()}, Logger: slog.New(slog.DiscardHandler), Time: time.Minute})
 	i.Set(c)
 	return i
 }
@@ -64,7 +68,8 @@ func needs(t *testing.T, g *kinds.Object, list ...deployment.Parameters) deploym
 // TestParameters: an error names the ConfigMap and the key, and says what to write.
 func TestParameters(t *testing.T) {
 	for _, c := range []struct{ key, text, want string }{
-		{"deploymnt", "spec: {}", "data.deploymnt: there is no such object: write one of serviceAccount, deployment, service, horizontalPodAutoscaler, podDisruptionBudget; did you mean deployment?"},
+		{"deploymnt", "spec: {}", "data.deploymnt: there is no such object: " +
+			"write one of serviceAccount, deployment, service, horizontalPodAutoscaler, podDisruptionBudget; did you mean deployment?"},
 		{"deployment", "spec: {replicas: ", "data.deployment: "},
 		{"deployment", "3", "data.deployment: no object: write its fields, such as spec"},
 		{"deployment", "metadata: {name: other}", "data.deployment: metadata.name is front-istio, and may not be other: leave it out"},
@@ -72,7 +77,8 @@ func TestParameters(t *testing.T) {
 		{"service", "kind: Deployment", "data.service: kind is Service, and may not be Deployment: leave it out"},
 		{"service", "metadata: {labels: {a: b}}", ""},
 	} {
-		_, err := deployment.Make(t.Context(), needs(t, gateway(t, nil, "{gatewayClassName: istio}"), deployment.Parameters{Name: "ConfigMap edge/p", Data: map[string]string{c.key: c.text}}))
+		_, err := deployment.Make(t.Context(), needs(t, gateway(t, nil, "{gatewayClassName: istio}"),
+			deployment.Parameters{Name: "ConfigMap edge/p", Data: map[string]string{c.key: c.text}}))
 		switch {
 		case c.want == "" && err != nil:
 			t.Errorf("%s %q: %v", c.key, c.text, err)
@@ -86,12 +92,14 @@ func TestParameters(t *testing.T) {
 func TestListenerSets(t *testing.T) {
 	set := func(namespace, parent string, age int64, port int) *kinds.Object {
 		s := &gatewayv1.ListenerSet{}
-		must.Succeed(t, yaml.Unmarshal(fmt.Appendf(nil, "spec: {parentRef: {name: %s, namespace: edge}, listeners: [{name: http, port: %d, protocol: HTTP}]}", parent, port), s))
+		must.Succeed(t, yaml.Unmarshal(fmt.Appendf(
+			nil, "spec: {parentRef: {name: %s, namespace: edge}, listeners: [{name: http, port: %d, protocol: HTTP}]}", parent, port), s))
 		return &kinds.Object{Key: kinds.Key{Kind: kinds.ListenerSet, Namespace: namespace, Name: "set"}, Created: time.Unix(age, 0), Spec: s}
 	}
 	sets := []*kinds.Object{set("edge", "front", 3, 81), set("shop", "front", 2, 82), set("shop", "other", 1, 83), set("bank", "front", 1, 84)}
 	for allowed, want := range map[string]string{
-		"": "15021 80", "{namespaces: {from: None}}": "15021 80", "{namespaces: {from: Same}}": "15021 80 81", "{namespaces: {from: All}}": "15021 80 84 82 81",
+		"": "15021 80", "{namespaces: {from: None}}": "15021 80",
+		"{namespaces: {from: Same}}": "15021 80 81", "{namespaces: {from: All}}": "15021 80 84 82 81",
 		"{namespaces: {from: Selector, selector: {matchLabels: {name: shop}}}}": "15021 80 82",
 	} {
 		spec := "{gatewayClassName: istio, listeners: [{name: http, port: 80, protocol: HTTP}]"
@@ -137,7 +145,8 @@ func (w world) ObjectsOf(k *kinds.Kind) (list []*kinds.Object) {
 func TestWhichGateways(t *testing.T) {
 	const plain = "{gatewayClassName: istio}"
 	class := func(name, controller string) *kinds.Object {
-		return &kinds.Object{Key: kinds.Key{Kind: kinds.GatewayClass, Name: name}, Spec: &gatewayv1.GatewayClass{Spec: gatewayv1.GatewayClassSpec{ControllerName: gatewayv1.GatewayController(controller)}}}
+		return &kinds.Object{Key: kinds.Key{Kind: kinds.GatewayClass, Name: name},
+			Spec: &gatewayv1.GatewayClass{Spec: gatewayv1.GatewayClassSpec{ControllerName: gatewayv1.GatewayController(controller)}}}
 	}
 	objects := map[kinds.Key]*kinds.Object{}
 	for _, o := range []*kinds.Object{

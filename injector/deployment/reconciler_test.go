@@ -119,7 +119,8 @@ func onStage(t *testing.T, spec string, test func(*stage)) {
 		api, err := asking.New(&rest.Config{Host: "http://api", Transport: s.Server})
 		must.Succeed(t, err)
 		r := deployment.New(deployment.Options{
-			Namespace: "istio-system", Classes: deployment.Classes("istio"), World: s, APIServer: api, Templates: s, Logger: slog.New(slog.DiscardHandler),
+			Namespace: "istio-system", Classes: deployment.Classes("istio"), World: s,
+			APIServer: api, Templates: s, Logger: slog.New(slog.DiscardHandler),
 			Maps: s,
 		})
 		s.controller = controllers.New("Gateway", "GatewayObjectsNotRead", r, slog.New(slog.DiscardHandler))
@@ -191,7 +192,8 @@ func TestVersionIsAskedForWithBackoff(t *testing.T) {
 		if asked < 5 || asked > 8 {
 			t.Errorf("the version was asked for %d times", asked)
 		}
-		if list := s.manager.Findings(); len(list) != 1 || list[0].Code != "GatewayNotDeployed" || !strings.Contains(list[0].Message, "the version of the API server") {
+		if list := s.manager.Findings(); len(list) != 1 || list[0].Code != "GatewayNotDeployed" ||
+			!strings.Contains(list[0].Message, "the version of the API server") {
 			t.Errorf("findings %v", list)
 		}
 		s.Set(func() { broken = false })
@@ -283,12 +285,15 @@ func TestParametersAreFollowed(t *testing.T) {
 // once it has the label.
 func TestForeignObjectsStay(t *testing.T) {
 	onStage(t, plainSpec, func(s *stage) {
-		u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Service", "metadata": map[string]any{"namespace": "edge", "name": "front-istio"}}}
+		u := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "v1", "kind": "Service", "metadata": map[string]any{"namespace": "edge", "name": "front-istio"},
+		}}
 		s.Put(servicePath, u)
 		if list := s.pass(time.Minute); len(list) != 1 || s.team() != "" {
 			t.Errorf("written %v, team %s", list, s.team())
 		}
-		if list := s.manager.Findings(); len(list) != 1 || !strings.Contains(list[0].Message, "Service edge/front-istio: it is not this controller's") {
+		if list := s.manager.Findings(); len(list) != 1 ||
+			!strings.Contains(list[0].Message, "Service edge/front-istio: it is not this controller's") {
 			t.Errorf("findings %v", list)
 		}
 		u.SetLabels(map[string]string{"gateway.istio.io/managed": "istio.io-gateway-controller"})

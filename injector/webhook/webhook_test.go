@@ -34,7 +34,8 @@ templates:
 
 func post(t *testing.T, h http.Handler, path, version, kind, pod string) (int, *admissionv1.AdmissionResponse) {
 	t.Helper()
-	body := `{"apiVersion":"admission.k8s.io/` + version + `","kind":"AdmissionReview","request":{"uid":"u","operation":"CREATE","namespace":"shop","kind":{"version":"v1","kind":"` + kind + `"},"object":` + pod + `}}`
+	body := `{"apiVersion":"admission.k8s.io/` + version + `","kind":"AdmissionReview",` +
+		`"request":{"uid":"u","operation":"CREATE","namespace":"shop","kind":{"version":"v1","kind":"` + kind + `"},"object":` + pod + `}}`
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, strings.NewReader(body))
 	r.Header.Set("Content-Type", "application/json")
 	w := httptest.NewRecorder()
@@ -54,7 +55,8 @@ func TestReviews(t *testing.T) {
 	i := injector.New(injector.Options{World: injector.MeshOnly{Config: m}, Logger: slog.New(slog.DiscardHandler), Time: time.Minute})
 	metrics := prometheus.NewRegistry()
 	h := New(Options{Gate: admission.NewGate(limits.Default(), nil), Injector: i, Registerer: metrics, Logger: slog.New(slog.DiscardHandler)})
-	const pod = `{"metadata":{"name":"a","annotations":{"proxy.istio.io/config":"nope: 1"}},"spec":{"containers":[{"name":"app","image":"x"}]}}`
+	const pod = `{"metadata":{"name":"a","annotations":{"proxy.istio.io/config":"nope: 1"}},` +
+		`"spec":{"containers":[{"name":"app","image":"x"}]}}`
 
 	if _, r := post(t, h, "/inject", "v1", "Pod", pod); r.Allowed || !strings.Contains(r.Result.Message, "there are no templates") {
 		t.Errorf("without templates: %+v", r)
@@ -65,9 +67,10 @@ func TestReviews(t *testing.T) {
 	}
 	i.Set(c)
 	for path, want := range map[string]string{
-		"/inject":                            ``,
-		"/inject/":                           ``,
-		"/inject/cluster/east/net/n1":        `"env":[{"name":"ISTIO_META_CLUSTER_ID","value":"east"},{"name":"ISTIO_META_NETWORK","value":"n1"}]`,
+		"/inject":  ``,
+		"/inject/": ``,
+		"/inject/cluster/east/net/n1": `"env":[{"name":"ISTIO_META_CLUSTER_ID","value":"east"},` +
+			`{"name":"ISTIO_META_NETWORK","value":"n1"}]`,
 		"/inject/net/a--slash--b":            `"env":[{"name":"ISTIO_META_NETWORK","value":"a/b"}]`,
 		"/inject/cluster/a%2Fb%20c":          `"env":[{"name":"ISTIO_META_CLUSTER_ID","value":"a/b c"}]`,
 		"/inject/cluster":                    `refused: the path /inject/cluster has a name without a value`,
@@ -99,7 +102,8 @@ func TestReviews(t *testing.T) {
 			}
 		}
 	}
-	if _, r := post(t, h, "/inject", "v1", "Pod", `{"metadata":{"labels":{"sidecar.istio.io/inject":"false"}}}`); !r.Allowed || r.Patch != nil {
+	if _, r := post(t, h, "/inject", "v1", "Pod",
+		`{"metadata":{"labels":{"sidecar.istio.io/inject":"false"}}}`); !r.Allowed || r.Patch != nil {
 		t.Errorf("a pod that opts out: %+v", r)
 	}
 	if _, r := post(t, h, "/inject", "v1", "Deployment", pod); r.Allowed {

@@ -32,13 +32,17 @@ func recorded(t *testing.T, role string) config.Source {
 	switch role {
 	case "router":
 		s.Concurrency, s.LogLevel, s.OutlierLog, s.LogJSON = 4, "info,misc:error", "/dev/stdout", true
-		s.Environ = append(s.Environ, `PROXY_CONFIG={"discoveryAddress":"istiod.istio-system.svc:15012","binaryPath":"envoy","tracing":{"datadog":{"address":"dd:8126"}},
-			"envoyMetricsService":{"address":"ems:1"},"envoyAccessLogService":{"address":"als:1","tlsSettings":{"mode":"MUTUAL","clientCertificate":"/c","privateKey":"/k","caCertificates":"/ca"}},
+		s.Environ = append(s.Environ,
+			`PROXY_CONFIG={"discoveryAddress":"istiod.istio-system.svc:15012","binaryPath":"envoy","tracing":{"datadog":{"address":"dd:8126"}},
+			"envoyMetricsService":{"address":"ems:1"},"envoyAccessLogService":{"address":"als:1",
+			  "tlsSettings":{"mode":"MUTUAL","clientCertificate":"/c","privateKey":"/k","caCertificates":"/ca"}},
 			"statsCompression":false}`, "ISTIO_META_UNPRIVILEGED_POD=true", "EXIT_ON_ZERO_ACTIVE_CONNECTIONS=true", "ISTIO_DELTA_XDS=false")
 	case "sidecar":
 		must.Succeed(t, os.CopyFS(filepath.Join(s.Dir, "etc/istio/pod"), os.DirFS("testdata/pod")))
-		s.Environ = append(s.Environ, `PROXY_CONFIG={"discoveryAddress":"istiod.istio-system.svc:15012","binaryPath":"envoy","concurrency":2,"proxyStatsMatcher":{"inclusionPrefixes":["pp"]},
-			"runtimeValues":{"k1":"true","k2":"12"},"statusPort":15020}`, "ISTIO_META_DNS_CAPTURE=true", "ISTIO_META_APP_CONTAINERS=app", "ISTIO_CPU_LIMIT=2", "ISTIO_META_INTERCEPTION_MODE=REDIRECT",
+		s.Environ = append(s.Environ, `PROXY_CONFIG={"discoveryAddress":"istiod.istio-system.svc:15012",
+			"binaryPath":"envoy","concurrency":2,"proxyStatsMatcher":{"inclusionPrefixes":["pp"]},
+			"runtimeValues":{"k1":"true","k2":"12"},"statusPort":15020}`,
+			"ISTIO_META_DNS_CAPTURE=true", "ISTIO_META_APP_CONTAINERS=app", "ISTIO_CPU_LIMIT=2", "ISTIO_META_INTERCEPTION_MODE=REDIRECT",
 			"ISTIO_META_WORKLOAD_NAME=web", "ISTIO_META_OWNER=kubernetes://x", "ISTIO_META_MESH_ID=m", "ISTIO_META_NODE_NAME=n1",
 			"ISTIO_META_POD_PORTS=[\n {\"containerPort\":80,\"protocol\":\"TCP\"}]", "ISTIO_META_NETWORK=n",
 			`ISTIO_METAJSON_MORE={"a":"b"}`)
@@ -50,21 +54,24 @@ func recorded(t *testing.T, role string) config.Source {
 // reasons, by path or a parent's path.
 func differences() map[string]string {
 	return map[string]string{
-		`layered_runtime\..*hidden_envoy_deprecated_use_original_dst`:                                                         "no Envoy since 1.20 has this feature",
-		`layered_runtime\..*coalesce_lb_rebuilds_on_batch_update`:                                                             "a guard of one release of Envoy's",
-		`layered_runtime\..*max_program_size\.error_level`:                                                                    "a number, not a text; Envoy reads both",
-		`dynamic_resources\.ads_config\.grpc_services\[0\]\.envoy_grpc\.retry_policy`:                                         "Envoy connects again within a second, not within 30",
-		`static_resources\.clusters\.\w[\w-]*\.(lb_policy|dns_lookup_family|dns_refresh_rate|respect_dns_ttl)`:                "the default is not written; addresses of either family are taken; every tracer's name is resolved again",
-		`static_resources\.clusters\.xds-grpc\.(max_requests_per_connection|upstream_connection_options)`:                     "a Unix socket needs no keepalive, and its connection serves all streams",
-		`static_resources\.clusters\.sds-grpc\.circuit_breakers`:                                                              "as many streams as there are secrets share one connection",
-		`admin\.ignore_global_conn_limit`:                                                                                     "the admin API answers whoever else is connected",
-		`static_resources\..*\.circuit_breakers\.thresholds\[0\]\.priority`:                                                   "DEFAULT is the default",
-		`static_resources\.listeners\[0\].*http\.compressor`:                                                                  "the annotation statsCompression is followed",
-		`overload_manager\..*max_active_downstream_connections`:                                                               "64 bits are written as a text",
-		`static_resources\..*\.protocol`:                                                                                      "TCP is the default",
-		`static_resources\.listeners\[\d\]\.name`:                                                                             "HOST:PORT",
-		`static_resources\.listeners\[\d\]\..*codec_type`:                                                                     "AUTO is the default",
-		`static_resources\..*_sds_secret_config.*initial_fetch_timeout|static_resources\..*sds_config\.initial_fetch_timeout`: "a certificate may take any time to come, as those of the mesh",
+		`layered_runtime\..*hidden_envoy_deprecated_use_original_dst`:                 "no Envoy since 1.20 has this feature",
+		`layered_runtime\..*coalesce_lb_rebuilds_on_batch_update`:                     "a guard of one release of Envoy's",
+		`layered_runtime\..*max_program_size\.error_level`:                            "a number, not a text; Envoy reads both",
+		`dynamic_resources\.ads_config\.grpc_services\[0\]\.envoy_grpc\.retry_policy`: "Envoy connects again within a second, not within 30",
+		`static_resources\.clusters\.\w[\w-]*\.(lb_policy|dns_lookup_family|dns_refresh_rate|respect_dns_ttl)`: "the default is not written; " +
+			"addresses of either family are taken; every tracer's name is resolved again",
+		`static_resources\.clusters\.xds-grpc\.(max_requests_per_connection|upstream_connection_options)`: "a Unix socket needs no keepalive, " +
+			"and its connection serves all streams",
+		`static_resources\.clusters\.sds-grpc\.circuit_breakers`:            "as many streams as there are secrets share one connection",
+		`admin\.ignore_global_conn_limit`:                                   "the admin API answers whoever else is connected",
+		`static_resources\..*\.circuit_breakers\.thresholds\[0\]\.priority`: "DEFAULT is the default",
+		`static_resources\.listeners\[0\].*http\.compressor`:                "the annotation statsCompression is followed",
+		`overload_manager\..*max_active_downstream_connections`:             "64 bits are written as a text",
+		`static_resources\..*\.protocol`:                                    "TCP is the default",
+		`static_resources\.listeners\[\d\]\.name`:                           "HOST:PORT",
+		`static_resources\.listeners\[\d\]\..*codec_type`:                   "AUTO is the default",
+		`static_resources\..*_sds_secret_config.*initial_fetch_timeout|` +
+			`static_resources\..*sds_config\.initial_fetch_timeout`: "a certificate may take any time to come, as those of the mesh",
 	}
 }
 

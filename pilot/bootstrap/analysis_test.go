@@ -43,7 +43,8 @@ spec:
         subset: v22
 `
 
-const splitRule = "apiVersion: networking.istio.io/v1\nkind: DestinationRule\nmetadata: {name: web, namespace: a}\nspec: {host: web, subsets: [{name: v2, labels: {v: v2}}]}\n"
+const splitRule = "apiVersion: networking.istio.io/v1\nkind: DestinationRule\n" +
+	"metadata: {name: web, namespace: a}\nspec: {host: web, subsets: [{name: v2, labels: {v: v2}}]}\n"
 
 // A reference that leads nowhere is found while the server runs, at its line and column, logged once, and forgotten
 // when it is mended.
@@ -66,7 +67,8 @@ func TestReferencesAreFollowed(t *testing.T) {
 		}
 		return false
 	})
-	if _, text := fetch(t, s.Addresses().HTTP, "/debug/findings"); !strings.Contains(text, `"code": "IST0101"`) || !strings.Contains(text, `"line": 11`) {
+	if _, text := fetch(t, s.Addresses().HTTP, "/debug/findings"); !strings.Contains(text, `"code": "IST0101"`) ||
+		!strings.Contains(text, `"line": 11`) {
 		t.Errorf("/debug/findings: %s", text)
 	}
 	for _, d := range s.findings() {
@@ -86,7 +88,8 @@ func TestReferencesAreFollowed(t *testing.T) {
 	}
 	eventually(t, "the end of the finding", func() bool { return about("IST0101") == 0 })
 	eventually(t, "Services without endpoints", func() bool { return about("NoEndpoints") == 2 })
-	write(t, filepath.Join(o.ConfigDir, "slice.yaml"), "apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {name: more, namespace: a, labels: {kubernetes.io/service-name: more}}\n"+
+	write(t, filepath.Join(o.ConfigDir, "slice.yaml"), "apiVersion: discovery.k8s.io/v1\n"+
+		"kind: EndpointSlice\nmetadata: {name: more, namespace: a, labels: {kubernetes.io/service-name: more}}\n"+
 		"addressType: IPv4\nendpoints: [{addresses: [10.0.0.1]}]\n")
 	eventually(t, "one less", func() bool { return about("NoEndpoints") == 1 })
 	if n := log.count("level=ERROR"); n != 1 {

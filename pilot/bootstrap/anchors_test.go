@@ -61,13 +61,15 @@ func plug(t *testing.T, dir string, b *pki.Bundle, revoked ...*x509.Certificate)
 	must.Succeed(t, err)
 	template := &x509.RevocationList{Number: big.NewInt(1), ThisUpdate: time.Now(), NextUpdate: time.Now().Add(time.Hour)}
 	for _, c := range revoked {
-		template.RevokedCertificateEntries = append(template.RevokedCertificateEntries, x509.RevocationListEntry{SerialNumber: c.SerialNumber, RevocationTime: time.Now()})
+		template.RevokedCertificateEntries = append(template.RevokedCertificateEntries,
+			x509.RevocationListEntry{SerialNumber: c.SerialNumber, RevocationTime: time.Now()})
 	}
 	crl, err := x509.CreateRevocationList(rand.Reader, template, b.Certificate, key)
 	must.Succeed(t, err)
 	must.Succeed(t, os.MkdirAll(dir, 0o700))
 	for name, text := range map[string][]byte{
-		"ca-cert.pem": f.Certificate, "ca-key.pem": f.Key, "root-cert.pem": f.Roots, "ca-crl.pem": pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: crl}),
+		"ca-cert.pem": f.Certificate, "ca-key.pem": f.Key, "root-cert.pem": f.Roots,
+		"ca-crl.pem": pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: crl}),
 	} {
 		write(t, filepath.Join(dir, name), string(text))
 	}
@@ -92,7 +94,8 @@ func TestRevoked(t *testing.T) {
 	if ask(one) != codes.OK || ask(two) != codes.OK {
 		t.Fatal("good certificates are refused")
 	}
-	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(dialSecure(t, s.Addresses().SecureGRPC, pool, one)).StreamAggregatedResources(t.Context())
+	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(dialSecure(t, s.Addresses().SecureGRPC, pool, one)).
+		StreamAggregatedResources(t.Context())
 	must.Succeed(t, err)
 	_ = stream.Send(&discoveryv3.DiscoveryRequest{TypeUrl: envoy.ClusterType, Node: &corev3.Node{Id: nodeInA}})
 	if _, err := stream.Recv(); err != nil {
@@ -128,7 +131,8 @@ func TestAnchors(t *testing.T) {
 	o.MeshConfig = filepath.Join(t.TempDir(), "mesh.yaml")
 	write(t, o.MeshConfig, mesh+"- pem: x\n- spiffeBundleUrl: http://elsewhere.example/bundle\n")
 	s := started(t, o)
-	const home, alias, elsewhere = "spiffe://cluster.local/ns/a/sa/web", "spiffe://old.example/ns/a/sa/web", "spiffe://elsewhere.example/ns/a/sa/web"
+	const home, alias = "spiffe://cluster.local/ns/a/sa/web", "spiffe://old.example/ns/a/sa/web"
+	const elsewhere = "spiffe://elsewhere.example/ns/a/sa/web"
 	for what, c := range map[string]struct {
 		by   *pki.Bundle
 		uri  string
@@ -169,7 +173,8 @@ func TestAnchors(t *testing.T) {
 func TestSpiffeBundles(t *testing.T) {
 	first, second := selfSigned(t), selfSigned(t)
 	bundle := func(b *pki.Bundle) string {
-		text, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: b.Roots[0].PublicKey, Use: "x509-svid", Certificates: b.Roots}}})
+		text, err := json.Marshal(
+			jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: b.Roots[0].PublicKey, Use: "x509-svid", Certificates: b.Roots}}})
 		must.Succeed(t, err)
 		return string(text)
 	}
@@ -183,7 +188,8 @@ func TestSpiffeBundles(t *testing.T) {
 	o.KeySets.Allow, o.KeySets.ExtraRoots = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, filepath.Join(t.TempDir(), "roots.pem")
 	write(t, o.KeySets.ExtraRoots, string(pki.EncodeCertificates(server.Certificate())))
 	o.MeshConfig = filepath.Join(t.TempDir(), "mesh.yaml")
-	write(t, o.MeshConfig, "trustDomainAliases: [old.example]\ncaCertificates:\n- trustDomains: [old.example]\n  spiffeBundleUrl: "+server.URL+"/bundle\n")
+	write(t, o.MeshConfig,
+		"trustDomainAliases: [old.example]\ncaCertificates:\n- trustDomains: [old.example]\n  spiffeBundleUrl: "+server.URL+"/bundle\n")
 	s := started(t, o)
 	const home, alias = "spiffe://cluster.local/ns/a/sa/web", "spiffe://old.example/ns/a/sa/web"
 	ask := func(b *pki.Bundle, uri string) codes.Code {
@@ -230,16 +236,18 @@ func TestForwardedAndRevoked(t *testing.T) {
 		header string
 		want   codes.Code
 	}{
-		"good":                     {uri + `;Cert="` + escaped(two.Leaf) + `"`, codes.OK},
-		"good, with its chain":     {uri + `;Cert="x";Chain="` + escaped(two.Leaf, b.Roots[0]) + `"`, codes.OK},
-		"revoked":                  {uri + `;Cert="` + escaped(one.Leaf) + `"`, codes.Unauthenticated},
-		"revoked, with its chain":  {uri + `;Chain="` + escaped(one.Leaf, b.Roots[0]) + `";Cert="` + escaped(two.Leaf) + `"`, codes.Unauthenticated},
-		"no certificate":           {uri, codes.Unauthenticated},
-		"another's certificate":    {"URI=spiffe://cluster.local/ns/a/sa/db;Cert=" + escaped(two.Leaf), codes.Unauthenticated},
-		"of another root":          {uri + ";Cert=" + escaped(stranger.Leaf), codes.Unauthenticated},
-		"a CA's":                   {uri + ";Cert=" + escaped(b.Roots[0]), codes.Unauthenticated},
-		"garbage":                  {uri + ";Cert=%zz", codes.Unauthenticated},
-		"garbage in a certificate": {uri + ";Cert=" + url.PathEscape("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"), codes.Unauthenticated},
+		"good":                 {uri + `;Cert="` + escaped(two.Leaf) + `"`, codes.OK},
+		"good, with its chain": {uri + `;Cert="x";Chain="` + escaped(two.Leaf, b.Roots[0]) + `"`, codes.OK},
+		"revoked":              {uri + `;Cert="` + escaped(one.Leaf) + `"`, codes.Unauthenticated},
+		"revoked, with its chain": {uri + `;Chain="` + escaped(one.Leaf, b.Roots[0]) + `";Cert="` + escaped(two.Leaf) + `"`,
+			codes.Unauthenticated},
+		"no certificate":        {uri, codes.Unauthenticated},
+		"another's certificate": {"URI=spiffe://cluster.local/ns/a/sa/db;Cert=" + escaped(two.Leaf), codes.Unauthenticated},
+		"of another root":       {uri + ";Cert=" + escaped(stranger.Leaf), codes.Unauthenticated},
+		"a CA's":                {uri + ";Cert=" + escaped(b.Roots[0]), codes.Unauthenticated},
+		"garbage":               {uri + ";Cert=%zz", codes.Unauthenticated},
+		"garbage in a certificate": {uri + ";Cert=" + url.PathEscape("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"),
+			codes.Unauthenticated},
 	} {
 		ctx := metadata.AppendToOutgoingContext(t.Context(), "x-forwarded-client-cert", c.header)
 		if _, err := streamAs(ctx, t, dialSecure(t, s.Addresses().SecureGRPC, pool), nodeInA); status.Code(err) != c.want {

@@ -117,11 +117,13 @@ func (a *awaited) came(proxy int, event string) {
 func newFleet(b *testing.B, services, proxies int) *fleet {
 	b.Helper()
 	o := Options{
-		Options:           ingest.Options{Logger: slog.New(slog.DiscardHandler), Namespace: "istio-system", Domain: "cluster.local", ClusterID: "Kubernetes", Limits: limits.Default()},
+		Options: ingest.Options{Logger: slog.New(slog.DiscardHandler), Namespace: "istio-system",
+			Domain: "cluster.local", ClusterID: "Kubernetes", Limits: limits.Default()},
 		KeepaliveInterval: time.Minute, KeepaliveTimeout: time.Minute,
 	}
 	o.Limits.Tombstones = math.MaxInt // a stream that lasted so long would go back to whole route configurations
-	f := &fleet{services: services, proxies: proxies, world: newWorld(o, nil, nil, nil, nil), t: translate.New(translate.Options{Idle: idleResources, Features: catalog.Features()})}
+	f := &fleet{services: services, proxies: proxies, world: newWorld(o, nil, nil, nil, nil),
+		t: translate.New(translate.Options{Idle: idleResources, Features: catalog.Features()})}
 	o.Limits.RequestsPerSecond = 1e9 // nobody changes so much for long elsewhere
 	f.server = xds.New(xds.Options{Translator: f.t, Limits: o.Limits})
 	var all []kinds.Change
@@ -138,7 +140,8 @@ func newFleet(b *testing.B, services, proxies int) *fleet {
 	f.running.Go(func() { _ = g.Serve(l) })
 	ctx, cancel := context.WithCancel(context.Background())
 	f.cancel = func() { cancel(); f.server.Shutdown(); g.Stop() }
-	a := newAwaited(proxies, []string{added(envoy.EndpointType, benchCluster(services-1)), added(envoy.VirtualHostType, benchHost(services-1))})
+	a := newAwaited(proxies,
+		[]string{added(envoy.EndpointType, benchCluster(services-1)), added(envoy.VirtualHostType, benchHost(services-1))})
 	f.awaited.Store(a)
 	for i := range proxies {
 		f.running.Go(func() { f.proxy(ctx, b, l, i) })
@@ -245,7 +248,9 @@ func (f *fleet) proxy(ctx context.Context, b *testing.B, l *bufconn.Listener, i 
 	send := func(r *discoveryv3.DeltaDiscoveryRequest) { _ = stream.Send(r) }
 	send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: envoy.ClusterType, Node: &corev3.Node{
 		Id: fmt.Sprintf("sidecar~%s~svc-%d-0.%s~%s.svc.cluster.local", podIP(i, 0), i, ns, ns), Metadata: md,
-		UserAgentVersionType: &corev3.Node_UserAgentBuildVersion{UserAgentBuildVersion: &corev3.BuildVersion{Version: &typev3.SemanticVersion{MajorNumber: 1, MinorNumber: 40}}},
+		UserAgentVersionType: &corev3.Node_UserAgentBuildVersion{
+			UserAgentBuildVersion: &corev3.BuildVersion{Version: &typev3.SemanticVersion{MajorNumber: 1, MinorNumber: 40}},
+		},
 	}})
 	send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: envoy.ListenerType})
 	send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: envoy.RouteType, ResourceNamesSubscribe: []string{"80"}})
@@ -307,10 +312,12 @@ func podIP(i, p int) string {
 
 func benchService(i int) kinds.Change {
 	ns, name := benchPlace(i)
-	return benchObject(kinds.Service, ns, name, nil, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns}, Spec: corev1.ServiceSpec{
-		ClusterIP: fmt.Sprintf("10.%d.%d.%d", i>>16, i>>8&0xff, i&0xff), ClusterIPs: []string{fmt.Sprintf("10.%d.%d.%d", i>>16, i>>8&0xff, i&0xff)}, Selector: map[string]string{"app": name},
-		Ports: []corev1.ServicePort{{Name: "http", Port: 80, TargetPort: intstr.FromInt32(8080), Protocol: corev1.ProtocolTCP}},
-	}})
+	return benchObject(kinds.Service, ns, name, nil, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns},
+		Spec: corev1.ServiceSpec{
+			ClusterIP:  fmt.Sprintf("10.%d.%d.%d", i>>16, i>>8&0xff, i&0xff),
+			ClusterIPs: []string{fmt.Sprintf("10.%d.%d.%d", i>>16, i>>8&0xff, i&0xff)}, Selector: map[string]string{"app": name},
+			Ports: []corev1.ServicePort{{Name: "http", Port: 80, TargetPort: intstr.FromInt32(8080), Protocol: corev1.ProtocolTCP}},
+		}})
 }
 
 const benchEndpoints = 5
@@ -322,7 +329,8 @@ func benchPods(i int) []kinds.Change {
 		pod, labels := fmt.Sprint(name, "-", p), map[string]string{"app": name, "security.istio.io/tlsMode": "istio"}
 		all = append(all, benchObject(kinds.Pod, ns, pod, labels, &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: pod, Namespace: ns, Labels: labels}, Spec: corev1.PodSpec{ServiceAccountName: name},
-			Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: podIP(i, p), PodIPs: []corev1.PodIP{{IP: podIP(i, p)}}, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
+			Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: podIP(i, p), PodIPs: []corev1.PodIP{{IP: podIP(i, p)}},
+				Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
 		}))
 	}
 	return all
@@ -349,9 +357,11 @@ func benchSlice(i, more int) kinds.Change {
 
 func benchVirtualService(i, seconds int) kinds.Change {
 	ns, service := benchPlace(i)
-	return benchObject(kinds.VirtualService, ns, service, nil, &networkingv1.VirtualService{Hosts: []string{service}, Http: []*networkingv1alpha3.HTTPRoute{{
-		Timeout: durationpb.New(time.Duration(seconds) * time.Second), Route: []*networkingv1alpha3.HTTPRouteDestination{{Destination: &networkingv1alpha3.Destination{Host: service}}},
-	}}})
+	return benchObject(kinds.VirtualService, ns, service, nil, &networkingv1.VirtualService{Hosts: []string{service},
+		Http: []*networkingv1alpha3.HTTPRoute{{
+			Timeout: durationpb.New(time.Duration(seconds) * time.Second),
+			Route:   []*networkingv1alpha3.HTTPRouteDestination{{Destination: &networkingv1alpha3.Destination{Host: service}}},
+		}}})
 }
 
 // benchProcessor is the time that this process took of the processor.

@@ -177,7 +177,8 @@ func TestDebugOverXDS(t *testing.T) {
 			return nil, err
 		}
 		defer func() { _ = stream.CloseSend() }()
-		if err := stream.Send(&discoveryv3.DiscoveryRequest{Node: &corev3.Node{Id: "istioctl"}, TypeUrl: typeURL, ResourceNames: names}); err != nil {
+		if err := stream.Send(
+			&discoveryv3.DiscoveryRequest{Node: &corev3.Node{Id: "istioctl"}, TypeUrl: typeURL, ResourceNames: names}); err != nil {
 			return nil, err
 		}
 		return stream.Recv()
@@ -191,7 +192,8 @@ func TestDebugOverXDS(t *testing.T) {
 	}
 	var config statusv3.ClientConfig
 	must.Succeed(t, m.Resources[0].UnmarshalTo(&config))
-	if config.Node.GetId() != "web-0.a" || len(config.GenericXdsConfigs) != 5 || config.GenericXdsConfigs[0].ConfigStatus == statusv3.ConfigStatus_NOT_SENT {
+	if config.Node.GetId() != "web-0.a" || len(config.GenericXdsConfigs) != 5 ||
+		config.GenericXdsConfigs[0].ConfigStatus == statusv3.ConfigStatus_NOT_SENT {
 		t.Errorf("%v", &config)
 	}
 	for _, c := range []struct {

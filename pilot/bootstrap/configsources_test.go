@@ -22,7 +22,8 @@ spec: {egress: [{hosts: ["./*"]}]}
 
 // meshText is the mesh configuration as a ConfigMap.
 func meshText(sources string) string {
-	return "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: istio, namespace: istio-system}\ndata:\n  mesh: |\n    configSources: " + sources + "\n"
+	return "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: istio, namespace: istio-system}\n" +
+		"data:\n  mesh: |\n    configSources: " + sources + "\n"
 }
 
 // has waits until the server's world has, or has not, a Sidecar of that name.
@@ -98,8 +99,9 @@ func TestConfigSourcesRefused(t *testing.T) {
 		"unknown scheme": {`[{address: "fs://.."}, {address: "http://x"}]`, `configSources[1]: address "http://x" is none of`},
 		"no directory":   {`[{address: "fs://"}]`, `address "fs://" is none of`},
 		"no such folder": {`[{address: "fs:///nowhere/at/all"}]`, "/nowhere/at/all"},
-		"twice":          {`[{address: "xds://a:1"}, {address: "xds://a:1"}]`, "configSources[1]: address \"xds://a:1\" is that of configSources[0]"},
-		"no port":        {`[{address: "xds://host"}]`, "xds://host"},
+		"twice": {`[{address: "xds://a:1"}, {address: "xds://a:1"}]`,
+			"configSources[1]: address \"xds://a:1\" is that of configSources[0]"},
+		"no port": {`[{address: "xds://host"}]`, "xds://host"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()

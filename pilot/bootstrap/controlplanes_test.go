@@ -77,7 +77,8 @@ func TestServerWaitsForTheOneItReads(t *testing.T) {
 		awaited := a.server.from.Awaited()
 		return a.server.Addresses().HTTP != "" && len(awaited) == 1 && strings.Contains(awaited[0], b.address)
 	})
-	if code, text := fetch(t, a.server.Addresses().HTTP, "/ready"); code != http.StatusServiceUnavailable || !strings.Contains(text, b.address) {
+	code, text := fetch(t, a.server.Addresses().HTTP, "/ready")
+	if code != http.StatusServiceUnavailable || !strings.Contains(text, b.address) {
 		t.Errorf("ready: %d %s", code, text)
 	}
 	if address := a.server.Addresses().GRPC; address != "" {

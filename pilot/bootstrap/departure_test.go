@@ -14,7 +14,8 @@ import (
 // follows the mesh, and loses its inbound configuration when the time is over, unless the Pod comes back.
 func TestDeparture(t *testing.T) {
 	const (
-		pod     = "apiVersion: v1\nkind: Pod\nmetadata: {name: web-1, namespace: a, labels: {app: web}}\nspec: {containers: [{name: web, image: web}]}\nstatus: {phase: Running, podIP: 10.0.0.1}\n"
+		pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: web-1, namespace: a, labels: {app: web}}\n" +
+			"spec: {containers: [{name: web, image: web}]}\nstatus: {phase: Running, podIP: 10.0.0.1}\n"
 		inbound = "inbound|80||"
 	)
 	o := testOptions(t)

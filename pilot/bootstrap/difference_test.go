@@ -104,8 +104,10 @@ func predict(t *testing.T, seed uint64, changes int, reached map[string]int) {
 	defer running.Wait()
 	defer cancel()
 	all := nodes()
-	all["edge"] = map[string]string{"ID": "router~10.9.0.10~edge-0.b~b.svc.cluster.local", "NAMESPACE": "b", "gateway.networking.k8s.io/gateway-name": "edge"}
-	all["ingress"] = map[string]string{"ID": "router~10.9.0.11~ingress-0.istio-system~istio-system.svc.cluster.local", "NAMESPACE": "istio-system", "istio": "ingressgateway"}
+	all["edge"] = map[string]string{"ID": "router~10.9.0.10~edge-0.b~b.svc.cluster.local",
+		"NAMESPACE": "b", "gateway.networking.k8s.io/gateway-name": "edge"}
+	all["ingress"] = map[string]string{"ID": "router~10.9.0.11~ingress-0.istio-system~istio-system.svc.cluster.local",
+		"NAMESPACE": "istio-system", "istio": "ingressgateway"}
 	for name, facts := range all {
 		n := nodeOf(t, facts, delta)
 		if proxies[name], err = node.Parse(n); err != nil {
@@ -116,7 +118,8 @@ func predict(t *testing.T, seed uint64, changes int, reached map[string]int) {
 		must.Succeed(t, err)
 		defer conn.Close()
 		if proof != "" {
-			conn = dialSecure(t, s.Addresses().SecureGRPC, roots, leafOf(t, signer, "spiffe://cluster.local/ns/"+proxies[name].Namespace+"/sa/"+proof))
+			conn = dialSecure(t, s.Addresses().SecureGRPC, roots,
+				leafOf(t, signer, "spiffe://cluster.local/ns/"+proxies[name].Namespace+"/sa/"+proof))
 		}
 		stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
 		must.Succeed(t, err)
@@ -196,7 +199,8 @@ func predict(t *testing.T, seed uint64, changes int, reached map[string]int) {
 		for name, x := range watchers {
 			slices.Sort(predicted[name])
 			if got := x.pushed(); !slices.Equal(got, predicted[name]) {
-				t.Errorf("seed %d, change %d, %s: pushed\n%s\npredicted\n%s\nwhat changed:\n%s", seed, n, name, strings.Join(got, "\n"), strings.Join(predicted[name], "\n"), strings.Join(p.told, "\n"))
+				t.Errorf("seed %d, change %d, %s: pushed\n%s\npredicted\n%s\nwhat changed:\n%s", seed, n, name,
+					strings.Join(got, "\n"), strings.Join(predicted[name], "\n"), strings.Join(p.told, "\n"))
 				return
 			}
 		}
@@ -234,7 +238,8 @@ func certified(t *testing.T, signer *pki.Bundle) []string {
 		key, err := x509.MarshalPKCS8PrivateKey(c.PrivateKey)
 		must.Succeed(t, err)
 		chain := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Certificate[0]})
-		of = append(of, "{{"+name+"}}", fmt.Sprintf("{tls.crt: %s, tls.key: %s}", text(chain), text(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}))))
+		of = append(of, "{{"+name+"}}",
+			fmt.Sprintf("{tls.crt: %s, tls.key: %s}", text(chain), text(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}))))
 	}
 	return of
 }

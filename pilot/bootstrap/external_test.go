@@ -27,7 +27,8 @@ func TestCertifiedByOthers(t *testing.T) {
 		t.Error("there is a secure port without a certificate")
 	}
 	dir := t.TempDir()
-	f := authority.Files{Certificate: filepath.Join(dir, "tls.crt"), Key: filepath.Join(dir, "tls.key"), Roots: filepath.Join(dir, "root-cert.pem")}
+	f := authority.Files{Certificate: filepath.Join(dir, "tls.crt"),
+		Key: filepath.Join(dir, "tls.key"), Roots: filepath.Join(dir, "root-cert.pem")}
 	write := func(name string, text []byte) {
 		must.Succeed(t, os.WriteFile(name, text, 0o600))
 	}
@@ -60,7 +61,8 @@ func TestCertifiedByOthers(t *testing.T) {
 	pool.AddCert(first.Roots[0])
 	pool.AddCert(second.Roots[0])
 	opens := func(b *pki.Bundle) error {
-		_, err := streamAs(t.Context(), t, dialSecure(t, s.Addresses().SecureGRPC, pool, leafOf(t, b, "spiffe://cluster.local/ns/a/sa/web")), node)
+		_, err := streamAs(t.Context(), t,
+			dialSecure(t, s.Addresses().SecureGRPC, pool, leafOf(t, b, "spiffe://cluster.local/ns/a/sa/web")), node)
 		return err
 	}
 	if err := opens(first); err != nil {
@@ -72,7 +74,8 @@ func TestCertifiedByOthers(t *testing.T) {
 	if _, err := streamAs(t.Context(), t, dialSecure(t, s.Addresses().SecureGRPC, pool), node); status.Code(err) != codes.Unauthenticated {
 		t.Errorf("without a certificate: %v", err)
 	}
-	if _, err := issued(t.Context(), t, dialSecure(t, s.Addresses().SecureGRPC, pool, leafOf(t, first, "spiffe://cluster.local/ns/a/sa/web"))); status.Code(err) != codes.Unimplemented {
+	if _, err := issued(t.Context(), t, dialSecure(t, s.Addresses().SecureGRPC, pool,
+		leafOf(t, first, "spiffe://cluster.local/ns/a/sa/web"))); status.Code(err) != codes.Unimplemented {
 		t.Errorf("for a certificate: %v", err)
 	}
 	certify(second, first.Roots[0], second.Roots[0])

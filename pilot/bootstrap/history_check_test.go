@@ -426,7 +426,8 @@ func (h *history) rest() error {
 			}
 			if d := c.differ(want); d != "" {
 				c.mu.Lock()
-				late = fmt.Sprintf("%v (rejects: %t) at rest, revision %d:\n%s\nwhat happened to it:\n%s", c, c.salt != 0, s.Revision, d, strings.Join(c.log, "\n"))
+				late = fmt.Sprintf("%v (rejects: %t) at rest, revision %d:\n%s\nwhat happened to it:\n%s",
+					c, c.salt != 0, s.Revision, d, strings.Join(c.log, "\n"))
 				c.mu.Unlock()
 				break
 			}

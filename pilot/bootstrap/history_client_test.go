@@ -80,11 +80,15 @@ type order struct {
 	connect bool
 }
 
-func newModelEnvoy(ads discoveryv3.AggregatedDiscoveryServiceClient, h *history, who, mode string, node *corev3.Node, seed, salt uint64) *modelEnvoy {
+func newModelEnvoy(ads discoveryv3.AggregatedDiscoveryServiceClient, h *history,
+	who, mode string, node *corev3.Node, seed, salt uint64) *modelEnvoy {
 	return &modelEnvoy{
-		ads: ads, h: h, mode: mode, who: who, node: node, r: rand.New(rand.NewPCG(seed, 1)), rejecting: salt != 0, salt: salt, orders: make(chan order, 100), done: make(chan struct{}),
-		have: map[string]map[string]*held{envoy.ClusterType: {}, envoy.EndpointType: {}, envoy.ListenerType: {}, envoy.RouteType: {}, envoy.VirtualHostType: {}},
-		live: map[string]map[string]*held{}, subs: map[string]map[string]bool{envoy.EndpointType: {}, envoy.RouteType: {}}, version: map[string]string{}, warming: map[string]bool{}, active: map[string]*held{},
+		ads: ads, h: h, mode: mode, who: who, node: node, r: rand.New(rand.NewPCG(seed, 1)),
+		rejecting: salt != 0, salt: salt, orders: make(chan order, 100), done: make(chan struct{}),
+		have: map[string]map[string]*held{envoy.ClusterType: {}, envoy.EndpointType: {},
+			envoy.ListenerType: {}, envoy.RouteType: {}, envoy.VirtualHostType: {}},
+		live: map[string]map[string]*held{}, subs: map[string]map[string]bool{envoy.EndpointType: {}, envoy.RouteType: {}},
+		version: map[string]string{}, warming: map[string]bool{}, active: map[string]*held{},
 	}
 }
 
@@ -212,7 +216,8 @@ func (c *modelEnvoy) hello() error {
 	defer c.mu.Unlock()
 	before := c.asked
 	c.note("connects")
-	c.asked, c.answered, c.nonce, c.owed, c.left = map[string]bool{}, map[string]bool{}, map[string]string{}, map[string]map[string]int{}, map[string]bool{}
+	c.asked, c.answered, c.nonce = map[string]bool{}, map[string]bool{}, map[string]string{}
+	c.owed, c.left = map[string]map[string]int{}, map[string]bool{}
 	c.resumed = before != nil
 	for _, t := range subscribedTypes {
 		if t == envoy.ClusterType || before[t] && (c.subs[t] == nil || len(c.subs[t]) > 0) {
@@ -250,7 +255,8 @@ func (c *modelEnvoy) subscribe(typeURL string, add, remove []string) error {
 		}
 		return c.reply(typeURL, "")
 	}
-	r := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeURL, ResourceNamesSubscribe: add, ResourceNamesUnsubscribe: remove, Node: c.introduce()}
+	r := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeURL,
+		ResourceNamesSubscribe: add, ResourceNamesUnsubscribe: remove, Node: c.introduce()}
 	if first {
 		r.InitialResourceVersions = map[string]string{}
 		for name, x := range c.have[typeURL] {
@@ -281,7 +287,8 @@ func (c *modelEnvoy) reply(typeURL, fault string) error {
 	}
 	if c.mode == whole {
 		return c.send(&discoveryv3.DiscoveryRequest{
-			TypeUrl: typeURL, ResourceNames: slices.Sorted(maps.Keys(c.subs[typeURL])), ResponseNonce: c.nonce[typeURL], VersionInfo: c.version[typeURL], ErrorDetail: detail, Node: c.introduce(),
+			TypeUrl: typeURL, ResourceNames: slices.Sorted(maps.Keys(c.subs[typeURL])),
+			ResponseNonce: c.nonce[typeURL], VersionInfo: c.version[typeURL], ErrorDetail: detail, Node: c.introduce(),
 		})
 	}
 	return c.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeURL, ResponseNonce: c.nonce[typeURL], ErrorDetail: detail})

@@ -111,7 +111,8 @@ func (c *modelEnvoy) verdict(r response, bad int) error {
 // worthwhile fails where a response brings nothing new and nothing that was asked for.
 func (c *modelEnvoy) worthwhile(r response, bad int) {
 	// While a client resumes, clusters that went and came back may come though it never let go of them.
-	have, news := c.have[r.typeURL], len(r.removed) > 0 || !c.answered[r.typeURL] || c.rejecting || bad >= 0 || r.typeURL == envoy.ClusterType && c.resumed
+	have, news := c.have[r.typeURL], len(r.removed) > 0 || !c.answered[r.typeURL] ||
+		c.rejecting || bad >= 0 || r.typeURL == envoy.ClusterType && c.resumed
 	c.answered[r.typeURL] = true
 	present := map[string]bool{}
 	for i, name := range r.names {

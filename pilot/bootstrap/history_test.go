@@ -204,16 +204,18 @@ func (h *history) settle() {
 // list no extensions of Istio's.
 func nodes() map[string]map[string]string {
 	return map[string]map[string]string{
-		"web":     {"ID": "sidecar~10.1.0.1~web-0.a~a.svc.cluster.local", "NAMESPACE": "a"},
-		"remote":  {"ID": "sidecar~10.1.0.1~web-0.a~a.svc.cluster.local", "NAMESPACE": "a", "CLUSTER_ID": "remote", "NETWORK": "n2"},
-		"api":     {"ID": "sidecar~10.1.0.4~api-0.b~b.svc.cluster.local", "NAMESPACE": "b"},
-		"scoped":  {"ID": "sidecar~10.9.0.3~x-0.c~c.svc.cluster.local", "NAMESPACE": "c", "app": "web"},
-		"plain":   {"STOCK": "true", "ID": "sidecar~10.9.0.4~y-0.d~d.svc.cluster.local", "NAMESPACE": "d"},
-		"pets":    {"ID": "sidecar~10.1.0.5~pets-0.a~a.svc.cluster.local", "NAMESPACE": "a"},
-		"none":    {"ID": "sidecar~10.1.0.8~none-0.b~b.svc.cluster.local", "NAMESPACE": "b", "INTERCEPTION_MODE": "NONE", "tier": "front"},
-		"vm":      {"ID": "sidecar~10.2.0.1~vm-by-address.a~a.svc.cluster.local", "NAMESPACE": "a", "DNS_CAPTURE": "true", "DNS_AUTO_ALLOCATE": "true", "INSTANCE_IPS": "10.2.0.1,fd00::7", "NETWORK": "n1"},
-		"gateway": {"ID": "router~10.1.0.9~gw-0.istio-system~istio-system.svc.cluster.local", "NAMESPACE": "istio-system", "istio": "gw", "REQUESTED_NETWORK_VIEW": "n1,n3", "NETWORK": "n1"},
-		"second":  {"STOCK": "true", "ID": "router~10.9.0.9~gw-1.b~b.svc.cluster.local", "NAMESPACE": "b", "istio": "gw"},
+		"web":    {"ID": "sidecar~10.1.0.1~web-0.a~a.svc.cluster.local", "NAMESPACE": "a"},
+		"remote": {"ID": "sidecar~10.1.0.1~web-0.a~a.svc.cluster.local", "NAMESPACE": "a", "CLUSTER_ID": "remote", "NETWORK": "n2"},
+		"api":    {"ID": "sidecar~10.1.0.4~api-0.b~b.svc.cluster.local", "NAMESPACE": "b"},
+		"scoped": {"ID": "sidecar~10.9.0.3~x-0.c~c.svc.cluster.local", "NAMESPACE": "c", "app": "web"},
+		"plain":  {"STOCK": "true", "ID": "sidecar~10.9.0.4~y-0.d~d.svc.cluster.local", "NAMESPACE": "d"},
+		"pets":   {"ID": "sidecar~10.1.0.5~pets-0.a~a.svc.cluster.local", "NAMESPACE": "a"},
+		"none":   {"ID": "sidecar~10.1.0.8~none-0.b~b.svc.cluster.local", "NAMESPACE": "b", "INTERCEPTION_MODE": "NONE", "tier": "front"},
+		"vm": {"ID": "sidecar~10.2.0.1~vm-by-address.a~a.svc.cluster.local", "NAMESPACE": "a",
+			"DNS_CAPTURE": "true", "DNS_AUTO_ALLOCATE": "true", "INSTANCE_IPS": "10.2.0.1,fd00::7", "NETWORK": "n1"},
+		"gateway": {"ID": "router~10.1.0.9~gw-0.istio-system~istio-system.svc.cluster.local",
+			"NAMESPACE": "istio-system", "istio": "gw", "REQUESTED_NETWORK_VIEW": "n1,n3", "NETWORK": "n1"},
+		"second": {"STOCK": "true", "ID": "router~10.9.0.9~gw-1.b~b.svc.cluster.local", "NAMESPACE": "b", "istio": "gw"},
 	}
 }
 
@@ -288,10 +290,12 @@ func runHistory(t *testing.T, seed uint64) error {
 				if h.nacks && chance(p.r, 2) {
 					salt = p.r.Uint64()
 				}
-				conn, err := grpc.NewClient("passthrough:///"+s.Addresses().GRPC, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithInitialWindowSize(64<<10))
+				conn, err := grpc.NewClient("passthrough:///"+s.Addresses().GRPC,
+					grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithInitialWindowSize(64<<10))
 				must.Succeed(t, err)
 				defer conn.Close()
-				h.clients = append(h.clients, newModelEnvoy(discoveryv3.NewAggregatedDiscoveryServiceClient(conn), h, called[i], mode, nodeOf(t, all[called[i]], mode), p.r.Uint64(), salt))
+				h.clients = append(h.clients, newModelEnvoy(discoveryv3.NewAggregatedDiscoveryServiceClient(conn),
+					h, called[i], mode, nodeOf(t, all[called[i]], mode), p.r.Uint64(), salt))
 			}
 		}
 	}
@@ -351,7 +355,9 @@ func TestCommits(t *testing.T) {
 	histories.NoRace(t)
 	for seed := range uint64(100) {
 		p := newPast(t, seed)
-		o := Options{Options: ingest.Options{Logger: slog.New(slog.DiscardHandler), Namespace: "istio-system", Domain: "cluster.local", ClusterID: "Kubernetes"}}
+		o := Options{Options: ingest.Options{
+			Logger: slog.New(slog.DiscardHandler), Namespace: "istio-system", Domain: "cluster.local", ClusterID: "Kubernetes",
+		}}
 		w, h := newWorld(o, nil, nil, nil, nil), &history{past: p}
 		w.Commit(p.start(t), time.Time{})
 		for range 2 {

@@ -107,7 +107,8 @@ func TestInjection(t *testing.T) {
 	s := started(t, o)
 	base := "http://" + s.Addresses().HTTP
 	injected := func() string {
-		code, r := ask(t, http.DefaultClient, base+"/inject/cluster/east", reviewOf(`{"metadata":{"name":"a"},"spec":{"containers":[{"name":"app"}]}}`))
+		code, r := ask(t, http.DefaultClient, base+"/inject/cluster/east",
+			reviewOf(`{"metadata":{"name":"a"},"spec":{"containers":[{"name":"app"}]}}`))
 		if code != http.StatusOK || r.Response == nil || !r.Response.Allowed {
 			t.Fatalf("%d, %+v", code, r.Response)
 		}
@@ -125,7 +126,8 @@ func TestInjection(t *testing.T) {
 	write(t, path, templatesMap("{{ nope }}"))
 	eventually(t, "a finding", func() bool {
 		for _, d := range s.findings() {
-			if strings.Contains(d.String(), "templates.yaml:2:1: error: ConfigMap istio-system/istio-sidecar-injector: data.config: templates.sidecar: line 4 of the template") {
+			if strings.Contains(d.String(),
+				"templates.yaml:2:1: error: ConfigMap istio-system/istio-sidecar-injector: data.config: templates.sidecar: line 4 of the template") {
 				return true
 			}
 		}
@@ -134,7 +136,8 @@ func TestInjection(t *testing.T) {
 	if !image("two")() {
 		t.Errorf("the last good template is not in force: %s", injected())
 	}
-	write(t, filepath.Join(o.ConfigDir, "node.yaml"), "apiVersion: v1\nkind: Node\nmetadata: {name: node}\nstatus: {nodeInfo: {kubeletVersion: v1.32.9}}\n")
+	write(t, filepath.Join(o.ConfigDir, "node.yaml"),
+		"apiVersion: v1\nkind: Node\nmetadata: {name: node}\nstatus: {nodeInfo: {kubeletVersion: v1.32.9}}\n")
 	eventually(t, "a node without native sidecars", func() bool { return !strings.Contains(injected(), "/spec/initContainers") })
 
 	write(t, filepath.Join(o.Injection.Dir, "values"), "{}")
@@ -158,7 +161,8 @@ func TestInjectionPatchIsEncodedOnce(t *testing.T) {
 	o.HTTPS = ""
 	write(t, filepath.Join(o.ConfigDir, "templates.yaml"), templatesMap("one"))
 	s := started(t, o)
-	resp, err := http.Post("http://"+s.Addresses().HTTP+"/inject", "application/json", strings.NewReader(reviewOf(`{"metadata":{"name":"a"},"spec":{"containers":[{"name":"app"}]}}`)))
+	resp, err := http.Post("http://"+s.Addresses().HTTP+"/inject", "application/json",
+		strings.NewReader(reviewOf(`{"metadata":{"name":"a"},"spec":{"containers":[{"name":"app"}]}}`)))
 	must.Succeed(t, err)
 	defer resp.Body.Close()
 	var raw struct{ Response struct{ Patch string } }
@@ -175,16 +179,19 @@ func TestInjectionPatchIsEncodedOnce(t *testing.T) {
 func TestProxyConfigs(t *testing.T) {
 	o := testOptions(t)
 	o.HTTPS, o.Injection.NativeSidecars = "", "false"
-	write(t, filepath.Join(o.ConfigDir, "templates.yaml"), templatesMap("'{{ .ProxyConfig.Concurrency.GetValue }} {{ .ProxyConfig.Image.GetImageType }} {{ range $k, $v := .ProxyConfig.ProxyMetadata }}{{ $k }}={{ $v }} {{ end }}.'"))
+	write(t, filepath.Join(o.ConfigDir, "templates.yaml"), templatesMap("'{{ .ProxyConfig.Concurrency.GetValue }} "+
+		"{{ .ProxyConfig.Image.GetImageType }} {{ range $k, $v := .ProxyConfig.ProxyMetadata }}{{ $k }}={{ $v }} {{ end }}.'"))
 	object := func(file, namespace, spec string) {
 		t.Helper()
-		write(t, filepath.Join(o.ConfigDir, file+".yaml"), "apiVersion: networking.istio.io/v1beta1\nkind: ProxyConfig\nmetadata: {name: "+file+", namespace: "+namespace+"}\nspec: "+spec+"\n")
+		write(t, filepath.Join(o.ConfigDir, file+".yaml"),
+			"apiVersion: networking.istio.io/v1beta1\nkind: ProxyConfig\nmetadata: {name: "+file+", namespace: "+namespace+"}\nspec: "+spec+"\n")
 	}
 	s := started(t, o)
 	injected := func(meta, want string) {
 		t.Helper()
 		eventually(t, want, func() bool {
-			_, r := ask(t, http.DefaultClient, "http://"+s.Addresses().HTTP+"/inject", reviewOf(`{"metadata":{"name":"a","namespace":"shop",`+meta+`},"spec":{"containers":[{"name":"app"}]}}`))
+			_, r := ask(t, http.DefaultClient, "http://"+s.Addresses().HTTP+"/inject",
+				reviewOf(`{"metadata":{"name":"a","namespace":"shop",`+meta+`},"spec":{"containers":[{"name":"app"}]}}`))
 			text, err := json.Marshal(want)
 			must.Succeed(t, err)
 			return r.Response != nil && strings.Contains(string(r.Response.Patch), `"image":`+string(text))

@@ -52,16 +52,19 @@ type largeObject struct {
 func largeObjects() []largeObject {
 	service := func(protocol, ip string) func(n, state int) any {
 		return func(n, state int) any {
-			return &corev1.Service{Spec: corev1.ServiceSpec{ClusterIP: ip, ClusterIPs: []string{ip}, Selector: map[string]string{"app": "svc-1"}, Ports: manyOf(n, state, func(i int) corev1.ServicePort {
-				return corev1.ServicePort{Name: fmt.Sprint(protocol, "-", i), Port: int32(10000 + i), TargetPort: intstr.FromInt32(int32(20000 + i)), Protocol: corev1.ProtocolTCP}
-			})}}
+			return &corev1.Service{Spec: corev1.ServiceSpec{ClusterIP: ip, ClusterIPs: []string{ip},
+				Selector: map[string]string{"app": "svc-1"}, Ports: manyOf(n, state, func(i int) corev1.ServicePort {
+					return corev1.ServicePort{Name: fmt.Sprint(protocol, "-", i), Port: int32(10000 + i),
+						TargetPort: intstr.FromInt32(int32(20000 + i)), Protocol: corev1.ProtocolTCP}
+				})}}
 		}
 	}
 	entry := func(edit func(e *networkingv1.ServiceEntry, n, state int)) func(n, state int) any {
 		return func(n, state int) any {
 			e := &networkingv1.ServiceEntry{
-				Hosts: []string{"large.example.com"}, Resolution: networkingv1alpha3.ServiceEntry_STATIC, Endpoints: []*networkingv1alpha3.WorkloadEntry{{Address: fmt.Sprint("10.99.0.", state)}},
-				Ports: []*networkingv1alpha3.ServicePort{{Name: "a", Number: 9000, Protocol: "TCP"}},
+				Hosts: []string{"large.example.com"}, Resolution: networkingv1alpha3.ServiceEntry_STATIC,
+				Endpoints: []*networkingv1alpha3.WorkloadEntry{{Address: fmt.Sprint("10.99.0.", state)}},
+				Ports:     []*networkingv1alpha3.ServicePort{{Name: "a", Number: 9000, Protocol: "TCP"}},
 			}
 			edit(e, n, state)
 			return e
@@ -70,7 +73,9 @@ func largeObjects() []largeObject {
 	host := func(i int) string { return fmt.Sprintf("h%d.example.com", i) }
 	virtual := func(edit func(v *networkingv1.VirtualService, n, state int)) func(n, state int) any {
 		return func(n, state int) any {
-			v := &networkingv1.VirtualService{Hosts: []string{"svc-1.ns-1.svc.cluster.local"}, Http: []*networkingv1alpha3.HTTPRoute{{Route: []*networkingv1alpha3.HTTPRouteDestination{{Destination: &networkingv1alpha3.Destination{Host: "svc-1.ns-1.svc.cluster.local"}}}}}}
+			v := &networkingv1.VirtualService{Hosts: []string{"svc-1.ns-1.svc.cluster.local"}, Http: []*networkingv1alpha3.HTTPRoute{{
+				Route: []*networkingv1alpha3.HTTPRouteDestination{{Destination: &networkingv1alpha3.Destination{Host: "svc-1.ns-1.svc.cluster.local"}}},
+			}}}
 			edit(v, n, state)
 			return v
 		}
@@ -97,37 +102,50 @@ func largeObjects() []largeObject {
 		{kinds.VirtualService, "hosts", virtual(func(v *networkingv1.VirtualService, n, state int) { v.Hosts = manyOf(n, state, host) }), false},
 		{kinds.VirtualService, "http", virtual(func(v *networkingv1.VirtualService, n, state int) {
 			v.Http = manyOf(n, state, func(i int) *networkingv1alpha3.HTTPRoute {
-				return &networkingv1alpha3.HTTPRoute{Match: []*networkingv1alpha3.HTTPMatchRequest{{Uri: &networkingv1alpha3.StringMatch{MatchType: &networkingv1alpha3.StringMatch_Prefix{Prefix: fmt.Sprint("/", i)}}}}, Route: v.Http[0].Route}
+				return &networkingv1alpha3.HTTPRoute{Match: []*networkingv1alpha3.HTTPMatchRequest{
+					{Uri: &networkingv1alpha3.StringMatch{MatchType: &networkingv1alpha3.StringMatch_Prefix{Prefix: fmt.Sprint("/", i)}}},
+				}, Route: v.Http[0].Route}
 			})
 		}), false},
 		{kinds.DestinationRule, "subsets", func(n, state int) any {
-			return &networkingv1.DestinationRule{Host: "svc-1.ns-1.svc.cluster.local", Subsets: manyOf(n, state, func(i int) *networkingv1alpha3.Subset {
-				return &networkingv1alpha3.Subset{Name: fmt.Sprint("v", i), Labels: labels(i)}
-			})}
+			return &networkingv1.DestinationRule{Host: "svc-1.ns-1.svc.cluster.local",
+				Subsets: manyOf(n, state, func(i int) *networkingv1alpha3.Subset {
+					return &networkingv1alpha3.Subset{Name: fmt.Sprint("v", i), Labels: labels(i)}
+				})}
 		}, false},
 		{kinds.Sidecar, "egress.hosts", func(n, state int) any {
-			return &networkingv1.Sidecar{Egress: []*networkingv1alpha3.IstioEgressListener{{Hosts: append(manyOf(n, state, func(i int) string { return "*/" + host(i) }), "*/*")}}}
+			return &networkingv1.Sidecar{Egress: []*networkingv1alpha3.IstioEgressListener{{
+				Hosts: append(manyOf(n, state, func(i int) string { return "*/" + host(i) }), "*/*"),
+			}}}
 		}, false},
 		{kinds.Gateway, "servers.hosts", func(n, state int) any {
-			return &networkingv1.Gateway{Servers: []*networkingv1alpha3.Server{{Port: &networkingv1alpha3.Port{Name: "http", Number: 80, Protocol: "HTTP"}, Hosts: manyOf(n, state, host)}}}
+			return &networkingv1.Gateway{Servers: []*networkingv1alpha3.Server{{
+				Port: &networkingv1alpha3.Port{Name: "http", Number: 80, Protocol: "HTTP"}, Hosts: manyOf(n, state, host),
+			}}}
 		}, false},
 		{kinds.PeerAuthentication, "portLevelMtls", func(n, state int) any {
-			p := &securityv1.PeerAuthentication{Selector: &typev1beta1.WorkloadSelector{MatchLabels: map[string]string{"app": "svc-0"}}, PortLevelMtls: map[uint32]*securityv1.PeerAuthentication_MutualTLS{}}
+			p := &securityv1.PeerAuthentication{Selector: &typev1beta1.WorkloadSelector{MatchLabels: map[string]string{"app": "svc-0"}},
+				PortLevelMtls: map[uint32]*securityv1.PeerAuthentication_MutualTLS{}}
 			for i := range n {
-				p.PortLevelMtls[uint32(10000+i+state*n/4)] = &securityv1.PeerAuthentication_MutualTLS{Mode: securityv1.PeerAuthentication_MutualTLS_STRICT}
+				p.PortLevelMtls[uint32(10000+i+state*n/4)] = &securityv1.PeerAuthentication_MutualTLS{
+					Mode: securityv1.PeerAuthentication_MutualTLS_STRICT,
+				}
 			}
 			return p
 		}, false},
 		{kinds.AuthorizationPolicy, "rules", func(n, state int) any {
-			return &securityv1.AuthorizationPolicy{Selector: &typev1beta1.WorkloadSelector{MatchLabels: map[string]string{"app": "svc-1"}}, Rules: manyOf(n, state, func(i int) *securityv1.Rule {
-				return &securityv1.Rule{To: []*securityv1.Rule_To{{Operation: &securityv1.Operation{Paths: []string{fmt.Sprint("/", i)}}}}}
-			})}
+			return &securityv1.AuthorizationPolicy{Selector: &typev1beta1.WorkloadSelector{MatchLabels: map[string]string{"app": "svc-1"}},
+				Rules: manyOf(n, state, func(i int) *securityv1.Rule {
+					return &securityv1.Rule{To: []*securityv1.Rule_To{{Operation: &securityv1.Operation{Paths: []string{fmt.Sprint("/", i)}}}}}
+				})}
 		}, false},
 		{kinds.EndpointSlice, "endpoints", func(n, state int) any {
 			name, port, ready := "http", int32(8080), true
-			return &discoveryv1.EndpointSlice{AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Name: &name, Port: &port}}, Endpoints: manyOf(min(n, 1000), state, func(i int) discoveryv1.Endpoint {
-				return discoveryv1.Endpoint{Addresses: []string{fmt.Sprintf("11.3.%d.%d", i>>8, i&0xff)}, Conditions: discoveryv1.EndpointConditions{Ready: &ready}}
-			})}
+			return &discoveryv1.EndpointSlice{AddressType: discoveryv1.AddressTypeIPv4,
+				Ports: []discoveryv1.EndpointPort{{Name: &name, Port: &port}}, Endpoints: manyOf(min(n, 1000), state, func(i int) discoveryv1.Endpoint {
+					return discoveryv1.Endpoint{Addresses: []string{fmt.Sprintf("11.3.%d.%d", i>>8, i&0xff)},
+						Conditions: discoveryv1.EndpointConditions{Ready: &ready}}
+				})}
 		}, false},
 	}
 }
@@ -220,7 +238,8 @@ func newLargeHistory(t *testing.T) (h *history, beside func(*testing.T)) {
 	h.takes(all...)
 	ctx, cancel := context.WithCancel(t.Context())
 	for _, mode := range []string{whole, delta, divided} {
-		conn, err := grpc.NewClient("passthrough:///"+s.Addresses().GRPC, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(1<<30))) // Envoy has no bound
+		conn, err := grpc.NewClient("passthrough:///"+s.Addresses().GRPC, grpc.WithTransportCredentials(insecure.NewCredentials()),
+			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(1<<30))) // Envoy has no bound
 		must.Succeed(t, err)
 		t.Cleanup(func() { conn.Close() })
 		n := nodeOf(t, map[string]string{"ID": "sidecar~" + podIP(0, 0) + "~svc-0-0.ns-0~ns-0.svc.cluster.local", "NAMESPACE": "ns-0"}, mode)
@@ -244,7 +263,8 @@ func newLargeHistory(t *testing.T) (h *history, beside func(*testing.T)) {
 		h.takes(benchSlice(3, more))
 		h.until(t, "the endpoints of another service", func(c *modelEnvoy) bool {
 			x := c.have[envoy.EndpointType][benchCluster(3)]
-			return x != nil && strings.Contains(x.value, podIP(3, benchEndpoints+more-1)) && !strings.Contains(x.value, podIP(3, benchEndpoints+more))
+			return x != nil && strings.Contains(x.value, podIP(3, benchEndpoints+more-1)) &&
+				!strings.Contains(x.value, podIP(3, benchEndpoints+more))
 		})
 	}
 }

@@ -221,7 +221,8 @@ func readOnce(t *testing.T, dir string) []kinds.Change {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var all []kinds.Change
-	s, err := file.New(file.Options{Dir: dir, NoWatch: true, Poll: time.Hour, Handler: func(changes []kinds.Change) { all = changes; cancel() }})
+	s, err := file.New(
+		file.Options{Dir: dir, NoWatch: true, Poll: time.Hour, Handler: func(changes []kinds.Change) { all = changes; cancel() }})
 	must.Succeed(t, err)
 	must.Succeed(t, s.Run(ctx))
 	return all
@@ -280,7 +281,8 @@ func TestObjectsOverDelta(t *testing.T) {
 		}
 		return r
 	}
-	if r := ask("networking.istio.io/v1/WorkloadEntry"); len(r.Resources) != 1 || r.Resources[0].Name != "a/we" || r.Resources[0].Version == "" {
+	if r := ask("networking.istio.io/v1/WorkloadEntry"); len(r.Resources) != 1 ||
+		r.Resources[0].Name != "a/we" || r.Resources[0].Version == "" {
 		t.Errorf("%v", r)
 	}
 	if r := ask("networking.istio.io/v1/Nonsense"); len(r.Resources) != 0 {
@@ -289,7 +291,8 @@ func TestObjectsOverDelta(t *testing.T) {
 	documents := strings.SplitN(everyKind, "---\n", 3)
 	write(t, path, documents[0]+"---\n"+documents[2])
 	r, err := stream.Recv()
-	if err != nil || r.TypeUrl != "networking.istio.io/v1/WorkloadEntry" || len(r.Resources) != 0 || len(r.RemovedResources) != 1 || r.RemovedResources[0] != "a/we" {
+	if err != nil || r.TypeUrl != "networking.istio.io/v1/WorkloadEntry" ||
+		len(r.Resources) != 0 || len(r.RemovedResources) != 1 || r.RemovedResources[0] != "a/we" {
 		t.Errorf("%v, %v", r, err)
 	}
 }

@@ -35,7 +35,8 @@ func TestOpenIDProvider(t *testing.T) {
 		case "/.well-known/openid-configuration":
 			_ = json.NewEncoder(w).Encode(map[string]string{"issuer": provider.URL, "jwks_uri": provider.URL + "/keys"})
 		case "/keys":
-			_ = json.NewEncoder(w).Encode(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: "k", Algorithm: "ES256", Use: "sig"}}})
+			_ = json.NewEncoder(w).Encode(
+				jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: "k", Algorithm: "ES256", Use: "sig"}}})
 		default:
 			http.NotFound(w, r)
 		}
@@ -45,7 +46,8 @@ func TestOpenIDProvider(t *testing.T) {
 	must.Succeed(t, os.WriteFile(roots, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: provider.Certificate().Raw}), 0o600))
 	token := func(audience string) string {
 		text, err := jwt.Signed(signer).Claims(map[string]any{
-			"iss": provider.URL, "aud": audience, "sub": "system:serviceaccount:a:web", "iat": time.Now().Unix(), "exp": time.Now().Add(time.Hour).Unix(),
+			"iss": provider.URL, "aud": audience, "sub": "system:serviceaccount:a:web",
+			"iat": time.Now().Unix(), "exp": time.Now().Add(time.Hour).Unix(),
 		}).Serialize()
 		must.Succeed(t, err)
 		return text

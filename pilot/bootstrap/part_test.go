@@ -73,7 +73,8 @@ func TestPartOfServer(t *testing.T) {
 		_, metrics := fetch(t, s.Addresses().Monitoring, "/metrics")
 		return strings.Contains(metrics, "\npart_changes_total 1\n")
 	})
-	if code, page := fetch(t, s.Addresses().HTTP, "/debug/findings"); code != http.StatusOK || !strings.Contains(page, "Services are counted") {
+	code, page := fetch(t, s.Addresses().HTTP, "/debug/findings")
+	if code != http.StatusOK || !strings.Contains(page, "Services are counted") {
 		t.Errorf("findings: status %d:\n%s", code, page)
 	}
 	if err := stop(); err != nil || c.running.Load() {

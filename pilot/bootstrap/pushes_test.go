@@ -64,7 +64,9 @@ spec:
 	}
 	send(&discoveryv3.DiscoveryRequest{TypeUrl: envoy.RouteType, ResourceNames: []string{"80"}})
 	r := receive()
-	send(&discoveryv3.DiscoveryRequest{TypeUrl: envoy.RouteType, ResourceNames: []string{"80"}, VersionInfo: r.VersionInfo, ResponseNonce: r.Nonce})
+	send(&discoveryv3.DiscoveryRequest{
+		TypeUrl: envoy.RouteType, ResourceNames: []string{"80"}, VersionInfo: r.VersionInfo, ResponseNonce: r.Nonce,
+	})
 
 	watched := make(chan string, 1)
 	go func() {
@@ -92,7 +94,8 @@ spec:
 		}
 		return false
 	})
-	if p.Proxies != 1 || p.Pending != 0 || p.Bytes == 0 || len(p.Types) != 1 || p.Types[0].Type != "rds" || p.Stages.LastAck == nil || p.Stages.Throttle <= 0 {
+	if p.Proxies != 1 || p.Pending != 0 || p.Bytes == 0 || len(p.Types) != 1 ||
+		p.Types[0].Type != "rds" || p.Stages.LastAck == nil || p.Stages.Throttle <= 0 {
 		t.Errorf("push %+v", p)
 	}
 	has := func(list []pushes.Object, name, position string) bool {

@@ -95,6 +95,7 @@ func TestMetricsReference(t *testing.T) {
 		}
 	}
 	if got, err := os.ReadFile(path); err != nil || string(got) != b.String() {
-		t.Errorf("docs/reference/metrics.md is not what the code says (%v): make gen, or go test ./pilot/bootstrap -run TestMetricsReference -update", err)
+		t.Errorf("docs/reference/metrics.md is not what the code says (%v): "+
+			"make gen, or go test ./pilot/bootstrap -run TestMetricsReference -update", err)
 	}
 }

@@ -55,7 +55,8 @@ func machine(t *testing.T, address, ip, group string) *stream {
 	must.Succeed(t, err)
 	meta := map[string]any{"NAMESPACE": "a", "CLUSTER_ID": "Kubernetes", "INSTANCE_IPS": ip}
 	if group != "" {
-		meta["AUTO_REGISTER_GROUP"], meta["PROXY_CONFIG"] = group, map[string]any{"readinessProbe": map[string]any{"httpGet": map[string]any{"port": 8080}}}
+		meta["AUTO_REGISTER_GROUP"] = group
+		meta["PROXY_CONFIG"] = map[string]any{"readinessProbe": map[string]any{"httpGet": map[string]any{"port": 8080}}}
 	}
 	fields, err := structpb.NewStruct(meta)
 	must.Succeed(t, err)
@@ -102,7 +103,9 @@ func (s *stream) endpoints(n int) {
 			if r == nil || len(r.GetResources()) != 1 || r.GetResources()[0].UnmarshalTo(a) != nil {
 				s.t.Fatalf("got %v", r)
 			}
-			s.send(&discoveryv3.DiscoveryRequest{TypeUrl: r.GetTypeUrl(), VersionInfo: r.GetVersionInfo(), ResponseNonce: r.GetNonce(), ResourceNames: []string{a.GetClusterName()}})
+			s.send(&discoveryv3.DiscoveryRequest{
+				TypeUrl: r.GetTypeUrl(), VersionInfo: r.GetVersionInfo(), ResponseNonce: r.GetNonce(), ResourceNames: []string{a.GetClusterName()},
+			})
 			got := 0
 			for _, l := range a.GetEndpoints() {
 				got += len(l.GetLbEndpoints())

@@ -201,8 +201,11 @@ func TestServe(t *testing.T) {
 			}
 			_, text := fetch(t, bound.Monitoring, "/metrics")
 			for _, want := range []string{
-				`istio_build{component="pilot",tag="test"} 1`, "pilot_services 2", "pilot_pushcontext_init_seconds_count ", "pilot_k8s_endpoints_with_no_pods ", "pilot_destrule_subsets 0", `pilot_xds_pushes{type="cds"} 2`, `pilot_k8s_reg_events{event="add",type="Services"} 2`,
-				`grpc_server_started_total{grpc_method="StreamAggregatedResources",grpc_service="envoy.service.discovery.v3.AggregatedDiscoveryService",grpc_type="bidi_stream"} 1`,
+				`istio_build{component="pilot",tag="test"} 1`, "pilot_services 2",
+				"pilot_pushcontext_init_seconds_count ", "pilot_k8s_endpoints_with_no_pods ",
+				"pilot_destrule_subsets 0", `pilot_xds_pushes{type="cds"} 2`, `pilot_k8s_reg_events{event="add",type="Services"} 2`,
+				`grpc_server_started_total{grpc_method="StreamAggregatedResources",` +
+					`grpc_service="envoy.service.discovery.v3.AggregatedDiscoveryService",grpc_type="bidi_stream"} 1`,
 				"go_goroutines", "process_open_fds", "istiod_uptime_seconds",
 			} {
 				if !strings.Contains(text, want) {
@@ -274,7 +277,8 @@ func TestEmptyDirectory(t *testing.T) {
 // for.
 func TestRefusesToStart(t *testing.T) {
 	o := testOptions(t)
-	write(t, filepath.Join(o.ConfigDir, "policy.yaml"), "apiVersion: security.istio.io/v1\nkind: AuthorizationPolicy\nmetadata: {name: p, namespace: a}\nspec: {acton: DENY}\n")
+	write(t, filepath.Join(o.ConfigDir, "policy.yaml"),
+		"apiVersion: security.istio.io/v1\nkind: AuthorizationPolicy\nmetadata: {name: p, namespace: a}\nspec: {acton: DENY}\n")
 	s, err := New(o)
 	must.Succeed(t, err)
 	if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "configuration directory") {
@@ -439,7 +443,8 @@ func TestMeshConfig(t *testing.T) {
 
 	t.Run("a file wins for its own key alone", func(t *testing.T) {
 		o := o
-		write(t, filepath.Join(o.ConfigDir, "mesh.yaml"), configMap("connectTimeout: 6s")+"  meshNetworks: |\n    networks: {near: {endpoints: [{fromCidr: 10.0.0.0/8}]}}\n")
+		write(t, filepath.Join(o.ConfigDir, "mesh.yaml"),
+			configMap("connectTimeout: 6s")+"  meshNetworks: |\n    networks: {near: {endpoints: [{fromCidr: 10.0.0.0/8}]}}\n")
 		for name, file := range map[string]struct{ mesh, networks, timeout, has string }{
 			"networks": {networks: "networks: {far: {endpoints: [{fromCidr: 10.0.0.0/9}]}}", timeout: "6s", has: "10.0.0.0/9"},
 			"mesh":     {mesh: "connectTimeout: 5s", timeout: "5s", has: "10.0.0.0/8"},

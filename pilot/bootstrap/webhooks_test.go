@@ -59,7 +59,8 @@ func TestWebhooks(t *testing.T) {
 			t.Errorf("/ready: %s over %s", resp.Status, resp.Proto)
 		}
 		for _, path := range []string{"/validate", "/validate/anything"} {
-			if code, r := ask(t, client, base+path, reviewOf(badGateway)); code != http.StatusOK || r.Response == nil || r.Response.Allowed || r.Response.UID != "u-1" {
+			code, r := ask(t, client, base+path, reviewOf(badGateway))
+			if code != http.StatusOK || r.Response == nil || r.Response.Allowed || r.Response.UID != "u-1" {
 				t.Errorf("%s: %d, %+v", path, code, r.Response)
 			}
 		}
@@ -71,7 +72,8 @@ func TestWebhooks(t *testing.T) {
 		o := testOptions(t)
 		o.HTTPS = ""
 		s := started(t, o)
-		if code, r := ask(t, http.DefaultClient, "http://"+s.Addresses().HTTP+"/validate", reviewOf(badGateway)); code != http.StatusOK || r.Response == nil || r.Response.Allowed {
+		code, r := ask(t, http.DefaultClient, "http://"+s.Addresses().HTTP+"/validate", reviewOf(badGateway))
+		if code != http.StatusOK || r.Response == nil || r.Response.Allowed {
 			t.Errorf("%d, %+v", code, r.Response)
 		}
 		http.DefaultClient.CloseIdleConnections()

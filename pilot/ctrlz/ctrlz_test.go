@@ -51,7 +51,8 @@ func TestTopics(t *testing.T) {
 	h := serve(&levels{{Name: "ads", OutputLevel: "info"}})
 	_, index := ask(t, h, http.MethodGet, "/", "")
 	for name, want := range map[string]string{
-		"arg": `["pilot-discovery","discovery"]`, "env": `{"name":"A","value":"x=y"},{"name":"API_KEY","value":"[redacted]"},{"name":"B","value":"2"},{"name":"EMPTY_TOKEN","value":""}`,
+		"arg": `["pilot-discovery","discovery"]`,
+		"env": `{"name":"A","value":"x=y"},{"name":"API_KEY","value":"[redacted]"},{"name":"B","value":"2"},{"name":"EMPTY_TOKEN","value":""}`,
 		"mem": `"HeapAlloc":`, "metric": `one 1\n`, "proc": `"goroutines":`, "scope": `"name":"ads","description":"","output_level":"info"`,
 		"signal": `[`, "version": `"version":"1.2.3"`,
 	} {
@@ -84,7 +85,8 @@ func TestLevels(t *testing.T) {
 		code               int
 		answer             string
 	}{
-		{http.MethodGet, "/scopej/ads", "", 200, `{"name":"ads","description":"streams","output_level":"info","stack_trace_level":"none","log_callers":false}`},
+		{http.MethodGet, "/scopej/ads", "", 200,
+			`{"name":"ads","description":"streams","output_level":"info","stack_trace_level":"none","log_callers":false}`},
 		{http.MethodPut, "/scopej/ads", `{"name":"ads","output_level":"debug","stack_trace_level":"error"}`, 202, ""},
 		{http.MethodPut, "/scopej/kube", `{"output_level":"info"}`, 202, ""},
 		{http.MethodPut, "/scopej/kube", `{"output_level":"loud"}`, 400, `"loud" is none of the levels`},

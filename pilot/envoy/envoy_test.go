@@ -393,7 +393,8 @@ func TestAddress(t *testing.T) {
 	if a := envoy.Address("unix:///run/x.sock", 0).GetPipe(); a.GetPath() != "/run/x.sock" {
 		t.Errorf("%v", a)
 	}
-	if envoy.IstioMetadata(nil) != nil || envoy.IstioMetadata(map[string]*structpb.Value{"a": envoy.Text("b")}).FilterMetadata["istio"].Fields["a"].GetStringValue() != "b" {
+	if envoy.IstioMetadata(nil) != nil ||
+		envoy.IstioMetadata(map[string]*structpb.Value{"a": envoy.Text("b")}).FilterMetadata["istio"].Fields["a"].GetStringValue() != "b" {
 		t.Error("metadata")
 	}
 }

@@ -27,7 +27,8 @@ spec: {gatewayClassName: istio, listeners: [{name: http, port: 80, protocol: HTT
 apiVersion: gateway.networking.k8s.io/v1
 kind: Gateway
 metadata: {name: edge, namespace: a}
-spec: {gatewayClassName: istio, listeners: [{name: http, port: 80, protocol: HTTP, hostname: "*.org", allowedRoutes: {namespaces: {from: All}}}, {name: tls, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: c}]}}]}
+spec: {gatewayClassName: istio, listeners: [{name: http, port: 80, protocol: HTTP, hostname: "*.org",
+  allowedRoutes: {namespaces: {from: All}}}, {name: tls, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: c}]}}]}
 ---
 apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute
@@ -47,7 +48,8 @@ spec: {from: [{group: gateway.networking.k8s.io, kind: HTTPRoute, namespace: b}]
 apiVersion: gateway.networking.k8s.io/v1
 kind: BackendTLSPolicy
 metadata: {name: p, namespace: a}
-spec: {targetRefs: [{group: "", kind: Service, name: w}], validation: {hostname: w.org, caCertificateRefs: [{group: "", kind: ConfigMap, name: ca}]}}
+spec: {targetRefs: [{group: "", kind: Service, name: w}],
+  validation: {hostname: w.org, caCertificateRefs: [{group: "", kind: ConfigMap, name: ca}]}}
 ---
 apiVersion: v1
 kind: ConfigMap

@@ -22,10 +22,13 @@ func TestPerServer(t *testing.T) {
 	}
 	configs := secrets{"one": kubeconfig("192.0.2.1"), "two": kubeconfig("192.0.2.2")}
 	made := 0
-	p := &PerServer[string]{own: "https://own", cluster: "own", remote: configs, made: map[string]ofServer[string]{}, make: func(c *rest.Config) (string, error) {
-		made++
-		return c.Host, nil
-	}}
+	p := &PerServer[string]{
+		own: "https://own", cluster: "own", remote: configs, made: map[string]ofServer[string]{},
+		make: func(c *rest.Config) (string, error) {
+			made++
+			return c.Host, nil
+		},
+	}
 	is := func(cluster, want string, wantMade int) {
 		t.Helper()
 		v, known, err := p.Get(cluster)

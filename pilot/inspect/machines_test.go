@@ -22,15 +22,20 @@ import (
 // TestMachines: a virtual machine sends requests by the name of its WorkloadEntry, of its host, once it is connected,
 // and of its WorkloadGroup.
 func TestMachines(t *testing.T) {
-	const text = `{apiVersion: v1, kind: Pod, metadata: {name: web-1, namespace: vm, labels: {app: web, security.istio.io/tlsMode: istio}}, spec: {containers: [{name: web, image: web}]}, status: {podIP: 10.0.0.1, phase: Running, conditions: [{type: Ready, status: "True"}]}}
+	const text = `{apiVersion: v1, kind: Pod, metadata: {name: web-1, namespace: vm, labels: {app: web, security.istio.io/tlsMode: istio}},
+  spec: {containers: [{name: web, image: web}]}, status: {podIP: 10.0.0.1, phase: Running, conditions: [{type: Ready, status: "True"}]}}
 ---
-{apiVersion: v1, kind: Service, metadata: {name: web, namespace: vm}, spec: {clusterIP: 10.96.0.10, selector: {app: web}, ports: [{name: http, port: 80, targetPort: 8080}]}}
+{apiVersion: v1, kind: Service, metadata: {name: web, namespace: vm},
+  spec: {clusterIP: 10.96.0.10, selector: {app: web}, ports: [{name: http, port: 80, targetPort: 8080}]}}
 ---
-{apiVersion: v1, kind: Service, metadata: {name: db, namespace: vm}, spec: {clusterIP: 10.96.0.11, selector: {app: db}, ports: [{name: http, port: 80}]}}
+{apiVersion: v1, kind: Service, metadata: {name: db, namespace: vm},
+  spec: {clusterIP: 10.96.0.11, selector: {app: db}, ports: [{name: http, port: 80}]}}
 ---
-{apiVersion: networking.istio.io/v1, kind: WorkloadGroup, metadata: {name: db, namespace: vm}, spec: {metadata: {labels: {app: db}}, template: {serviceAccount: db}}}
+{apiVersion: networking.istio.io/v1, kind: WorkloadGroup, metadata: {name: db, namespace: vm},
+  spec: {metadata: {labels: {app: db}}, template: {serviceAccount: db}}}
 ---
-{apiVersion: networking.istio.io/v1, kind: WorkloadEntry, metadata: {name: db-10.0.9.1, namespace: vm, labels: {app: db}, annotations: {istio.io/autoRegistrationGroup: db}}, spec: {address: 10.0.9.1, serviceAccount: db, labels: {app: db}}}
+{apiVersion: networking.istio.io/v1, kind: WorkloadEntry, metadata: {name: db-10.0.9.1, namespace: vm, labels: {app: db},
+  annotations: {istio.io/autoRegistrationGroup: db}}, spec: {address: 10.0.9.1, serviceAccount: db, labels: {app: db}}}
 ---
 {apiVersion: networking.istio.io/v1, kind: WorkloadEntry, metadata: {name: plain, namespace: vm}, spec: {address: 10.0.9.2}}
 `

@@ -46,8 +46,10 @@ func TestPush(t *testing.T) {
 		`"proxies":4,"acked":1,"rejected":1,"lost":1,"pending":1,"responses":5,"resources":9,"removed":4,"bytes":450,` +
 		`"types":[{"type":"cds","responses":1,"resources":1,"bytes":50},{"type":"rds","responses":4,"resources":8,"removed":4,"bytes":400}],` +
 		`"firstSend":"1970-01-01T00:16:40.02Z","lastSend":"1970-01-01T00:16:40.03Z","lastAck":"1970-01-01T00:16:40.05Z",` +
-		`"rejections":[{"push":7,"time":"1970-01-01T00:16:40.041Z","proxy":"web-0.a","count":1,"type":"rds","code":"Internal","message":"no","resources":null,"of":0,` +
-		`"sources":[{"kind":"VirtualService","namespace":"a","name":"web","position":"web.yaml:1:1","changed":true},{"kind":"Service","namespace":"a","name":"web"}]}]}]`
+		`"rejections":[{"push":7,"time":"1970-01-01T00:16:40.041Z","proxy":"web-0.a",` +
+		`"count":1,"type":"rds","code":"Internal","message":"no","resources":null,"of":0,` +
+		`"sources":[{"kind":"VirtualService","namespace":"a","name":"web","position":"web.yaml:1:1","changed":true},` +
+		`{"kind":"Service","namespace":"a","name":"web"}]}]}]`
 	if got := strings.ReplaceAll(string(text), time.Unix(1000, 0).Format("-07:00"), "Z"); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}

@@ -111,7 +111,9 @@ func TestDelegatesAreExported(t *testing.T) {
 	}
 	export := func(to ...string) {
 		enter(kinds.Key{Kind: kinds.VirtualService, Namespace: "b", Name: "part"}, &networkingv1.VirtualService{
-			ExportTo: to, Http: []*networkingv1alpha3.HTTPRoute{{Route: []*networkingv1alpha3.HTTPRouteDestination{{Destination: &networkingv1alpha3.Destination{Host: "web"}}}}},
+			ExportTo: to, Http: []*networkingv1alpha3.HTTPRoute{{
+				Route: []*networkingv1alpha3.HTTPRouteDestination{{Destination: &networkingv1alpha3.Destination{Host: "web"}}},
+			}},
 		})
 	}
 	counts := func(want bool) {

@@ -85,7 +85,8 @@ func TestDirtyHostsAndListeners(t *testing.T) {
 			first := scope.NewIndex(enter(
 				[]*registry.Service{service("a", "web", at("10.0.0.1")), service("a", "free"), service("a", "other", alias("web.a")),
 					service("a", "also", alias("other.a")), service("wild", "x"), service("part", "x-p")},
-				object(kinds.VirtualService, "a", "wild", `{"hosts":["*.wild","routed.example"],"http":[{"route":[{"destination":{"host":"other.a"}}]}]}`),
+				object(kinds.VirtualService, "a", "wild",
+					`{"hosts":["*.wild","routed.example"],"http":[{"route":[{"destination":{"host":"other.a"}}]}]}`),
 				object(kinds.VirtualService, "a", "partial", `{"hosts":["*-p.part"],"http":[{"timeout":"1s"}]}`),
 				object(kinds.VirtualService, "a", "root", `{"hosts":["root.example"],"http":[{"delegate":{"name":"part"}}]}`),
 			), nil)

@@ -145,10 +145,13 @@ func TestSidecarHosts(t *testing.T) {
 		{"all but any namespace's", `{"egress":[{"hosts":["~*/*.b","*/*"]}]}`, "a/web.a c/x.example.com"},
 		{"exclusions alone", `{"egress":[{"hosts":["~b/*","~/web.a"]}]}`, ""},
 		{"all excluded", `{"egress":[{"hosts":["./web.a","~/*"]}]}`, ""},
-		{"excluded from one listener", `{"egress":[{"port":{"number":80,"protocol":"HTTP","name":"h"},"hosts":["b/*","~b/web.b"]},{"hosts":["b/web.b"]}]}`, "b/web.b b/api.b:80"},
+		{"excluded from one listener",
+			`{"egress":[{"port":{"number":80,"protocol":"HTTP","name":"h"},"hosts":["b/*","~b/web.b"]},{"hosts":["b/web.b"]}]}`,
+			"b/web.b b/api.b:80"},
 		{"one port", `{"egress":[{"port":{"number":80,"protocol":"HTTP","name":"h"},"hosts":["b/*"]}]}`, "b/web.b:80 b/api.b:80"},
 		{"a port that no service has", `{"egress":[{"port":{"number":81,"protocol":"HTTP","name":"h"},"hosts":["b/*"]}]}`, ""},
-		{"two ports", `{"egress":[{"port":{"number":80,"protocol":"HTTP","name":"h"},"hosts":["b/web.b"]},{"port":{"number":90,"protocol":"TCP","name":"t"},"hosts":["b/web.b"]}]}`, "b/web.b"},
+		{"two ports", `{"egress":[{"port":{"number":80,"protocol":"HTTP","name":"h"},"hosts":["b/web.b"]},` +
+			`{"port":{"number":90,"protocol":"TCP","name":"t"},"hosts":["b/web.b"]}]}`, "b/web.b"},
 		{"two listeners", `{"egress":[{"port":{"number":80,"protocol":"HTTP","name":"h"},"hosts":["b/web.b"]},{"hosts":["./*"]}]}`,
 			"a/web.a b/web.b:80"},
 	} {
@@ -174,7 +177,8 @@ func TestDestinationsAreImported(t *testing.T) {
 	w.service("b", "api.b.svc.cluster.local")
 	w.service("b", "mirror.b.svc.cluster.local")
 	w.service("b", "hidden.b.svc.cluster.local", ".")
-	w.object(kinds.VirtualService, "b", "vs", `{"hosts":["shop.example.com"],"http":[{"route":[{"destination":{"host":"api"}},{"destination":{"host":"hidden"}}],"mirror":{"host":"mirror"}}]}`)
+	w.object(kinds.VirtualService, "b", "vs", `{"hosts":["shop.example.com"],`+
+		`"http":[{"route":[{"destination":{"host":"api"}},{"destination":{"host":"hidden"}}],"mirror":{"host":"mirror"}}]}`)
 	o := w.object(kinds.Sidecar, "a", "default", `{"egress":[{"hosts":["*/shop.example.com"]}]}`)
 	sc := w.index().ScopeOf("a", o)
 	if got, want := seen(sc.Services), "b/api.b.svc.cluster.local b/mirror.b.svc.cluster.local"; got != want {
@@ -195,7 +199,8 @@ func TestDestinationOfMany(t *testing.T) {
 			w.object(kinds.VirtualService, "b", fmt.Sprint("vs", i),
 				fmt.Sprintf(`{"hosts":["x%d.example.com"],"http":[{"route":[{"destination":{"host":"api"}}]}]}`, i))
 		}
-		o := w.object(kinds.Sidecar, "a", "default", `{"egress":[{"port":{"number":80,"protocol":"HTTP","name":"h"},"hosts":["b/*.example.com"]}]}`)
+		o := w.object(kinds.Sidecar, "a", "default",
+			`{"egress":[{"port":{"number":80,"protocol":"HTTP","name":"h"},"hosts":["b/*.example.com"]}]}`)
 		sc := w.index().ScopeOf("a", o)
 		if got := seen(sc.Services); got != "b/api.b.svc.cluster.local:80" {
 			t.Errorf("of %d it sees %q", n, got)
@@ -416,7 +421,8 @@ func TestDelegateKeepsItsPointer(t *testing.T) {
 
 func TestExcludedMatches(t *testing.T) {
 	w := &world{t: t}
-	w.object(kinds.VirtualService, "a", "v", `{"hosts":["x"],"http":[{"match":[{"sourceLabels":{"app":"web"}},{"uri":{"prefix":"/"}},{"sourceLabels":{"app":"web","v":"1"}}]}],"tcp":[{"match":[{"sourceLabels":{"app":"api"}}]}]}`)
+	w.object(kinds.VirtualService, "a", "v", `{"hosts":["x"],"http":[{"match":[{"sourceLabels":{"app":"web"}},`+
+		`{"uri":{"prefix":"/"}},{"sourceLabels":{"app":"web","v":"1"}}]}],"tcp":[{"match":[{"sourceLabels":{"app":"api"}}]}]}`)
 	w.object(kinds.VirtualService, "a", "w", `{"hosts":["x"],"http":[{"match":[{"uri":{"prefix":"/"}}]}]}`)
 	x := w.index()
 	sourced := slices.Collect(x.WithSourceLabels())

@@ -110,7 +110,8 @@ func TestFacts(t *testing.T) {
 // TestServicePorts: that a service has a port is a fact for as long as it is true and somebody needs it.
 func TestServicePorts(t *testing.T) {
 	k := facts.ServicePort("fd00::1", 80)
-	b := snapshot.NewBuilder(snapshot.Options{Mesh: mesh.Default(), Catalog: needs(func(*kinds.Object) []facts.Want { return []facts.Want{{Key: k}} })})
+	b := snapshot.NewBuilder(
+		snapshot.Options{Mesh: mesh.Default(), Catalog: needs(func(*kinds.Object) []facts.Want { return []facts.Want{{Key: k}} })})
 	needs := kinds.Key{Kind: kinds.RequestAuthentication, Namespace: "a", Name: "p"}
 	b.Apply([]kinds.Change{{Key: needs, Object: &kinds.Object{Key: needs, Spec: &securityv1.RequestAuthentication{}}}})
 	at := registry.ServiceKey{Namespace: "a", Host: "fd00::1"}

@@ -44,12 +44,14 @@ spec: {hosts: ["fd00::1"], http: [{route: [{destination: {host: web.a.svc.cluste
 apiVersion: networking.istio.io/v1
 kind: ServiceEntry
 metadata: {name: one, namespace: a}
-spec: {hosts: [one.example.com], addresses: ["2001:DB8::1"], resolution: STATIC, endpoints: [{address: 10.3.0.1}], ports: [{name: http, number: 80, protocol: HTTP}]}
+spec: {hosts: [one.example.com], addresses: ["2001:DB8::1"], resolution: STATIC,
+  endpoints: [{address: 10.3.0.1}], ports: [{name: http, number: 80, protocol: HTTP}]}
 ---
 apiVersion: networking.istio.io/v1
 kind: ServiceEntry
 metadata: {name: two, namespace: b}
-spec: {hosts: [two.example.com], addresses: ["2001:db8::1"], resolution: STATIC, endpoints: [{address: 10.3.0.2}], ports: [{name: http, number: 80, protocol: HTTP}]}
+spec: {hosts: [two.example.com], addresses: ["2001:db8::1"], resolution: STATIC,
+  endpoints: [{address: 10.3.0.2}], ports: [{name: http, number: 80, protocol: HTTP}]}
 `)
 }
 
@@ -59,7 +61,8 @@ func TestPoliciesOfOneAddress(t *testing.T) {
 apiVersion: networking.istio.io/v1
 kind: ServiceEntry
 metadata: {name: db, namespace: a}
-spec: {hosts: [db.example.com], resolution: STATIC, workloadSelector: {labels: {app: db}}, ports: [{name: tcp, number: 5432, protocol: TCP}]}
+spec: {hosts: [db.example.com], resolution: STATIC, workloadSelector: {labels: {app: db}},
+  ports: [{name: tcp, number: 5432, protocol: TCP}]}
 ---
 apiVersion: networking.istio.io/v1
 kind: WorkloadEntry

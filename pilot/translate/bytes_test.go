@@ -45,7 +45,9 @@ func TestBytesOfCohorts(t *testing.T) {
 	for what, change := range map[string]func(p *node.Proxy, i int){
 		"the same resources": func(p *node.Proxy, i int) { p.Domain = fmt.Sprintf("a%d.svc.cluster.local", i) },
 		"other listeners": func(p *node.Proxy, i int) {
-			tag := &meshv1alpha1.Tracing_CustomTag{Type: &meshv1alpha1.Tracing_CustomTag_Literal{Literal: &meshv1alpha1.Tracing_Literal{Value: fmt.Sprint(i)}}}
+			tag := &meshv1alpha1.Tracing_CustomTag{
+				Type: &meshv1alpha1.Tracing_CustomTag_Literal{Literal: &meshv1alpha1.Tracing_Literal{Value: fmt.Sprint(i)}},
+			}
 			text, err := proto.Marshal(&meshv1alpha1.ProxyConfig{Tracing: &meshv1alpha1.Tracing{
 				Tracer:     &meshv1alpha1.Tracing_Zipkin_{Zipkin: &meshv1alpha1.Tracing_Zipkin{Address: "zipkin.a:9411"}},
 				CustomTags: map[string]*meshv1alpha1.Tracing_CustomTag{"tag": tag},

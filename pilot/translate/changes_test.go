@@ -188,7 +188,8 @@ spec: {hosts: [y-x.example.com], resolution: DNS, ports: [{name: http, number: 8
 apiVersion: networking.istio.io/v1
 kind: VirtualService
 metadata: {name: v, namespace: a}
-spec: {hosts: ["*x.example.com", "*.example.com", also.example.com], http: [{timeout: 5s, route: [{destination: {host: other.example.com}}]}]}
+spec: {hosts: ["*x.example.com", "*.example.com", also.example.com],
+  http: [{timeout: 5s, route: [{destination: {host: other.example.com}}]}]}
 ---
 apiVersion: networking.istio.io/v1
 kind: ServiceEntry

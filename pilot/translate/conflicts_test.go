@@ -13,19 +13,23 @@ import (
 // TestConflictsAreCounted has each kind of conflict counted, and not counted any more once it is resolved.
 func TestConflictsAreCounted(t *testing.T) {
 	const world = `
-{apiVersion: v1, kind: Service, metadata: {name: one, namespace: a}, spec: {selector: {app: x}, ports: [{name: http, port: 80, targetPort: 8080}]}}
+{apiVersion: v1, kind: Service, metadata: {name: one, namespace: a},
+  spec: {selector: {app: x}, ports: [{name: http, port: 80, targetPort: 8080}]}}
 ---
-{apiVersion: v1, kind: Service, metadata: {name: two, namespace: a}, spec: {selector: {app: x}, ports: [{name: tcp, port: 81, targetPort: 8080}]}}
+{apiVersion: v1, kind: Service, metadata: {name: two, namespace: a},
+  spec: {selector: {app: x}, ports: [{name: tcp, port: 81, targetPort: 8080}]}}
 ---
 {apiVersion: v1, kind: Pod, metadata: {name: x, namespace: a, labels: {app: x}}, spec: {}, status: {podIP: 10.0.0.1}}
 ---
-{apiVersion: networking.istio.io/v1, kind: ServiceEntry, metadata: {name: s, namespace: a}, spec: {hosts: [s.test], ports: [{number: 81, name: tcp, protocol: TCP}], resolution: STATIC}}
+{apiVersion: networking.istio.io/v1, kind: ServiceEntry, metadata: {name: s, namespace: a},
+  spec: {hosts: [s.test], ports: [{number: 81, name: tcp, protocol: TCP}], resolution: STATIC}}
 ---
 {apiVersion: networking.istio.io/v1, kind: DestinationRule, metadata: {name: r, namespace: a}, spec: {host: one, subsets: [{name: v1}]}}
 ---
 {apiVersion: networking.istio.io/v1, kind: DestinationRule, metadata: {name: s, namespace: a}, spec: {host: one, subsets: [{name: v1}]}}
 ---
-{apiVersion: networking.istio.io/v1, kind: VirtualService, metadata: {name: v, namespace: a}, spec: {hosts: [one.a], http: [{route: [{destination: {host: one}}]}]}}
+{apiVersion: networking.istio.io/v1, kind: VirtualService, metadata: {name: v, namespace: a},
+  spec: {hosts: [one.a], http: [{route: [{destination: {host: one}}]}]}}
 `
 	w := newWorld(t, mesh.Default())
 	s := w.apply(objects(t, "world.yaml", []byte(world))...)

@@ -44,7 +44,8 @@ spec:
   - match: [{port: 7000, sourceLabels: {app: other}}]
     route: [{destination: {host: api, port: {number: 6000}}}]
   - match: [{port: 6000}]
-    route: [{destination: {host: api}, weight: 1}, {destination: {host: missing.b.svc.cluster.local}, weight: 3}, {destination: {host: api, port: {number: 1}}}]
+    route: [{destination: {host: api}, weight: 1}, {destination: {host: missing.b.svc.cluster.local}, weight: 3},
+      {destination: {host: api, port: {number: 1}}}]
   tls:
   - match: [{port: 8443, sniHosts: [x.example.com], destinationSubnets: [10.64.0.0/16]}]
     route: [{destination: {host: api}}]
@@ -64,7 +65,8 @@ spec:
 apiVersion: networking.istio.io/v1
 kind: VirtualService
 metadata: {name: t3, namespace: b}
-spec: {hosts: [db], exportTo: [b], tcp: [{match: [{port: 3306}], route: [{destination: {host: api.a.svc.cluster.local, port: {number: 7000}}}]}]}
+spec: {hosts: [db], exportTo: [b],
+  tcp: [{match: [{port: 3306}], route: [{destination: {host: api.a.svc.cluster.local, port: {number: 7000}}}]}]}
 `))...)
 	tr.Prepare(s)
 	for ns, want := range map[string]map[string][]string{
@@ -94,7 +96,9 @@ spec: {hosts: [db], exportTo: [b], tcp: [{match: [{port: 3306}], route: [{destin
 			"10.64.0.13_3306": {"all -> outbound|7000||api.a.svc.cluster.local by t3"},
 		},
 	} {
-		p := proxy(t, []byte(`{"id": "sidecar~10.1.0.11~web-0.`+ns+`~`+ns+`.svc.cluster.local", "metadata": {"NAMESPACE": "`+ns+`", "CLUSTER_ID": "Kubernetes"}}`))
+		p := proxy(t, []byte(
+			`{"id": "sidecar~10.1.0.11~web-0.`+ns+`~`+ns+`.svc.cluster.local", "metadata": {"NAMESPACE": "`+ns+`", "CLUSTER_ID": "Kubernetes"}}`,
+		))
 		listeners := tr.Wildcard(s, tr.ResolveCohort(s, p), envoy.ListenerType)
 		for name, chains := range want {
 			r := listeners.Get(name)
@@ -169,7 +173,8 @@ spec:
     route: [{destination: {host: api}}]
 `))...)
 	tr.Prepare(s)
-	p := proxy(t, []byte(`{"id": "sidecar~10.1.0.11~web-0.a~a.svc.cluster.local", "metadata": {"NAMESPACE": "a", "CLUSTER_ID": "Kubernetes"}}`))
+	p := proxy(t,
+		[]byte(`{"id": "sidecar~10.1.0.11~web-0.a~a.svc.cluster.local", "metadata": {"NAMESPACE": "a", "CLUSTER_ID": "Kubernetes"}}`))
 	listeners := tr.Wildcard(s, tr.ResolveCohort(s, p), envoy.ListenerType)
 	for _, name := range []string{"10.64.0.12_7000", "10.64.0.12_8443"} {
 		got := connectionChains(t, decode(t, listeners.Get(name)).(*listenerv3.Listener))

@@ -26,7 +26,8 @@ spec: {hosts: [s0], http: [{match: [{sourceLabels: {app: nobody}}], timeout: %ds
 		"Sidecar": `apiVersion: networking.istio.io/v1
 kind: Sidecar
 metadata: {name: default, namespace: istio-system}
-spec: {egress: [{hosts: ["*/*"]}], outboundTrafficPolicy: {mode: ALLOW_ANY, egressProxy: {host: s0.n0.svc.cluster.local, port: {number: %d}}}}
+spec: {egress: [{hosts: ["*/*"]}],
+  outboundTrafficPolicy: {mode: ALLOW_ANY, egressProxy: {host: s0.n0.svc.cluster.local, port: {number: %d}}}}
 `,
 	} {
 		t.Run(kind, func(t *testing.T) { checkEviction(t, edit) })

@@ -69,7 +69,8 @@ func tapAnswer(name, text string) kinds.Change { return facts.Change(tapFact, na
 // fact that the object needs.
 func TestFeatureIsOneLine(t *testing.T) {
 	const services = `
-{apiVersion: v1, kind: Service, metadata: {name: web, namespace: a}, spec: {selector: {app: web}, ports: [{name: http, port: 80}, {name: tcp, port: 81}]}}
+{apiVersion: v1, kind: Service, metadata: {name: web, namespace: a},
+  spec: {selector: {app: web}, ports: [{name: http, port: 80}, {name: tcp, port: 81}]}}
 ---
 {apiVersion: v1, kind: Service, metadata: {name: web, namespace: b}, spec: {selector: {app: web}, ports: [{name: http, port: 80}]}}
 ---

@@ -40,7 +40,9 @@ func BenchmarkGatewayRoute(b *testing.B) {
 					Hosts: []string{fmt.Sprintf("route-%d.example.com", i)}, Gateways: []string{"istio-system/gw"},
 					Http: []*networkingv1alpha3.HTTPRoute{{
 						Headers: &networkingv1alpha3.Headers{Response: &networkingv1alpha3.Headers_HeaderOperations{Set: map[string]string{"x-bench": mark}}},
-						Route:   []*networkingv1alpha3.HTTPRouteDestination{{Destination: &networkingv1alpha3.Destination{Host: fmt.Sprintf("svc-%d.a.svc.cluster.local", i%1000)}}},
+						Route: []*networkingv1alpha3.HTTPRouteDestination{{
+							Destination: &networkingv1alpha3.Destination{Host: fmt.Sprintf("svc-%d.a.svc.cluster.local", i%1000)},
+						}},
 					}},
 				})
 			}

@@ -42,7 +42,8 @@ spec:
   tls:
   - {match: [{sniHosts: [two.example.com], gateways: [mesh]}], route: [{destination: {host: db, port: {number: 9001}}}]}
   - {match: [{port: 443, sniHosts: [Two.example.com, one.EXAMPLE.com, two.example.com]}], route: [{destination: {host: web}}]}
-  - {match: [{port: 444, sniHosts: ["*.three.example.com"]}], route: [{destination: {host: web}, weight: 70}, {destination: {host: db, subset: v1, port: {number: 9001}}, weight: 30}]}
+  - {match: [{port: 444, sniHosts: ["*.three.example.com"]}],
+      route: [{destination: {host: web}, weight: 70}, {destination: {host: db, subset: v1, port: {number: 9001}}, weight: 30}]}
   tcp:
   - {match: [{port: 7001}], route: [{destination: {host: web}}]}
   - {route: [{destination: {host: db, port: {number: 9000}}}]}
@@ -64,9 +65,10 @@ func TestGatewayTLS(t *testing.T) {
 		conflicts int
 	}{
 		{
-			name:    "terminated",
-			servers: []string{`port: {number: 443, name: s, protocol: HTTPS}, hosts: [one.example.com], tls: {mode: SIMPLE, credentialName: one, minProtocolVersion: TLSV1_2, maxProtocolVersion: TLSV1_3, cipherSuites: [AES128-SHA, none]}`},
-			want:    []string{"0.0.0.0_443 one.example.com https.443.s.gw.istio-system kubernetes://one TLSv1_2..TLSv1_3 AES128-SHA"},
+			name: "terminated",
+			servers: []string{`port: {number: 443, name: s, protocol: HTTPS}, hosts: [one.example.com], tls: {mode: SIMPLE, ` +
+				`credentialName: one, minProtocolVersion: TLSV1_2, maxProtocolVersion: TLSV1_3, cipherSuites: [AES128-SHA, none]}`},
+			want: []string{"0.0.0.0_443 one.example.com https.443.s.gw.istio-system kubernetes://one TLSv1_2..TLSv1_3 AES128-SHA"},
 		},
 		{
 			name: "restrictions that proxies cannot enforce", // none of the servers takes connections, and another one takes over no host
@@ -94,26 +96,31 @@ func TestGatewayTLS(t *testing.T) {
 			},
 		},
 		{
-			name:    "with client certificates",
-			servers: []string{`port: {number: 443, name: m, protocol: HTTPS}, hosts: [a/one.example.com], tls: {mode: MUTUAL, credentialNames: [rsa, ecdsa], subjectAltNames: [c], verifyCertificateSpki: [AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=], verifyCertificateHash: ["0000000000000000000000000000000000000000000000000000000000000000"]}`},
+			name: "with client certificates",
+			servers: []string{`port: {number: 443, name: m, protocol: HTTPS}, hosts: [a/one.example.com], tls: {mode: MUTUAL, ` +
+				`credentialNames: [rsa, ecdsa], subjectAltNames: [c], verifyCertificateSpki: [AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=], ` +
+				`verifyCertificateHash: ["0000000000000000000000000000000000000000000000000000000000000000"]}`},
 			want: []string{"0.0.0.0_443 one.example.com https.443.m.gw.istio-system kubernetes://rsa kubernetes://ecdsa required " +
 				"kubernetes://rsa-cacert sans c spki AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA= hash " +
 				"0000000000000000000000000000000000000000000000000000000000000000"},
 		},
 		{
-			name:    "with client certificates of other CAs",
-			servers: []string{`port: {number: 443, name: o, protocol: HTTPS}, hosts: ["*"], tls: {mode: OPTIONAL_MUTUAL, credentialName: one, caCertCredentialName: clients, insecureSkipVerify: true}`},
-			want:    []string{"0.0.0.0_443 * https.443.o.gw.istio-system kubernetes://one optional kubernetes://clients#ca untrusted"},
+			name: "with client certificates of other CAs",
+			servers: []string{`port: {number: 443, name: o, protocol: HTTPS}, hosts: ["*"], ` +
+				`tls: {mode: OPTIONAL_MUTUAL, credentialName: one, caCertCredentialName: clients, insecureSkipVerify: true}`},
+			want: []string{"0.0.0.0_443 * https.443.o.gw.istio-system kubernetes://one optional kubernetes://clients#ca untrusted"},
 		},
 		{
-			name:    "by files",
-			servers: []string{`port: {number: 443, name: f, protocol: HTTPS}, hosts: ["*"], tls: {mode: MUTUAL, serverCertificate: /c, privateKey: /k, caCertificates: /r, caCrl: /l}`},
-			want:    []string{"0.0.0.0_443 * https.443.f.gw.istio-system file-cert:/c~/k required file-root:/r crl /l"},
+			name: "by files",
+			servers: []string{`port: {number: 443, name: f, protocol: HTTPS}, hosts: ["*"], ` +
+				`tls: {mode: MUTUAL, serverCertificate: /c, privateKey: /k, caCertificates: /r, caCrl: /l}`},
+			want: []string{"0.0.0.0_443 * https.443.f.gw.istio-system file-cert:/c~/k required file-root:/r crl /l"},
 		},
 		{
-			name:    "by several files",
-			servers: []string{`port: {number: 443, name: f, protocol: HTTPS}, hosts: ["*"], tls: {mode: SIMPLE, tlsCertificates: [{serverCertificate: /c, privateKey: /k}, {serverCertificate: /d, privateKey: /l}]}`},
-			want:    []string{"0.0.0.0_443 * https.443.f.gw.istio-system file-cert:/c~/k file-cert:/d~/l"},
+			name: "by several files",
+			servers: []string{`port: {number: 443, name: f, protocol: HTTPS}, hosts: ["*"], ` +
+				`tls: {mode: SIMPLE, tlsCertificates: [{serverCertificate: /c, privateKey: /k}, {serverCertificate: /d, privateKey: /l}]}`},
+			want: []string{"0.0.0.0_443 * https.443.f.gw.istio-system file-cert:/c~/k file-cert:/d~/l"},
 		},
 		{
 			name: "of the mesh",
@@ -154,8 +161,10 @@ func TestGatewayTLS(t *testing.T) {
 		{
 			name: "hosts that share a port",
 			servers: []string{
-				`port: {number: 443, name: one, protocol: HTTPS}, hosts: [a/one.example.com, b/two.example.com], tls: {mode: SIMPLE, credentialName: one}`,
-				`port: {number: 443, name: two, protocol: HTTPS}, hosts: [b/one.example.com, "*.four.example.com", "*-five.example.com"], tls: {mode: SIMPLE, credentialName: two}`,
+				`port: {number: 443, name: one, protocol: HTTPS}, ` +
+					`hosts: [a/one.example.com, b/two.example.com], tls: {mode: SIMPLE, credentialName: one}`,
+				`port: {number: 443, name: two, protocol: HTTPS}, hosts: [b/one.example.com, ` +
+					`"*.four.example.com", "*-five.example.com"], tls: {mode: SIMPLE, credentialName: two}`,
 				`port: {number: 443, name: p, protocol: TLS}, hosts: ["*.example.com"], tls: {mode: PASSTHROUGH}`,
 				`port: {number: 443, name: any, protocol: HTTPS}, hosts: ["*"], tls: {mode: SIMPLE, credentialName: any}`,
 				`port: {number: 443, name: plain, protocol: HTTP}, hosts: ["*"]`,
@@ -179,9 +188,10 @@ func TestGatewayTLS(t *testing.T) {
 			conflicts: 2,
 		},
 		{
-			name:    "certificates of elsewhere",
-			servers: []string{`port: {number: 443, name: e, protocol: HTTPS}, hosts: ["*"], tls: {mode: MUTUAL, credentialNames: ["kubernetes-gateway://a/one", "builtin://"], caCertCredentialName: "configmap://a/roots"}`},
-			want:    []string{"0.0.0.0_443 * https.443.e.gw.istio-system kubernetes-gateway://a/one default required configmap://a/roots-cacert"},
+			name: "certificates of elsewhere",
+			servers: []string{`port: {number: 443, name: e, protocol: HTTPS}, hosts: ["*"], ` +
+				`tls: {mode: MUTUAL, credentialNames: ["kubernetes-gateway://a/one", "builtin://"], caCertCredentialName: "configmap://a/roots"}`},
+			want: []string{"0.0.0.0_443 * https.443.e.gw.istio-system kubernetes-gateway://a/one default required configmap://a/roots-cacert"},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -141,9 +141,11 @@ var generatedLog = &meshv1alpha1.MeshConfig_ExtensionProvider{
 
 // customPolicy is a policy that has the authorizer of generated worlds asked.
 var customPolicy = &securityv1.AuthorizationPolicy{
-	Action:       securityv1.AuthorizationPolicy_CUSTOM,
-	ActionDetail: &securityv1.AuthorizationPolicy_Provider{Provider: &securityv1beta1.AuthorizationPolicy_ExtensionProvider{Name: generatedProvider.Name}},
-	Rules:        []*securityv1beta1.Rule{{}},
+	Action: securityv1.AuthorizationPolicy_CUSTOM,
+	ActionDetail: &securityv1.AuthorizationPolicy_Provider{
+		Provider: &securityv1beta1.AuthorizationPolicy_ExtensionProvider{Name: generatedProvider.Name},
+	},
+	Rules: []*securityv1beta1.Rule{{}},
 }
 
 func generatedMeshes() []*mesh.Config {
@@ -307,14 +309,20 @@ func generatedObject(t *rapid.T, k kinds.Key) *kinds.Object {
 		spec := &networkingv1.DestinationRule{Host: one(t, slices.Concat(generatedVirtualServiceHosts, generatedHosts)),
 			ExportTo: one(t, generatedExports)}
 		if chance(t, 2) {
-			spec.TrafficPolicy = &networkingv1alpha3.TrafficPolicy{ConnectionPool: &networkingv1alpha3.ConnectionPoolSettings{Tcp: &networkingv1alpha3.ConnectionPoolSettings_TCPSettings{
-				MaxConnectionDuration: durationpb.New(time.Duration(rapid.IntRange(1, 2).Draw(t, "longest")) * time.Hour),
-			}}}
+			spec.TrafficPolicy = &networkingv1alpha3.TrafficPolicy{
+				ConnectionPool: &networkingv1alpha3.ConnectionPoolSettings{Tcp: &networkingv1alpha3.ConnectionPoolSettings_TCPSettings{
+					MaxConnectionDuration: durationpb.New(time.Duration(rapid.IntRange(1, 2).Draw(t, "longest")) * time.Hour),
+				}},
+			}
 		}
 		if chance(t, 3) {
-			spec.TrafficPolicy = &networkingv1alpha3.TrafficPolicy{LoadBalancer: &networkingv1alpha3.LoadBalancerSettings{LbPolicy: &networkingv1alpha3.LoadBalancerSettings_ConsistentHash{
-				ConsistentHash: &networkingv1alpha3.LoadBalancerSettings_ConsistentHashLB{HashKey: &networkingv1alpha3.LoadBalancerSettings_ConsistentHashLB_UseSourceIp{UseSourceIp: true}},
-			}}}
+			spec.TrafficPolicy = &networkingv1alpha3.TrafficPolicy{
+				LoadBalancer: &networkingv1alpha3.LoadBalancerSettings{LbPolicy: &networkingv1alpha3.LoadBalancerSettings_ConsistentHash{
+					ConsistentHash: &networkingv1alpha3.LoadBalancerSettings_ConsistentHashLB{
+						HashKey: &networkingv1alpha3.LoadBalancerSettings_ConsistentHashLB_UseSourceIp{UseSourceIp: true},
+					},
+				}},
+			}
 		}
 		if chance(t, 4) {
 			spec.TrafficPolicy = &networkingv1alpha3.TrafficPolicy{Tls: &networkingv1alpha3.ClientTLSSettings{

@@ -154,13 +154,15 @@ func grpcProxy(t *testing.T, address, pod, app string) *node.Proxy {
 // grpcNode is who it says it is.
 func grpcNode(address, pod, app string) string {
 	return `{"id": "sidecar~` + address + `~` + pod + `.a~a.svc.cluster.local", "locality": {"region": "r1", "zone": "z1"},
-		"metadata": {"GENERATOR": "grpc", "CLUSTER_ID": "Kubernetes", "NAMESPACE": "a", "INSTANCE_IPS": "` + address + `", "LABELS": {"app": "` + app + `"}}}`
+		"metadata": {"GENERATOR": "grpc", "CLUSTER_ID": "Kubernetes", "NAMESPACE": "a",
+		  "INSTANCE_IPS": "` + address + `", "LABELS": {"app": "` + app + `"}}}`
 }
 
 // grpcLinesOf returns what gRPC reads of one resource after changes.
 func grpcLinesOf(t *testing.T, address, pod, app, typeURL, name, input string) string {
 	t.Helper()
-	m, found := mesh.Parse("mesh.yaml", []byte(`extensionProviders: [{name: authorizer, envoyExtAuthzGrpc: {service: `+grpcHost+`, port: 7070}}]`))
+	m, found := mesh.Parse("mesh.yaml",
+		[]byte(`extensionProviders: [{name: authorizer, envoyExtAuthzGrpc: {service: `+grpcHost+`, port: 7070}}]`))
 	if m == nil {
 		t.Fatal(found)
 	}
@@ -271,7 +273,8 @@ func TestGRPCPolicies(t *testing.T) {
 		{"ALLOW", `when: [{key: "request.auth.claims[role]", values: [x]}]`, "ALLOW if and(any) from and(not any)"},
 		{"CUSTOM\n  provider: {name: authorizer}", `when: [{key: "request.headers[X-User]", values: [x]}]`,
 			"DENY if and(any) from and(or(x-user))"},
-		{"CUSTOM\n  provider: {name: authorizer}", `when: [{key: "request.headers[X-User]", values: [x]}, {key: remote.ip, values: [10.0.0.0/8]}]`, "DENY if any from any"},
+		{"CUSTOM\n  provider: {name: authorizer}",
+			`when: [{key: "request.headers[X-User]", values: [x]}, {key: remote.ip, values: [10.0.0.0/8]}]`, "DENY if any from any"},
 	} {
 		input := "apiVersion: security.istio.io/v1\nkind: AuthorizationPolicy\nmetadata: {name: x, namespace: a}\nspec:\n  action: " +
 			c.action + "\n  rules: [{" + c.rule + "}]\n"

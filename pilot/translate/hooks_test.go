@@ -73,13 +73,18 @@ func mark(kind string, d feature.Direction, s feature.Selection) string {
 // next version of such an object.
 func TestHooksReachEveryResource(t *testing.T) {
 	const services = `
-{apiVersion: v1, kind: Service, metadata: {name: web, namespace: a}, spec: {selector: {app: web}, ports: [{name: http, port: 80}, {name: tcp, port: 81}, {name: auto, port: 82}]}}
+{apiVersion: v1, kind: Service, metadata: {name: web, namespace: a},
+  spec: {selector: {app: web}, ports: [{name: http, port: 80}, {name: tcp, port: 81}, {name: auto, port: 82}]}}
 ---
-{apiVersion: networking.istio.io/v1, kind: ServiceEntry, metadata: {name: out, namespace: a}, spec: {hosts: [out.example], resolution: DNS, ports: [{number: 443, name: tls, protocol: TLS}]}}
+{apiVersion: networking.istio.io/v1, kind: ServiceEntry, metadata: {name: out, namespace: a},
+  spec: {hosts: [out.example], resolution: DNS, ports: [{number: 443, name: tls, protocol: TLS}]}}
 ---
-{apiVersion: networking.istio.io/v1, kind: Gateway, metadata: {name: gw, namespace: a}, spec: {selector: {app: gw}, servers: [{hosts: ["*"], port: {number: 80, name: http, protocol: HTTP}}, {hosts: ["*"], port: {number: 81, name: tcp, protocol: TCP}}]}}
+{apiVersion: networking.istio.io/v1, kind: Gateway, metadata: {name: gw, namespace: a},
+  spec: {selector: {app: gw}, servers: [{hosts: ["*"], port: {number: 80, name: http, protocol: HTTP}},
+    {hosts: ["*"], port: {number: 81, name: tcp, protocol: TCP}}]}}
 ---
-{apiVersion: networking.istio.io/v1, kind: VirtualService, metadata: {name: gw, namespace: a}, spec: {hosts: ["*"], gateways: [gw], tcp: [{route: [{destination: {host: web, port: {number: 81}}}]}]}}
+{apiVersion: networking.istio.io/v1, kind: VirtualService, metadata: {name: gw, namespace: a},
+  spec: {hosts: ["*"], gateways: [gw], tcp: [{route: [{destination: {host: web, port: {number: 81}}}]}]}}
 ---
 {apiVersion: v1, kind: Pod, metadata: {name: web-0, namespace: a, labels: {app: web}}, spec: {}, status: {phase: Running, podIP: 10.0.0.1}}
 ---

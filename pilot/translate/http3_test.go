@@ -50,9 +50,12 @@ spec:
   selector: {istio: ingress}
   servers:
   - {port: {number: 443, name: one, protocol: HTTPS}, hosts: [one.example.com], bind: "%s", tls: {mode: SIMPLE, credentialName: one}}
-  - {port: {number: 443, name: two, protocol: HTTPS}, hosts: [one.example.com, two.example.com], bind: "%[2]s", tls: {mode: MUTUAL, credentialName: two}}
-  - {port: {number: 443, name: three, protocol: HTTPS}, hosts: [two.example.com], bind: "%[2]s", tls: {mode: OPTIONAL_MUTUAL, credentialName: three}}
-  - {port: {number: 443, name: old, protocol: HTTPS}, hosts: [old.example.com], bind: "%[2]s", tls: {mode: SIMPLE, credentialName: old, maxProtocolVersion: TLSV1_2}}
+  - {port: {number: 443, name: two, protocol: HTTPS}, hosts: [one.example.com, two.example.com],
+      bind: "%[2]s", tls: {mode: MUTUAL, credentialName: two}}
+  - {port: {number: 443, name: three, protocol: HTTPS}, hosts: [two.example.com],
+      bind: "%[2]s", tls: {mode: OPTIONAL_MUTUAL, credentialName: three}}
+  - {port: {number: 443, name: old, protocol: HTTPS}, hosts: [old.example.com],
+      bind: "%[2]s", tls: {mode: SIMPLE, credentialName: old, maxProtocolVersion: TLSV1_2}}
 `
 
 // TestHTTP3 has the listeners of a gateway and what its routes offer, by the ports of its Service.
@@ -94,7 +97,8 @@ metadata: {name: patch, namespace: istio-system}
 spec:
   workloadSelector: {labels: {istio: ingress}}
   configPatches:
-  - {applyTo: %s, match: {context: GATEWAY, listener: {%s}}, patch: {operation: %s, value: {name: x, typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.%s}}}}
+  - {applyTo: %s, match: {context: GATEWAY, listener: {%s}},
+      patch: {operation: %s, value: {name: x, typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.%s}}}}
 `, to, listener, operation, typ)
 	}
 	asSent := []string{

@@ -29,7 +29,8 @@ spec: {clusterIP: 10.0.0.2, ports: [{name: http, port: 80}]}
 apiVersion: networking.istio.io/v1
 kind: VirtualService
 metadata: {name: asked, namespace: default}
-spec: {hosts: [asked], http: [{name: own, match: [{sourceNamespace: a}], route: [{destination: {host: asked}}]}, {name: rest, route: [{destination: {host: asked}}]}]}
+spec: {hosts: [asked], http: [{name: own, match: [{sourceNamespace: a}], route: [{destination: {host: asked}}]},
+  {name: rest, route: [{destination: {host: asked}}]}]}
 ---
 apiVersion: networking.istio.io/v1
 kind: VirtualService

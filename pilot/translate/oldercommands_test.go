@@ -16,7 +16,8 @@ const olderCommandsWorld = `
 apiVersion: networking.istio.io/v1
 kind: ServiceEntry
 metadata: {name: x, namespace: a}
-spec: {hosts: [x.example, plain.example], resolution: STATIC, endpoints: [{address: 1.2.3.4}], ports: [{number: 80, name: http, protocol: HTTP}]}
+spec: {hosts: [x.example, plain.example], resolution: STATIC,
+  endpoints: [{address: 1.2.3.4}], ports: [{number: 80, name: http, protocol: HTTP}]}
 ---
 apiVersion: networking.istio.io/v1
 kind: VirtualService
@@ -37,7 +38,8 @@ spec: {hosts: [plain.example], http: [{headers: {request: {set: {plain: "%PROTOC
 apiVersion: networking.istio.io/v1
 kind: ServiceEntry
 metadata: {name: providers, namespace: a}
-spec: {hosts: [ask.example, otel.example], resolution: STATIC, endpoints: [{address: 1.2.3.5}], ports: [{number: 80, name: http, protocol: HTTP}]}
+spec: {hosts: [ask.example, otel.example], resolution: STATIC,
+  endpoints: [{address: 1.2.3.5}], ports: [{number: 80, name: http, protocol: HTTP}]}
 ---
 apiVersion: telemetry.istio.io/v1
 kind: Telemetry

@@ -70,9 +70,11 @@ func TestNoRouteConfigurationIsEmpty(t *testing.T) {
 // their names nor from the ports of services: HTTP on them is subject to routes and to policies for HTTP.
 func TestSidecarPortsWithoutProtocolAreSniffed(t *testing.T) {
 	w, tr := newWorld(t, mesh.Default()), newTranslator(0)
-	s := w.apply(objects(t, "world.yaml", []byte(`{apiVersion: v1, kind: Service, metadata: {name: web, namespace: a}, spec: {clusterIP: 10.1.0.1, selector: {app: web}, ports: [{name: http, port: 80}, {name: tcp, port: 9000}]}}
+	s := w.apply(objects(t, "world.yaml", []byte(`{apiVersion: v1, kind: Service, metadata: {name: web, namespace: a},
+  spec: {clusterIP: 10.1.0.1, selector: {app: web}, ports: [{name: http, port: 80}, {name: tcp, port: 9000}]}}
 ---
-{apiVersion: v1, kind: Pod, metadata: {name: web-0, namespace: a, labels: {app: web}}, spec: {containers: [{name: web, image: web}]}, status: {podIP: 10.0.0.1}}
+{apiVersion: v1, kind: Pod, metadata: {name: web-0, namespace: a, labels: {app: web}},
+  spec: {containers: [{name: web, image: web}]}, status: {podIP: 10.0.0.1}}
 ---
 apiVersion: networking.istio.io/v1
 kind: Sidecar

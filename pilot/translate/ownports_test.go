@@ -15,12 +15,14 @@ const ownPortsWorld = `
 apiVersion: networking.istio.io/v1
 kind: ServiceEntry
 metadata: {name: any, namespace: a}
-spec: {hosts: [any.example], resolution: NONE, ports: [{number: 15021, name: tcp, protocol: TCP}, {number: 15090, name: http, protocol: HTTP}, {number: 15020, name: agent, protocol: TCP}, {number: 80, name: web, protocol: HTTP}]}
+spec: {hosts: [any.example], resolution: NONE, ports: [{number: 15021, name: tcp, protocol: TCP},
+  {number: 15090, name: http, protocol: HTTP}, {number: 15020, name: agent, protocol: TCP}, {number: 80, name: web, protocol: HTTP}]}
 ---
 apiVersion: networking.istio.io/v1
 kind: ServiceEntry
 metadata: {name: own, namespace: a}
-spec: {hosts: [own.example], addresses: [10.9.9.9], resolution: STATIC, endpoints: [{address: 1.2.3.4}], ports: [{number: 15021, name: tcp, protocol: TCP}]}
+spec: {hosts: [own.example], addresses: [10.9.9.9], resolution: STATIC,
+  endpoints: [{address: 1.2.3.4}], ports: [{number: 15021, name: tcp, protocol: TCP}]}
 ---
 apiVersion: networking.istio.io/v1
 kind: Gateway

@@ -32,8 +32,10 @@ metadata: {name: x, namespace: a}
 spec:
   workloadSelector: {labels: {app: web}}
   configPatches:
-  - {applyTo: CLUSTER, match: {context: SIDECAR_OUTBOUND, cluster: {service: web.a.svc.cluster.local}}, patch: {operation: MERGE, value: {alt_stat_name: first}}}
-  - {applyTo: CLUSTER, match: {context: SIDECAR_OUTBOUND, cluster: {service: api.a.svc.cluster.local}}, patch: {operation: MERGE, value: {alt_stat_name: second}}}
+  - {applyTo: CLUSTER, match: {context: SIDECAR_OUTBOUND, cluster: {service: web.a.svc.cluster.local}},
+      patch: {operation: MERGE, value: {alt_stat_name: first}}}
+  - {applyTo: CLUSTER, match: {context: SIDECAR_OUTBOUND, cluster: {service: api.a.svc.cluster.local}},
+      patch: {operation: MERGE, value: {alt_stat_name: second}}}
   - applyTo: VIRTUAL_HOST
     match: {routeConfiguration: {vhost: {name: "api.a.svc.cluster.local:80"}}}
     patch: {operation: MERGE, value: {request_headers_to_remove: [x]}}

@@ -16,15 +16,20 @@ import (
 // TestPoliciesReachTheirWorkloads: the policies that a workload's own filters are made of are those that select it, or
 // target it.
 func TestPoliciesReachTheirWorkloads(t *testing.T) {
-	const world = `{apiVersion: v1, kind: Service, metadata: {name: web, namespace: a}, spec: {selector: {app: web}, ports: [{name: http, port: 80}, {name: tcp, port: 81}]}}
+	const world = `{apiVersion: v1, kind: Service, metadata: {name: web, namespace: a},
+  spec: {selector: {app: web}, ports: [{name: http, port: 80}, {name: tcp, port: 81}]}}
 ---
-{apiVersion: v1, kind: Pod, metadata: {name: web-0, namespace: a, labels: {app: web}}, spec: {containers: [{name: web, image: web}]}, status: {podIP: 10.0.0.1}}
+{apiVersion: v1, kind: Pod, metadata: {name: web-0, namespace: a, labels: {app: web}},
+  spec: {containers: [{name: web, image: web}]}, status: {podIP: 10.0.0.1}}
 ---
-{apiVersion: v1, kind: Pod, metadata: {name: gw-0, namespace: a, labels: {gateway.networking.k8s.io/gateway-name: gw, gateway.networking.k8s.io/gateway-class-name: istio}}, spec: {containers: [{name: gw, image: gw}]}, status: {podIP: 10.0.0.2}}
+{apiVersion: v1, kind: Pod, metadata: {name: gw-0, namespace: a, labels: {gateway.networking.k8s.io/gateway-name: gw,
+  gateway.networking.k8s.io/gateway-class-name: istio}}, spec: {containers: [{name: gw, image: gw}]}, status: {podIP: 10.0.0.2}}
 ---
-{apiVersion: networking.istio.io/v1, kind: Gateway, metadata: {name: gw, namespace: a}, spec: {selector: {gateway.networking.k8s.io/gateway-name: gw}, servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: ["*"]}]}}
+{apiVersion: networking.istio.io/v1, kind: Gateway, metadata: {name: gw, namespace: a},
+  spec: {selector: {gateway.networking.k8s.io/gateway-name: gw}, servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: ["*"]}]}}
 ---
-{apiVersion: networking.istio.io/v1, kind: ServiceEntry, metadata: {name: entry, namespace: a}, spec: {hosts: [entry.example.com], ports: [{number: 82, name: http, protocol: HTTP}], location: MESH_INTERNAL, resolution: STATIC, workloadSelector: {labels: {app: web}}}}
+{apiVersion: networking.istio.io/v1, kind: ServiceEntry, metadata: {name: entry, namespace: a}, spec: {hosts: [entry.example.com],
+  ports: [{number: 82, name: http, protocol: HTTP}], location: MESH_INTERNAL, resolution: STATIC, workloadSelector: {labels: {app: web}}}}
 `
 	const gatewayAPI = "group: gateway.networking.k8s.io, kind: "
 	policy := func(namespace, annotations, spec string) string {
@@ -32,7 +37,8 @@ func TestPoliciesReachTheirWorkloads(t *testing.T) {
 			", annotations: {" + annotations + "}}, spec: {" + spec + "}}"
 	}
 	request := func(spec string) string {
-		return `{apiVersion: security.istio.io/v1, kind: RequestAuthentication, metadata: {name: p, namespace: a, annotations: {istio.io/dry-run: "true"}}, spec: {` + spec + ` jwtRules: [{issuer: x, jwks: "{\"keys\": []}"}]}}`
+		return `{apiVersion: security.istio.io/v1, kind: RequestAuthentication, metadata: {name: p, namespace: a, ` +
+			`annotations: {istio.io/dry-run: "true"}}, spec: {` + spec + ` jwtRules: [{issuer: x, jwks: "{\"keys\": []}"}]}}`
 	}
 	for _, c := range []struct {
 		policy string
@@ -93,14 +99,17 @@ func TestPoliciesReachTheirWorkloads(t *testing.T) {
 // TestPoliciesReachUnknownWorkloads: a proxy that comes before the news of its Pod has the policies of the services
 // that will select it, from its first listener on, and the same ones once the Pod is known.
 func TestPoliciesReachUnknownWorkloads(t *testing.T) {
-	const world = `{apiVersion: v1, kind: Service, metadata: {name: web, namespace: a}, spec: {selector: {app: web}, ports: [{name: http, port: 80}]}}
+	const world = `{apiVersion: v1, kind: Service, metadata: {name: web, namespace: a},
+  spec: {selector: {app: web}, ports: [{name: http, port: 80}]}}
 ---
 {apiVersion: v1, kind: Service, metadata: {name: other, namespace: a}, spec: {selector: {app: other}, ports: [{name: http, port: 80}]}}
 ---
-{apiVersion: networking.istio.io/v1, kind: ServiceEntry, metadata: {name: entry, namespace: a}, spec: {hosts: [entry.example.com], ports: [{number: 82, name: http, protocol: HTTP}], location: MESH_INTERNAL, resolution: STATIC, workloadSelector: {labels: {app: web}}}}
+{apiVersion: networking.istio.io/v1, kind: ServiceEntry, metadata: {name: entry, namespace: a}, spec: {hosts: [entry.example.com],
+  ports: [{number: 82, name: http, protocol: HTTP}], location: MESH_INTERNAL, resolution: STATIC, workloadSelector: {labels: {app: web}}}}
 ---
 `
-	const pod = `{apiVersion: v1, kind: Pod, metadata: {name: web-0, namespace: a, labels: {app: web}}, spec: {containers: [{name: web, image: web}]}, status: {podIP: 10.0.0.1}}`
+	const pod = `{apiVersion: v1, kind: Pod, metadata: {name: web-0, namespace: a, labels: {app: web}}, ` +
+		`spec: {containers: [{name: web, image: web}]}, status: {podIP: 10.0.0.1}}`
 	for target, applies := range map[string]bool{
 		"kind: Service, name: web": true, "group: networking.istio.io, kind: ServiceEntry, name: entry": true,
 		"kind: Service, name: other": false,
@@ -109,7 +118,8 @@ func TestPoliciesReachUnknownWorkloads(t *testing.T) {
 		web := proxy(t, []byte(`{"id": "sidecar~10.0.0.1~web-0.a~a.svc.cluster.local", "metadata": {"LABELS": {"app": "web"}}}`))
 		var has cohort.Key
 		var revision uint64
-		policy := `{apiVersion: security.istio.io/v1, kind: AuthorizationPolicy, metadata: {name: p, namespace: a}, spec: {action: DENY, rules: [{}], targetRefs: [{` + target + `}]}}`
+		policy := `{apiVersion: security.istio.io/v1, kind: AuthorizationPolicy, ` +
+			`metadata: {name: p, namespace: a}, spec: {action: DENY, rules: [{}], targetRefs: [{` + target + `}]}}`
 		for _, text := range []string{world + policy, pod} {
 			s := w.apply(objects(t, "p.yaml", []byte(text))...)
 			tr.Prepare(s)
@@ -129,8 +139,10 @@ func TestPoliciesReachUnknownWorkloads(t *testing.T) {
 // TestDryRunEndsAndBegins: a policy that becomes a dry run, or ceases to be one, is in force at once, also for a proxy
 // that is connected.
 func TestDryRunEndsAndBegins(t *testing.T) {
-	const workload = `{apiVersion: v1, kind: Pod, metadata: {name: web-0, namespace: a}, spec: {containers: [{name: web, image: web}]}, status: {podIP: 10.0.0.1}}`
-	const policy = `{apiVersion: security.istio.io/v1, kind: AuthorizationPolicy, metadata: {name: p, namespace: a, annotations: {istio.io/dry-run: "DRY"}}, spec: {}}`
+	const workload = `{apiVersion: v1, kind: Pod, metadata: {name: web-0, namespace: a}, ` +
+		`spec: {containers: [{name: web, image: web}]}, status: {podIP: 10.0.0.1}}`
+	const policy = `{apiVersion: security.istio.io/v1, kind: AuthorizationPolicy, ` +
+		`metadata: {name: p, namespace: a, annotations: {istio.io/dry-run: "DRY"}}, spec: {}}`
 	w, tr := newWorld(t, mesh.Default()), newTranslator(0)
 	web := proxy(t, []byte(`{"id": "sidecar~10.0.0.1~web-0.a~a.svc.cluster.local"}`))
 	var has cohort.Key
@@ -165,9 +177,11 @@ func TestDryRunEndsAndBegins(t *testing.T) {
 // plaintext in any mode: it terminates TLS by its own certificates, or takes mutual TLS of the mesh alone. Without a
 // protocol it takes mutual TLS alone, in which HTTP is detected.
 func TestSidecarIngressWithTLSTakesPeersAlone(t *testing.T) {
-	const world = `{apiVersion: v1, kind: Service, metadata: {name: web, namespace: a}, spec: {selector: {app: web}, ports: [{name: http, port: 8080}]}}
+	const world = `{apiVersion: v1, kind: Service, metadata: {name: web, namespace: a},
+  spec: {selector: {app: web}, ports: [{name: http, port: 8080}]}}
 ---
-{apiVersion: v1, kind: Pod, metadata: {name: web-0, namespace: a, labels: {app: web}}, spec: {containers: [{name: web, image: web}]}, status: {podIP: 10.0.0.1}}
+{apiVersion: v1, kind: Pod, metadata: {name: web-0, namespace: a, labels: {app: web}},
+  spec: {containers: [{name: web, image: web}]}, status: {podIP: 10.0.0.1}}
 ---
 {apiVersion: security.istio.io/v1, kind: PeerAuthentication, metadata: {name: p, namespace: a}, spec: {mtls: {mode: MODE}}}
 ---
@@ -176,7 +190,8 @@ kind: Sidecar
 metadata: {name: s, namespace: a}
 spec:
   ingress:
-    - {port: {number: 8443, name: https, protocol: PROTOCOL}, defaultEndpoint: "127.0.0.1:8080", tls: {mode: SIMPLE, serverCertificate: /c.pem, privateKey: /k.pem}}
+    - {port: {number: 8443, name: https, protocol: PROTOCOL}, defaultEndpoint: "127.0.0.1:8080",
+        tls: {mode: SIMPLE, serverCertificate: /c.pem, privateKey: /k.pem}}
     - {port: {number: 8080, name: http, protocol: HTTP}, defaultEndpoint: "127.0.0.1:8080"}
 `
 	for _, mode := range []string{"PERMISSIVE", "DISABLE", "STRICT"} {
@@ -207,11 +222,14 @@ spec:
 
 // A policy that targets a service lets in nothing that the workload's own policies refuse.
 func TestTargetedPoliciesOpenNothing(t *testing.T) {
-	const world = `{apiVersion: v1, kind: Service, metadata: {name: web, namespace: a}, spec: {selector: {app: web}, ports: [{name: http, port: 80}]}}
+	const world = `{apiVersion: v1, kind: Service, metadata: {name: web, namespace: a},
+  spec: {selector: {app: web}, ports: [{name: http, port: 80}]}}
 ---
-{apiVersion: v1, kind: Pod, metadata: {name: web-0, namespace: a, labels: {app: web}}, spec: {containers: [{name: web, image: web}]}, status: {podIP: 10.0.0.1}}
+{apiVersion: v1, kind: Pod, metadata: {name: web-0, namespace: a, labels: {app: web}},
+  spec: {containers: [{name: web, image: web}]}, status: {podIP: 10.0.0.1}}
 ---
-{apiVersion: security.istio.io/v1, kind: AuthorizationPolicy, metadata: {name: targeted, namespace: a}, spec: {targetRefs: [{kind: Service, name: web}], rules: [{to: [{operation: {paths: [/opened]}}]}]}}
+{apiVersion: security.istio.io/v1, kind: AuthorizationPolicy, metadata: {name: targeted, namespace: a},
+  spec: {targetRefs: [{kind: Service, name: web}], rules: [{to: [{operation: {paths: [/opened]}}]}]}}
 `
 	const own = `{apiVersion: security.istio.io/v1, kind: AuthorizationPolicy, metadata: {name: own, namespace: a`
 	for _, c := range []struct {

@@ -19,18 +19,22 @@ import (
 // three. A sidecar has the routes of the first, a gateway those of all. A change of exportTo takes effect at once.
 func TestVirtualServicePrecedence(t *testing.T) {
 	w, tr := newWorld(t, mesh.Default()), newTranslator(1<<20)
-	w.apply(objects(t, "world.yaml", []byte(`{apiVersion: v1, kind: Service, metadata: {name: web, namespace: a}, spec: {clusterIP: 10.0.0.1, ports: [{name: http, port: 80}]}}
+	w.apply(objects(t, "world.yaml", []byte(
+		`{apiVersion: v1, kind: Service, metadata: {name: web, namespace: a}, spec: {clusterIP: 10.0.0.1, ports: [{name: http, port: 80}]}}
 ---
-{apiVersion: v1, kind: Pod, metadata: {name: gw-0, namespace: a, labels: {app: gw}}, spec: {containers: [{name: gw, image: gw}]}, status: {podIP: 10.0.0.2}}
+{apiVersion: v1, kind: Pod, metadata: {name: gw-0, namespace: a, labels: {app: gw}},
+  spec: {containers: [{name: gw, image: gw}]}, status: {podIP: 10.0.0.2}}
 ---
-{apiVersion: networking.istio.io/v1, kind: Gateway, metadata: {name: gw, namespace: a}, spec: {selector: {app: gw}, servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: ["*"]}]}}
+{apiVersion: networking.istio.io/v1, kind: Gateway, metadata: {name: gw, namespace: a},
+  spec: {selector: {app: gw}, servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: ["*"]}]}}
 `))...)
 	virtualServices := func(exportTo ...string) (all []kinds.Change) { // the oldest first
 		for i, namespace := range []string{"b", "b", "a", "a"} {
 			all = append(all, objects(t, "vs.yaml", fmt.Appendf(nil, `apiVersion: networking.istio.io/v1
 kind: VirtualService
 metadata: {name: v%[1]d, namespace: %[2]s, creationTimestamp: "2026-01-01T00:00:0%[1]dZ"}
-spec: {hosts: [web.a.svc.cluster.local], gateways: [mesh, a/gw], exportTo: [%[3]s], http: [{name: v%[1]d, match: [{uri: {exact: /v%[1]d}}], route: [{destination: {host: web.a.svc.cluster.local}}]}]}
+spec: {hosts: [web.a.svc.cluster.local], gateways: [mesh, a/gw], exportTo: [%[3]s],
+  http: [{name: v%[1]d, match: [{uri: {exact: /v%[1]d}}], route: [{destination: {host: web.a.svc.cluster.local}}]}]}
 `, i+1, namespace, exportTo[i]))...)
 		}
 		return all

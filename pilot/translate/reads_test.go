@@ -85,8 +85,13 @@ var selectingObjects = []struct {
 		&extensionsv1alpha1.WasmPlugin{Url: "oci://example.com/y", Type: extensionsv1alpha1.PluginType_NETWORK},
 	}},
 	{kinds.Key{Kind: kinds.TrafficExtension, Namespace: "istio-system", Name: "web"}, []any{
-		&extensionsv1alpha1.TrafficExtension{FilterConfig: &extensionsv1alpha1.TrafficExtension_Lua{Lua: &extensionsv1alpha1.LuaConfig{InlineCode: "x"}}},
-		&extensionsv1alpha1.TrafficExtension{FilterConfig: &extensionsv1alpha1.TrafficExtension_Wasm{Wasm: &extensionsv1alpha1.WasmConfig{Url: "oci://example.com/z"}}, Phase: extensionsv1alpha1.TrafficExtension_AUTHZ},
+		&extensionsv1alpha1.TrafficExtension{
+			FilterConfig: &extensionsv1alpha1.TrafficExtension_Lua{Lua: &extensionsv1alpha1.LuaConfig{InlineCode: "x"}},
+		},
+		&extensionsv1alpha1.TrafficExtension{
+			FilterConfig: &extensionsv1alpha1.TrafficExtension_Wasm{Wasm: &extensionsv1alpha1.WasmConfig{Url: "oci://example.com/z"}},
+			Phase:        extensionsv1alpha1.TrafficExtension_AUTHZ,
+		},
 	}},
 	{kinds.Key{Kind: tapKind, Namespace: "a", Name: "web"}, []any{&securityv1.PeerAuthentication{}}},
 	{kinds.Key{Kind: tapKind, Namespace: "istio-system", Name: "web"}, []any{&securityv1.PeerAuthentication{Selector: webSelector}}},

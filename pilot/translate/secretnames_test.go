@@ -32,7 +32,8 @@ spec:
   selector: {istio: NS}
   servers:
   - {port: {number: 443, name: s, protocol: HTTPS}, hosts: [one.example.com], tls: {mode: MUTUAL, credentialName: x}}
-  - {port: {number: 443, name: t, protocol: HTTPS}, hosts: [two.example.com], tls: {mode: SIMPLE, credentialName: "kubernetes-gateway://b/y"}}
+  - {port: {number: 443, name: t, protocol: HTTPS}, hosts: [two.example.com],
+      tls: {mode: SIMPLE, credentialName: "kubernetes-gateway://b/y"}}
   - {port: {number: 443, name: u, protocol: HTTPS}, hosts: [three.example.com], tls: {mode: SIMPLE, credentialName: "kubernetes://b/z"}}
 ---
 `

@@ -24,7 +24,8 @@ spec:
   selector: {istio: ingress}
   servers:
   - {port: {number: 443, name: s, protocol: HTTPS}, hosts: [one.example.com], tls: {mode: MUTUAL, credentialName: x}}
-  - {port: {number: 443, name: t, protocol: HTTPS}, hosts: [two.example.com], tls: {mode: MUTUAL, credentialName: kubernetes-gateway://a/x, caCertCredentialName: configmap://a/x}}
+  - {port: {number: 443, name: t, protocol: HTTPS}, hosts: [two.example.com],
+      tls: {mode: MUTUAL, credentialName: kubernetes-gateway://a/x, caCertCredentialName: configmap://a/x}}
   - {port: {number: 443, name: u, protocol: HTTPS}, hosts: [three.example.com], tls: {mode: MUTUAL, credentialName: a/x}}
 ---
 apiVersion: networking.istio.io/v1

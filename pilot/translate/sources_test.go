@@ -22,7 +22,8 @@ spec: {clusterIP: 10.64.0.1, selector: {app: web}, ports: [{name: http, port: 80
 apiVersion: networking.istio.io/v1
 kind: Gateway
 metadata: {name: one, namespace: a}
-spec: {selector: {istio: ingress}, servers: [{port: {number: 8080, name: http, protocol: HTTP}, hosts: ["one.example.com"]}, {port: {number: 8443, name: https, protocol: HTTPS}, hosts: ["*"], tls: {mode: SIMPLE, credentialName: c}}]}
+spec: {selector: {istio: ingress}, servers: [{port: {number: 8080, name: http, protocol: HTTP}, hosts: ["one.example.com"]},
+  {port: {number: 8443, name: https, protocol: HTTPS}, hosts: ["*"], tls: {mode: SIMPLE, credentialName: c}}]}
 ---
 apiVersion: networking.istio.io/v1
 kind: Gateway

@@ -50,7 +50,8 @@ func newNetworkWorld(t tb, yaml string) *networkWorld {
 		},
 		Entries: serviceentry.New(serviceentry.Options{Cluster: "Kubernetes"}),
 	})
-	return &networkWorld{&world{t: t, registry: services, builder: snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Mesh: mesh.Default(), Catalog: catalog.Features()})}, networks}
+	return &networkWorld{&world{t: t, registry: services, builder: snapshot.NewBuilder(
+		snapshot.Options{Domain: "cluster.local", Mesh: mesh.Default(), Catalog: catalog.Features()})}, networks}
 }
 
 func (i *networkWorld) apply(changes ...kinds.Change) *snapshot.Snapshot {

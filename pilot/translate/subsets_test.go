@@ -19,9 +19,11 @@ func TestSubsetsAreBounded(t *testing.T) {
 	bounds := limits.Default()
 	bounds.HostClusters = 12
 	w := newWorld(t, mesh.Default())
-	w.builder = snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Mesh: mesh.Default(), Limits: bounds, Catalog: catalog.Features()})
+	w.builder = snapshot.NewBuilder(
+		snapshot.Options{Domain: "cluster.local", Mesh: mesh.Default(), Limits: bounds, Catalog: catalog.Features()})
 	w.apply(objects(t, "rule.yaml", []byte(
-		`{apiVersion: networking.istio.io/v1, kind: DestinationRule, metadata: {name: r, namespace: a}, spec: {host: one, subsets: [{name: v1}, {name: v2}, {name: v3}, {name: v4}]}}`,
+		`{apiVersion: networking.istio.io/v1, kind: DestinationRule, metadata: {name: r, namespace: a}, `+
+			`spec: {host: one, subsets: [{name: v1}, {name: v2}, {name: v3}, {name: v4}]}}`,
 	))...)
 	tr, p := newTranslator(0), proxy(t, []byte(`{"id": "sidecar~10.0.0.1~x.a~a.svc.cluster.local"}`))
 	for _, c := range []struct {

@@ -17,7 +17,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
-const upstreamWorld = `{apiVersion: v1, kind: Pod, metadata: {name: gw, namespace: a, labels: {istio: ingress}}, spec: {containers: [{name: x, image: x}]}, status: {podIP: 10.0.0.2}}
+const upstreamWorld = `{apiVersion: v1, kind: Pod, metadata: {name: gw, namespace: a, labels: {istio: ingress}},
+  spec: {containers: [{name: x, image: x}]}, status: {podIP: 10.0.0.2}}
 ---
 apiVersion: networking.istio.io/v1
 kind: ServiceEntry
@@ -34,12 +35,14 @@ kind: Service
 metadata: {name: web, namespace: a}
 spec: {clusterIP: 10.64.0.1, selector: {app: web}, ports: [{name: http, port: 80}, {name: more, port: 81}]}
 ---
-{apiVersion: v1, kind: Pod, metadata: {name: web, namespace: a, labels: {app: web}}, spec: {containers: [{name: x, image: x}]}, status: {podIP: 10.0.0.3, conditions: [{type: Ready, status: "True"}]}}
+{apiVersion: v1, kind: Pod, metadata: {name: web, namespace: a, labels: {app: web}},
+  spec: {containers: [{name: x, image: x}]}, status: {podIP: 10.0.0.3, conditions: [{type: Ready, status: "True"}]}}
 ---
 apiVersion: networking.istio.io/v1
 kind: DestinationRule
 metadata: {name: rule, namespace: a}
-spec: {host: HOST, trafficPolicy: {POLICY}, subsets: [{name: v1, labels: {v: "1"}}, {name: v2, labels: {v: "2"}, trafficPolicy: {loadBalancer: {simple: PASSTHROUGH}}}]}
+spec: {host: HOST, trafficPolicy: {POLICY}, subsets: [{name: v1, labels: {v: "1"}},
+  {name: v2, labels: {v: "2"}, trafficPolicy: {loadBalancer: {simple: PASSTHROUGH}}}]}
 `
 
 // TestUpstreamTLS: the connections of a cluster are secured as the DestinationRule says, and what the rule leaves open
@@ -92,7 +95,8 @@ const fileNode = `{"id": "sidecar~10.0.0.3~web.a~a.svc.cluster.local", "metadata
 func TestClientFiles(t *testing.T) {
 	const own, mesh1 = "file-cert:/client/cert.pem~/client/key.pem file-root:/client/roots.pem", "default ROOTCA"
 	const sni, id = " sni outbound_.80_._.web.a.svc.cluster.local", " sans spiffe://cluster.local/ns/a/sa/default"
-	const incomplete = `{"id": "sidecar~10.0.0.3~web.a~a.svc.cluster.local", "metadata": {"TLS_CLIENT_CERT_CHAIN": "/c", "TLS_CLIENT_ROOT_CERT": "/r"}}`
+	const incomplete = `{"id": "sidecar~10.0.0.3~web.a~a.svc.cluster.local", ` +
+		`"metadata": {"TLS_CLIENT_CERT_CHAIN": "/c", "TLS_CLIENT_ROOT_CERT": "/r"}}`
 	for _, c := range []struct{ node, host, policy, want string }{
 		{fileNode, "web", "connectionPool: {tcp: {maxConnections: 1}}", own + sni + id},
 		{fileNode, "web", "tls: {mode: ISTIO_MUTUAL}", own},
@@ -141,7 +145,8 @@ func TestClientFiles(t *testing.T) {
 func TestServerFiles(t *testing.T) {
 	for _, c := range []struct{ node, want string }{
 		{fileNode, "file-cert:/server/cert.pem~/server/key.pem file-root:/server/roots.pem"},
-		{`{"id": "sidecar~10.0.0.3~web.a~a.svc.cluster.local", "metadata": {"TLS_SERVER_CERT_CHAIN": "/c", "TLS_SERVER_ROOT_CERT": "/r"}}`, "default file-root:/r"},
+		{`{"id": "sidecar~10.0.0.3~web.a~a.svc.cluster.local", "metadata": {"TLS_SERVER_CERT_CHAIN": "/c", "TLS_SERVER_ROOT_CERT": "/r"}}`,
+			"default file-root:/r"},
 		{`{"id": "sidecar~10.0.0.3~web.a~a.svc.cluster.local"}`, "default ROOTCA"},
 	} {
 		w, tr := newWorld(t, mesh.Default()), newTranslator(0)

@@ -162,7 +162,8 @@ func TestAccessToSecrets(t *testing.T) {
 	m, err := stream.Recv()
 	must.Succeed(t, err)
 	waits(
-		"it does not get the secret kubernetes://x, because its service account may not list secrets: bind a Role that may get, watch and list secrets in namespace a to its service account web",
+		"it does not get the secret kubernetes://x, because its service account may not list secrets: " +
+			"bind a Role that may get, watch and list secrets in namespace a to its service account web",
 	)
 	if n := strings.Count(r.log.String(), "service account may not list Secrets"); n != 1 {
 		t.Errorf("the log says %d times that the proxy does not get the secrets:\n%s", n, r.log)

@@ -229,8 +229,8 @@ func (f *flags) register(flags *pflag.FlagSet, e *env.Env) {
 	flags.BoolVar(&o.Relay, "relayConfig", false, "also serve over MCP what was received over MCP, for chains of control planes; not "+
 		"for control planes that read each other")
 
-	flags.StringVar(&o.PodName, "podName", e.Text("POD_NAME", ""), "name of this server's pod; without it the server is not taken for a pod of its cluster, and has no "+
-		"certificate authority in a Secret")
+	flags.StringVar(&o.PodName, "podName", e.Text("POD_NAME", ""),
+		"name of this server's pod; without it the server is not taken for a pod of its cluster, and has no certificate authority in a Secret")
 
 	flags.BoolVar(&o.RegisterAnyone, "registerUnauthenticated", false,
 		"let workloads on other hosts register without authentication: any client that reaches the port can impersonate any of them")

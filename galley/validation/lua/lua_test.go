@@ -40,10 +40,12 @@ func TestScripts(t *testing.T) {
 func TestHostile(t *testing.T) {
 	const n = 64 << 10
 	for _, s := range []string{
-		"(", "{", "-", "[", "[=", "do ", "if a then else", "a..", "a+", "goto a ", "not ", "\xff", "\x00", "f=function() ", "()", "::a::", "local a ", "a,", "x=1 ",
-		"local function f() ", "{a=", "a[", "f(", "'", "1", "0x", "\\", "while 1 do ", "repeat ", "return ", "for a in b do local a ", "break ", "--[", "\n", "a.b:c", "a and ",
+		"(", "{", "-", "[", "[=", "do ", "if a then else", "a..", "a+", "goto a ", "not ", "\xff", "\x00", "f=function() ",
+		"()", "::a::", "local a ", "a,", "x=1 ", "local function f() ", "{a=", "a[", "f(", "'", "1", "0x", "\\", "while 1 do ",
+		"repeat ", "return ", "for a in b do local a ", "break ", "--[", "\n", "a.b:c", "a and ",
 	} {
-		for _, before := range []string{"", "x = ", "f", "--[", "while 1 do ", "'", "return ", "function f(", "local ", "\ufeff#", "[[", "x = {", "\x1b"} {
+		for _, before := range []string{"", "x = ", "f", "--[", "while 1 do ", "'",
+			"return ", "function f(", "local ", "\ufeff#", "[[", "x = {", "\x1b"} {
 			_ = lua.Check(before + strings.Repeat(s, n/len(s)))
 		}
 	}

@@ -110,7 +110,9 @@ func TestAgentRefused(t *testing.T) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
-	if _, err := with(t, "{}", func(a *Agent) { a.Annotations = map[string]string{"sidecar.istio.io/statsHistogramBuckets": "[]"} }); err == nil || !strings.Contains(err.Error(), "statsHistogramBuckets") {
+	if _, err := with(
+		t, "{}", func(a *Agent) { a.Annotations = map[string]string{"sidecar.istio.io/statsHistogramBuckets": "[]"} },
+	); err == nil || !strings.Contains(err.Error(), "statsHistogramBuckets") {
 		t.Errorf("buckets: %v", err)
 	}
 	p := &meshv1alpha1.ProxyConfig{ProxyBootstrapTemplatePath: "x", StatNameLength: 9,

@@ -31,13 +31,15 @@ func TestNew(t *testing.T) {
 		clusters[1].GetName() != "sds-grpc" {
 		t.Fatalf("clusters %v", clusters)
 	}
-	if path := clusters[1].GetLoadAssignment().GetEndpoints()[0].GetLbEndpoints()[0].GetEndpoint().GetAddress().GetPipe().GetPath(); path != "/run/sds" {
+	path := clusters[1].GetLoadAssignment().GetEndpoints()[0].GetLbEndpoints()[0].GetEndpoint().GetAddress().GetPipe().GetPath()
+	if path != "/run/sds" {
 		t.Errorf("certificates come from %q", path)
 	}
 	if api := b.GetDynamicResources().GetAdsConfig().GetApiType(); api != corev3.ApiConfigSource_DELTA_GRPC {
 		t.Errorf("asks by %v", api)
 	}
-	if n := b.GetLayeredRuntime().GetLayers()[0].GetStaticLayer().GetFields()["re2.max_program_size.error_level"].GetNumberValue(); n != 32768 {
+	if n := b.GetLayeredRuntime().GetLayers()[0].GetStaticLayer().
+		GetFields()["re2.max_program_size.error_level"].GetNumberValue(); n != 32768 {
 		t.Errorf("regular expressions may have %v instructions", n)
 	}
 

@@ -30,14 +30,16 @@ func source(t *testing.T, files map[string]string, environ ...string) Source {
 // TestPrecedence checks that the annotation has precedence over PROXY_CONFIG, PROXY_CONFIG over the mesh's default,
 // and arguments over all.
 func TestPrecedence(t *testing.T) {
-	files := map[string]string{"etc/istio/config/mesh": "defaultConfig: {drainDuration: 10s, statusPort: 1, concurrency: 1, proxyMetadata: {ISTIO_META_A: mesh, ISTIO_META_B: mesh}}\ntrustDomain: other"}
+	files := map[string]string{"etc/istio/config/mesh": "defaultConfig: {drainDuration: 10s, statusPort: 1, " +
+		"concurrency: 1, proxyMetadata: {ISTIO_META_A: mesh, ISTIO_META_B: mesh}}\ntrustDomain: other"}
 	c, err := Read(source(t, files))
 	must.Succeed(t, err)
 	if c.Envoy.Drain != 10*time.Second || c.Security.TrustDomain != "other" || c.Envoy.Concurrency != 1 ||
 		c.Proxy.GetProxyAdminPort() != 15000 {
 		t.Errorf("of the mesh: %+v, %+v", c.Envoy, c.Security)
 	}
-	files["etc/istio/pod/annotations"] = "proxy.istio.io/config=\"statusPort: 3\\nproxyMetadata: {ISTIO_META_B: annotation, MINIMUM_DRAIN_DURATION: 7s}\\n\"\n"
+	files["etc/istio/pod/annotations"] = "proxy.istio.io/config=\"statusPort: 3\\nproxyMetadata: {ISTIO_META_B: annotation, " +
+		"MINIMUM_DRAIN_DURATION: 7s}\\n\"\n"
 	s := source(t, files, `PROXY_CONFIG={"statusPort":2,"concurrency":2,"terminationDrainDuration":"8s"}`, "ISTIO_META_A=environment",
 		"ISTIO_CPU_LIMIT=9", "TRUST_DOMAIN=third")
 	c, err = Read(s)

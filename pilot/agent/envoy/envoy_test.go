@@ -137,7 +137,8 @@ func (a *admin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == "/stats":
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		fmt.Fprintf(w, "listener.0.0.0.0_15006.downstream_cx_active: %d\nlistener.0.0.0.0_15021.downstream_cx_active: 9\nlistener.admin.downstream_cx_active: 1\n", a.counts[0])
+		fmt.Fprintf(w, "listener.0.0.0.0_15006.downstream_cx_active: %d\n"+
+			"listener.0.0.0.0_15021.downstream_cx_active: 9\nlistener.admin.downstream_cx_active: 1\n", a.counts[0])
 		if len(a.counts) > 1 {
 			a.counts = a.counts[1:]
 		}
@@ -234,7 +235,8 @@ func TestEnvoyEndsWhileItDrains(t *testing.T) {
 
 func TestCount(t *testing.T) {
 	p := &Process{o: Options{Ignored: []uint16{15021, 15090}}}
-	text := "listener.0.0.0.0_15006.downstream_cx_active: 3\nlistener.[__]_8080.downstream_cx_active: 4\nlistener.0.0.0.0_15090.downstream_cx_active: 5\nhttp.x.downstream_cx_active: 6\n" +
+	text := "listener.0.0.0.0_15006.downstream_cx_active: 3\nlistener.[__]_8080.downstream_cx_active: 4\n" +
+		"listener.0.0.0.0_15090.downstream_cx_active: 5\nhttp.x.downstream_cx_active: 6\n" +
 		"listener.admin.downstream_cx_active: 7\nlistener.0.0.0.0_15006.worker_0.downstream_cx_active: 3\n"
 	text += "listener.envoy_internal_connect_originate.downstream_cx_active: 2\n"
 	if n, err := p.count(bufio.NewScanner(strings.NewReader(text))); n != 7 || err != nil {

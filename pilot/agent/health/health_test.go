@@ -217,13 +217,21 @@ func TestReports(t *testing.T) {
 
 func TestWrongProbes(t *testing.T) {
 	for want, p := range map[string]*networkingv1.ReadinessProbe{
-		"readinessProbe: missing":                            nil,
-		"readinessProbe.httpGet: one of":                     {},
-		"readinessProbe.periodSeconds: -1 is negative":       {PeriodSeconds: -1},
-		"readinessProbe.tcpSocket.port: 70000 is not a port": {HealthCheckMethod: &networkingv1.ReadinessProbe_TcpSocket{TcpSocket: &networkingv1.TCPHealthCheckConfig{Port: 70000}}},
-		`readinessProbe.httpGet.scheme: "ftp" is neither`:    {HealthCheckMethod: &networkingv1.ReadinessProbe_HttpGet{HttpGet: &networkingv1.HTTPHealthCheckConfig{Port: 1, Scheme: "ftp"}}},
-		"readinessProbe.exec.command: empty":                 {HealthCheckMethod: &networkingv1.ReadinessProbe_Exec{Exec: &networkingv1.ExecHealthCheckConfig{}}},
-		"readinessProbe.grpc.port: 0 is not a port":          {HealthCheckMethod: &networkingv1.ReadinessProbe_Grpc{Grpc: &networkingv1.GrpcHealthCheckConfig{}}},
+		"readinessProbe: missing":                      nil,
+		"readinessProbe.httpGet: one of":               {},
+		"readinessProbe.periodSeconds: -1 is negative": {PeriodSeconds: -1},
+		"readinessProbe.tcpSocket.port: 70000 is not a port": {
+			HealthCheckMethod: &networkingv1.ReadinessProbe_TcpSocket{TcpSocket: &networkingv1.TCPHealthCheckConfig{Port: 70000}},
+		},
+		`readinessProbe.httpGet.scheme: "ftp" is neither`: {
+			HealthCheckMethod: &networkingv1.ReadinessProbe_HttpGet{HttpGet: &networkingv1.HTTPHealthCheckConfig{Port: 1, Scheme: "ftp"}},
+		},
+		"readinessProbe.exec.command: empty": {
+			HealthCheckMethod: &networkingv1.ReadinessProbe_Exec{Exec: &networkingv1.ExecHealthCheckConfig{}},
+		},
+		"readinessProbe.grpc.port: 0 is not a port": {
+			HealthCheckMethod: &networkingv1.ReadinessProbe_Grpc{Grpc: &networkingv1.GrpcHealthCheckConfig{}},
+		},
 	} {
 		if _, err := New(Options{Probe: p}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)

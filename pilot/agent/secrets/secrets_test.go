@@ -343,10 +343,11 @@ func TestOutage(t *testing.T) {
 	if _, err := m.Get(Workload); err == nil || !errors.Is(err, ErrPending) {
 		t.Errorf("a certificate that has ended is handed out: %v", err)
 	}
-	if err := testutil.GatherAndCompare(r, strings.NewReader("# HELP istio_agent_cert_expiry_seconds Seconds until a certificate expires; negative afterwards.\n"+
-		"# TYPE istio_agent_cert_expiry_seconds gauge\n"+
-		`istio_agent_cert_expiry_seconds{resource_name="ROOTCA"} 3.59634e+06`+"\n"+
-		`istio_agent_cert_expiry_seconds{resource_name="default"} -60`+"\n"), "istio_agent_cert_expiry_seconds"); err != nil {
+	if err := testutil.GatherAndCompare(r,
+		strings.NewReader("# HELP istio_agent_cert_expiry_seconds Seconds until a certificate expires; negative afterwards.\n"+
+			"# TYPE istio_agent_cert_expiry_seconds gauge\n"+
+			`istio_agent_cert_expiry_seconds{resource_name="ROOTCA"} 3.59634e+06`+"\n"+
+			`istio_agent_cert_expiry_seconds{resource_name="default"} -60`+"\n"), "istio_agent_cert_expiry_seconds"); err != nil {
 		t.Error(err)
 	}
 	a.fail(nil)

@@ -73,7 +73,8 @@ func do(t *testing.T, method, url string, header ...string) (int, string, http.H
 	return resp.StatusCode, string(body), resp.Header
 }
 
-const live = "cluster_manager.cds.update_success: 1\nlistener_manager.lds.update_success: 2\nlistener_manager.workers_started: 1\nserver.state: 0\n"
+const live = "cluster_manager.cds.update_success: 1\nlistener_manager.lds.update_success: 2\n" +
+	"listener_manager.workers_started: 1\nserver.state: 0\n"
 
 func TestReadiness(t *testing.T) {
 	var stats, broken, names atomic.Value
@@ -283,7 +284,8 @@ func TestProbes(t *testing.T) {
 // second.
 func TestHooks(t *testing.T) {
 	probes, err := parseProbers(`{
-		"/app-lifecycle/web/prestopz": {"httpGet":{"port":1}}, "/app-lifecycle/web/poststartz": {"httpGet":{"port":1},"timeoutSeconds":7}, "/app-health/web/livez": {"httpGet":{"port":1}}
+		"/app-lifecycle/web/prestopz": {"httpGet":{"port":1}}, "/app-lifecycle/web/poststartz": {"httpGet":{"port":1},
+		  "timeoutSeconds":7}, "/app-health/web/livez": {"httpGet":{"port":1}}
 	}`, "")
 	must.Succeed(t, err)
 	for path, want := range map[string]time.Duration{"/app-lifecycle/web/prestopz": 0, "/app-lifecycle/web/poststartz": 7 * time.Second,
@@ -296,12 +298,14 @@ func TestHooks(t *testing.T) {
 
 func TestWrongOptions(t *testing.T) {
 	for want, o := range map[string]Options{
-		`ISTIO_KUBE_APP_PROBERS: "/app-health/livez" is not the path`:        {Probers: `{"/app-health/livez":{"tcpSocket":{"port":1}}}`},
-		`ISTIO_KUBE_APP_PROBERS: port "http" is not a number`:                {Probers: `{"/app-health/a/livez":{"tcpSocket":{"port":"http"}}}`},
-		`ISTIO_KUBE_APP_PROBERS: "/app-health/a/livez": one of`:              {Probers: `{"/app-health/a/livez":{}}`},
-		`ISTIO_KUBE_APP_PROBERS: "/app-health/a/livez": the probe is null`:   {Probers: `{"/app-health/a/livez":null}`},
-		`ISTIO_KUBE_APP_PROBERS: "/app-health/a/livez": httpGet.scheme: "x"`: {Probers: `{"/app-health/a/livez":{"httpGet":{"port":1,"scheme":"x"}}}`},
-		`ISTIO_KUBE_APP_PROBERS: unexpected end`:                             {Probers: `{`},
+		`ISTIO_KUBE_APP_PROBERS: "/app-health/livez" is not the path`:      {Probers: `{"/app-health/livez":{"tcpSocket":{"port":1}}}`},
+		`ISTIO_KUBE_APP_PROBERS: port "http" is not a number`:              {Probers: `{"/app-health/a/livez":{"tcpSocket":{"port":"http"}}}`},
+		`ISTIO_KUBE_APP_PROBERS: "/app-health/a/livez": one of`:            {Probers: `{"/app-health/a/livez":{}}`},
+		`ISTIO_KUBE_APP_PROBERS: "/app-health/a/livez": the probe is null`: {Probers: `{"/app-health/a/livez":null}`},
+		`ISTIO_KUBE_APP_PROBERS: "/app-health/a/livez": httpGet.scheme: "x"`: {
+			Probers: `{"/app-health/a/livez":{"httpGet":{"port":1,"scheme":"x"}}}`,
+		},
+		`ISTIO_KUBE_APP_PROBERS: unexpected end`: {Probers: `{`},
 	} {
 		o.Addr = "127.0.0.1:0"
 		if _, err := New(o); err == nil || !strings.Contains(err.Error(), want) {
@@ -367,7 +371,8 @@ func TestLocalMetrics(t *testing.T) {
 }
 
 func TestMergedMetrics(t *testing.T) {
-	const envoyText = "# TYPE envoy_a counter\nenvoy_a{} 1\n\n# TYPE istio_requests_total counter\nistio_requests_total{} 2\n# TYPE g gauge\ng{} 3"
+	const envoyText = "# TYPE envoy_a counter\nenvoy_a{} 1\n\n" +
+		"# TYPE istio_requests_total counter\nistio_requests_total{} 2\n# TYPE g gauge\ng{} 3"
 	const appText = "# HELP app_x help\n# TYPE app_x counter\napp_x 4\n"
 	const appOpen = "# TYPE app_x counter\napp_x_total 4 # {trace_id=\"a\"} 1\n# EOF\n"
 	const both = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"
@@ -391,8 +396,9 @@ func TestMergedMetrics(t *testing.T) {
 			contentType: textType,
 		},
 		"OpenMetrics": {
-			accept:      both,
-			want:        "# TYPE envoy_a unknown\nenvoy_a{} 1\n# TYPE istio_requests counter\nistio_requests_total{} 2\n# TYPE g gauge\ng{} 3\nOPEN" + strings.TrimSuffix(appOpen, "# EOF\n") + "# EOF\n",
+			accept: both,
+			want: "# TYPE envoy_a unknown\nenvoy_a{} 1\n# TYPE istio_requests counter\nistio_requests_total{} 2\n# TYPE g gauge\ng{} 3\nOPEN" +
+				strings.TrimSuffix(appOpen, "# EOF\n") + "# EOF\n",
 			contentType: "application/openmetrics-text; version=1.0.0; charset=utf-8",
 		},
 		"OpenMetrics that only Prometheus knows": {

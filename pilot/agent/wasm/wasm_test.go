@@ -122,7 +122,8 @@ func (s *server) push(t *testing.T, tag, mediaType string, layer []byte) string 
 
 func start(t *testing.T, s *server, change func(*Options)) *Cache {
 	t.Helper()
-	o := Options{Dir: filepath.Join(t.TempDir(), "wasm"), Fetch: safe.FetchOptions{Size: 1 << 16, Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}},
+	o := Options{Dir: filepath.Join(t.TempDir(), "wasm"),
+		Fetch:    safe.FetchOptions{Size: 1 << 16, Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}},
 		Insecure: []string{s.host()}, Registerer: prometheus.NewRegistry()}
 	if change != nil {
 		change(&o)
@@ -136,7 +137,9 @@ func start(t *testing.T, s *server, change func(*Options)) *Cache {
 func extension(t *testing.T, url, sha string, network bool, variables map[string]string) []byte {
 	t.Helper()
 	plugin := &wasmv3.PluginConfig{Name: "p", Vm: &wasmv3.PluginConfig_VmConfig{VmConfig: &wasmv3.VmConfig{
-		Code: &corev3.AsyncDataSource{Specifier: &corev3.AsyncDataSource_Remote{Remote: &corev3.RemoteDataSource{HttpUri: &corev3.HttpUri{Uri: url}, Sha256: sha}}},
+		Code: &corev3.AsyncDataSource{Specifier: &corev3.AsyncDataSource_Remote{
+			Remote: &corev3.RemoteDataSource{HttpUri: &corev3.HttpUri{Uri: url}, Sha256: sha},
+		}},
 	}}}
 	if variables != nil {
 		plugin.GetVmConfig().EnvironmentVariables = &wasmv3.EnvironmentVariables{KeyValues: variables}
@@ -343,7 +346,9 @@ func TestFailurePolicy(t *testing.T) {
 	c := start(t, s, nil)
 	plugin := func(url string, policy wasmv3.FailurePolicy) *wasmv3.PluginConfig {
 		return &wasmv3.PluginConfig{FailurePolicy: policy, Vm: &wasmv3.PluginConfig_VmConfig{VmConfig: &wasmv3.VmConfig{
-			Code: &corev3.AsyncDataSource{Specifier: &corev3.AsyncDataSource_Remote{Remote: &corev3.RemoteDataSource{HttpUri: &corev3.HttpUri{Uri: url}}}},
+			Code: &corev3.AsyncDataSource{Specifier: &corev3.AsyncDataSource_Remote{
+				Remote: &corev3.RemoteDataSource{HttpUri: &corev3.HttpUri{Uri: url}},
+			}},
 		}}}
 	}
 	replace := func(m interface {
@@ -373,7 +378,9 @@ func TestFailurePolicy(t *testing.T) {
 	}
 	file := func(name string, policy wasmv3.FailurePolicy) *httpwasmv3.Wasm {
 		config := plugin("", policy)
-		config.GetVmConfig().Code = &corev3.AsyncDataSource{Specifier: &corev3.AsyncDataSource_Local{Local: &corev3.DataSource{Specifier: &corev3.DataSource_Filename{Filename: name}}}}
+		config.GetVmConfig().Code = &corev3.AsyncDataSource{Specifier: &corev3.AsyncDataSource_Local{
+			Local: &corev3.DataSource{Specifier: &corev3.DataSource_Filename{Filename: name}},
+		}}
 		return &httpwasmv3.Wasm{Config: config}
 	}
 	there := filepath.Join(t.TempDir(), "m.wasm")

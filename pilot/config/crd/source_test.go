@@ -66,8 +66,10 @@ func TestNothingNewIsNoChange(t *testing.T) {
 	pod := func(image string) object {
 		return object{
 			"metadata": object{"annotations": object{"cni": image}},
-			"spec":     object{"containers": []any{object{"name": "c", "image": image, "ports": []any{object{"name": "http", "containerPort": 80}}}}},
-			"status":   object{"podIP": "10.0.0.1", "phase": "Running"},
+			"spec": object{"containers": []any{object{
+				"name": "c", "image": image, "ports": []any{object{"name": "http", "containerPort": 80}},
+			}}},
+			"status": object{"podIP": "10.0.0.1", "phase": "Running"},
 		}
 	}
 	a.put("virtualservices.networking.istio.io", "a", "v", vs("1"))

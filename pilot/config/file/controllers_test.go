@@ -24,7 +24,9 @@ func TestDeployments(t *testing.T) {
 	w.finding("NoController", false)
 	w.write("pod.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: p, namespace: a, labels: {app: other}}\n")
 	w.finding("NoController", true)
-	w.write("slice.yaml", "apiVersion: v1\nkind: Service\nmetadata: {name: s, namespace: a}\nspec: {selector: {version: v1}, ports: [{port: 80}]}\n---\n"+
-		"apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {name: s, namespace: a, labels: {kubernetes.io/service-name: s}}\naddressType: IPv4\n")
+	w.write("slice.yaml", "apiVersion: v1\nkind: Service\nmetadata: {name: s, namespace: a}\n"+
+		"spec: {selector: {version: v1}, ports: [{port: 80}]}\n---\n"+
+		"apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\n"+
+		"metadata: {name: s, namespace: a, labels: {kubernetes.io/service-name: s}}\naddressType: IPv4\n")
 	w.finding("NoController", false)
 }

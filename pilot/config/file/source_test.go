@@ -282,7 +282,8 @@ func TestBreakAndMend(t *testing.T) {
 func TestLastGoodBeside(t *testing.T) {
 	t.Parallel()
 	policy := func(action string) string {
-		return "apiVersion: security.istio.io/v1\nkind: AuthorizationPolicy\nmetadata: {name: p}\nspec: {action: " + action + ", rules: [{to: [{operation: {paths: [/a]}}]}]}\n"
+		return "apiVersion: security.istio.io/v1\nkind: AuthorizationPolicy\nmetadata: {name: p}\nspec: {action: " +
+			action + ", rules: [{to: [{operation: {paths: [/a]}}]}]}\n"
 	}
 	w := newWorld(t, map[string]string{"a.yaml": policy("ALLOW")})
 	w.run(Options{})

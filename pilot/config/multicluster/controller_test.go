@@ -210,7 +210,8 @@ func TestDuplicatesAndOwn(t *testing.T) {
 		m.servers.write("b2", "x", "2")
 		m.Handle([]kinds.Change{secret("older", 9, "b", "b1", "own", "b1"), secret("a", 1, "b", "b2"), secret("b", 1, "b", "b1")})
 		m.expect(t, "b: x=1", "b=synced", "DuplicateCluster a b, DuplicateCluster b b, OwnCluster older own")
-		if d := m.Findings()[0]; d.String() != "warning: Secret istio-system/a: data.b: cluster b is already in Secret istio-system/older, which comes first and is used; "+
+		if d := m.Findings()[0]; d.String() != "warning: Secret istio-system/a: data.b: "+
+			"cluster b is already in Secret istio-system/older, which comes first and is used; "+
 			"remove one of the two [DuplicateCluster]" {
 			t.Errorf("finding %s", d)
 		}

@@ -28,11 +28,12 @@ users:
 	)
 	must.Succeed(t, err)
 	for message, want := range map[string]string{
-		"user robot: exec of aws-iam-authenticator is refused":                             "user robot: exec of aws-iam-authenticator is refused",
-		"dial https://10.0.0.1:6443: token eyJhbGciOiJSUzI1NiJ9.payload":                   "dial https://10.0.0.1:6443: token [redacted]",
-		"cannot unmarshal !!str `eyJhbGc...` into a map":                                   "cannot unmarshal !!str `[redacted]...` into a map",
-		"[pass phrase] [--secret=hunter2]":                                                 "[[redacted] [redacted]] [[redacted]]",
-		"certificate-authority-data LS0tLS1CRUdJTi: LS0tLS1C, LS0tLS1CRUdJTi, insecure v1": "certificate-authority-data [redacted]: [redacted], [redacted], insecure v1",
+		"user robot: exec of aws-iam-authenticator is refused":           "user robot: exec of aws-iam-authenticator is refused",
+		"dial https://10.0.0.1:6443: token eyJhbGciOiJSUzI1NiJ9.payload": "dial https://10.0.0.1:6443: token [redacted]",
+		"cannot unmarshal !!str `eyJhbGc...` into a map":                 "cannot unmarshal !!str `[redacted]...` into a map",
+		"[pass phrase] [--secret=hunter2]":                               "[[redacted] [redacted]] [[redacted]]",
+		"certificate-authority-data LS0tLS1CRUdJTi: " +
+			"LS0tLS1C, LS0tLS1CRUdJTi, insecure v1": "certificate-authority-data [redacted]: [redacted], [redacted], insecure v1",
 	} {
 		if got := redact(message, []byte(kubeconfig)); got != want {
 			t.Errorf("got %q, want %q", got, want)

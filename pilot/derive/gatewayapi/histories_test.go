@@ -381,12 +381,14 @@ func TestShared(t *testing.T) {
 	world.put(t, `apiVersion: gateway.networking.k8s.io/v1
 kind: Gateway
 metadata: {name: edge, namespace: gw}
-spec: {gatewayClassName: istio, listeners: [{name: a, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: c, namespace: b}]}}, {name: b, port: 444, protocol: HTTPS, tls: {certificateRefs: [{name: own}]}}]}
+spec: {gatewayClassName: istio, listeners: [{name: a, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: c, namespace: b}]}},
+  {name: b, port: 444, protocol: HTTPS, tls: {certificateRefs: [{name: own}]}}]}
 ---
 apiVersion: gateway.networking.k8s.io/v1
 kind: BackendTLSPolicy
 metadata: {name: p, namespace: b}
-spec: {targetRefs: [{group: "", kind: Service, name: w}], validation: {hostname: w.org, caCertificateRefs: [{group: "", kind: ConfigMap, name: ca}]}}`)
+spec: {targetRefs: [{group: "", kind: Service, name: w}],
+  validation: {hostname: w.org, caCertificateRefs: [{group: "", kind: ConfigMap, name: ca}]}}`)
 	shared := func() string { return fmt.Sprint(stage.Run(t, world, mesh.Default()).Shared) }
 	const own = "{gw edge-istio kubernetes-gateway://gw/own}"
 	if got := shared(); got != "["+own+"]" {
@@ -402,7 +404,8 @@ spec: {from: [{group: gateway.networking.k8s.io, kind: Gateway, namespace: gw}],
 	const gateway = `apiVersion: gateway.networking.k8s.io/v1
 kind: Gateway
 metadata: {name: edge, namespace: gw, annotations: {%s}}
-spec: {gatewayClassName: istio, addresses: %s, listeners: [{name: a, port: 443, protocol: HTTPS, tls: {options: {%s}, certificateRefs: [{name: c, namespace: b}]}}]}`
+spec: {gatewayClassName: istio, addresses: %s,
+  listeners: [{name: a, port: 443, protocol: HTTPS, tls: {options: {%s}, certificateRefs: [{name: c, namespace: b}]}}]}`
 	const annotation = "gateway.istio.io/service-account: porter"
 	for addresses, unknown := range map[string]string{
 		"[]":                                   "edge-istio",

@@ -15,7 +15,8 @@ func TestIgnoredPolicy(t *testing.T) {
 	const policies = `apiVersion: gateway.networking.k8s.io/v1
 kind: BackendTLSPolicy
 metadata: {name: a, namespace: gw, annotations: {istio.io/ignore-policy-attachment: VALUE}}
-spec: {targetRefs: [{group: "", kind: Service, name: w}], options: {x: z}, validation: {hostname: a.example, wellKnownCACertificates: System}}
+spec: {targetRefs: [{group: "", kind: Service, name: w}], options: {x: z},
+  validation: {hostname: a.example, wellKnownCACertificates: System}}
 ---
 apiVersion: gateway.networking.k8s.io/v1
 kind: BackendTLSPolicy

@@ -27,12 +27,14 @@ spec: {gatewayClassName: istio, addresses: [{type: example.com/odd, value: x}], 
 apiVersion: gateway.networking.k8s.io/v1
 kind: Gateway
 metadata: {name: parameters, namespace: gw}
-spec: {gatewayClassName: istio, infrastructure: {parametersRef: {group: "", kind: ConfigMap, name: none}}, listeners: [{name: a, port: 80, protocol: HTTP}]}
+spec: {gatewayClassName: istio, infrastructure: {parametersRef: {group: "", kind: ConfigMap, name: none}},
+  listeners: [{name: a, port: 80, protocol: HTTP}]}
 ---
 apiVersion: gateway.networking.k8s.io/v1
 kind: Gateway
 metadata: {name: class, namespace: gw}
-spec: {gatewayClassName: istio, infrastructure: {parametersRef: {group: odd.io, kind: Odd, name: none}}, listeners: [{name: a, port: 80, protocol: HTTP}]}
+spec: {gatewayClassName: istio, infrastructure: {parametersRef: {group: odd.io, kind: Odd, name: none}},
+  listeners: [{name: a, port: 80, protocol: HTTP}]}
 ---
 apiVersion: gateway.networking.k8s.io/v1
 kind: Gateway
@@ -42,12 +44,14 @@ spec: {gatewayClassName: istio, listeners: [{name: a, port: 1111, protocol: INVA
 apiVersion: gateway.networking.k8s.io/v1
 kind: Gateway
 metadata: {name: edge, namespace: gw}
-spec: {gatewayClassName: istio, allowedListeners: {namespaces: {from: Same}}, listeners: [{name: a, port: 80, protocol: HTTP, hostname: a.org}]}
+spec: {gatewayClassName: istio, allowedListeners: {namespaces: {from: Same}},
+  listeners: [{name: a, port: 80, protocol: HTTP, hostname: a.org}]}
 ---
 apiVersion: gateway.networking.k8s.io/v1
 kind: ListenerSet
 metadata: {name: good, namespace: gw}
-spec: {parentRef: {name: edge}, listeners: [{name: a, port: 80, protocol: HTTP, hostname: a.org}, {name: b, port: 80, protocol: HTTP, hostname: b.org}]}
+spec: {parentRef: {name: edge},
+  listeners: [{name: a, port: 80, protocol: HTTP, hostname: a.org}, {name: b, port: 80, protocol: HTTP, hostname: b.org}]}
 ---
 apiVersion: gateway.networking.k8s.io/v1
 kind: ListenerSet

@@ -16,7 +16,8 @@ func TestLosers(t *testing.T) {
 	const parents = `apiVersion: gateway.networking.k8s.io/v1
 kind: Gateway
 metadata: {name: edge, namespace: gw}
-spec: {gatewayClassName: istio, listeners: [{name: tcp, port: 90, protocol: TCP}, {name: pass, port: 443, protocol: TLS, tls: {mode: Passthrough}}]}
+spec: {gatewayClassName: istio,
+  listeners: [{name: tcp, port: 90, protocol: TCP}, {name: pass, port: 443, protocol: TLS, tls: {mode: Passthrough}}]}
 ---
 apiVersion: v1
 kind: Service
@@ -109,7 +110,8 @@ spec: {parentRefs: [{group: "", kind: Service, name: w, port: 90}], rules: [{bac
 apiVersion: gateway.networking.k8s.io/v1
 kind: %[1]s
 metadata: {name: b, namespace: gw}
-spec: {parentRefs: [{group: "", kind: Service, name: w, port: 80}, {group: "", kind: Service, name: w, port: 90}], rules: [{backendRefs: [{name: w, port: 80}]}]}`
+spec: {parentRefs: [{group: "", kind: Service, name: w, port: 80}, {group: "", kind: Service, name: w, port: 90}],
+  rules: [{backendRefs: [{name: w, port: 80}]}]}`
 	for kind, reason := range map[*kinds.Kind]string{kinds.HTTPRoute: "MatchConflict", kinds.TLSRoute: "HostnameConflict",
 		kinds.TCPRoute: "ListenerConflict"} {
 		parents := statusOf(derived(t, fmt.Sprintf(text, kind.Name)), kind, "b")["parents"].([]any)

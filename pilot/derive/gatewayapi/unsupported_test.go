@@ -103,7 +103,8 @@ func TestUnsupportedRoutes(t *testing.T) {
 			"spec.rules[0].filters[0].requestRedirect.scheme", "500"},
 		{"HTTPRoute", "filters: [{type: RequestRedirect, requestRedirect: {statusCode: 399}}]", refused,
 			"spec.rules[0].filters[0].requestRedirect.statusCode", "500"},
-		{"HTTPRoute", `filters: [{type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: a, value: "b\nc"}]}}], backendRefs: [{name: w, port: 80}]`, refused, "spec.rules[0].filters[0].requestHeaderModifier.set[0].value", "500"},
+		{"HTTPRoute", `filters: [{type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: a, value: "b\nc"}]}}], ` +
+			`backendRefs: [{name: w, port: 80}]`, refused, "spec.rules[0].filters[0].requestHeaderModifier.set[0].value", "500"},
 		{"HTTPRoute", "filters: [{type: ResponseHeaderModifier, responseHeaderModifier: {add: [{name: A, value: b}, {name: a, value: " +
 			"c}]}}], backendRefs: [{name: w, port: 80}]", accepted, "spec.rules[0].filters[0].responseHeaderModifier.add[1].name",
 			"w.gw.svc.cluster.local"},
@@ -246,7 +247,8 @@ spec: {hosts: [a-b.c, a.b-c], ports: [{name: p, number: 443, protocol: TLS}]}
 apiVersion: gateway.networking.k8s.io/v1
 kind: BackendTLSPolicy
 metadata: {name: p, namespace: gw}
-spec: {targetRefs: [{group: networking.istio.io, kind: ServiceEntry, name: e}], validation: {hostname: w.org, wellKnownCACertificates: System}}`)
+spec: {targetRefs: [{group: networking.istio.io, kind: ServiceEntry, name: e}],
+  validation: {hostname: w.org, wellKnownCACertificates: System}}`)
 	seen, count := map[kinds.Key]bool{}, map[*kinds.Kind]int{}
 	for _, x := range d.Objects {
 		if seen[x.Object.Key] {

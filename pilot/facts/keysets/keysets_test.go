@@ -70,7 +70,8 @@ func TestHostileServers(t *testing.T) {
 	text("/file/.well-known/openid-configuration", `{"jwks_uri": "file:///top/secret"}`)
 	text("/text", "top secret")
 	text("/many", `{"keys":[`+strings.Repeat(`{"kty":"EC"},`, 10_000)+`{"kty":"top secret"}]}`)
-	text("/weak", `{"keys":[{"kty":"RSA","kid":"top secret","e":"AQAB","n":"zyzUIUrqTQWlXzTzRBYzOgK5cTwEGCkWbUqVbpUR8Ky3gwGwzBuxZSO2kl3aUgVxqMIgNAmDfvRVtWlaqAzZPw"}]}`)
+	text("/weak", `{"keys":[{"kty":"RSA","kid":"top secret","e":"AQAB",`+
+		`"n":"zyzUIUrqTQWlXzTzRBYzOgK5cTwEGCkWbUqVbpUR8Ky3gwGwzBuxZSO2kl3aUgVxqMIgNAmDfvRVtWlaqAzZPw"}]}`)
 	text("/shared", `{"keys":[{"kty":"oct","k":"dG9wIHNlY3JldA"}]}`)
 	redirect("/redirected", "/keys")
 	redirect("/loop", "/loop")

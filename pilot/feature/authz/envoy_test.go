@@ -251,8 +251,10 @@ func (p *running) listener(t *testing.T, name string, filters []*listenerv3.Filt
 	secure := &tlsv3.DownstreamTlsContext{
 		RequireClientCertificate: envoy.Bool(true),
 		CommonTlsContext: &tlsv3.CommonTlsContext{
-			TlsCertificates:       []*tlsv3.TlsCertificate{{CertificateChain: text(chain), PrivateKey: text(key)}},
-			ValidationContextType: &tlsv3.CommonTlsContext_ValidationContext{ValidationContext: &tlsv3.CertificateValidationContext{TrustedCa: text(files.Roots)}},
+			TlsCertificates: []*tlsv3.TlsCertificate{{CertificateChain: text(chain), PrivateKey: text(key)}},
+			ValidationContextType: &tlsv3.CommonTlsContext_ValidationContext{
+				ValidationContext: &tlsv3.CertificateValidationContext{TrustedCa: text(files.Roots)},
+			},
 		},
 	}
 	inspect := func(name string, m proto.Message) *listenerv3.ListenerFilter {
@@ -296,10 +298,12 @@ const (
 )
 
 // everyAnswer is the condition of what is added to answers of Envoy's own.
-var everyAnswer = &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_StatusCodeFilter{StatusCodeFilter: &accesslogv3.StatusCodeFilter{
-	Comparison: &accesslogv3.ComparisonFilter{Op: accesslogv3.ComparisonFilter_GE,
-		Value: &corev3.RuntimeUInt32{DefaultValue: 100, RuntimeKey: "none"}},
-}}}
+var everyAnswer = &accesslogv3.AccessLogFilter{
+	FilterSpecifier: &accesslogv3.AccessLogFilter_StatusCodeFilter{StatusCodeFilter: &accesslogv3.StatusCodeFilter{
+		Comparison: &accesslogv3.ComparisonFilter{Op: accesslogv3.ComparisonFilter_GE,
+			Value: &corev3.RuntimeUInt32{DefaultValue: 100, RuntimeKey: "none"}},
+	}},
+}
 
 // requestFilters returns a connection manager whose routes have the filters of a set of policies each.
 func requestFilters(m *mesh.Config, all [][]*kinds.Object) []*listenerv3.Filter {
@@ -309,7 +313,9 @@ func requestFilters(m *mesh.Config, all [][]*kinds.Object) []*listenerv3.Filter 
 	for i, policies := range all {
 		r := &routev3.Route{
 			Match: &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}, Headers: []*routev3.HeaderMatcher{{
-				Name: caseHeader, HeaderMatchSpecifier: &routev3.HeaderMatcher_StringMatch{StringMatch: &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: strconv.Itoa(i)}}},
+				Name: caseHeader, HeaderMatchSpecifier: &routev3.HeaderMatcher_StringMatch{
+					StringMatch: &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: strconv.Itoa(i)}},
+				},
 			}}},
 			Action:               &routev3.Route_DirectResponse{DirectResponse: &routev3.DirectResponseAction{Status: http.StatusOK}},
 			TypedPerFilterConfig: map[string]*anypb.Any{},
@@ -339,8 +345,10 @@ func requestFilters(m *mesh.Config, all [][]*kinds.Object) []*listenerv3.Filter 
 		filters = append(filters, envoy.HTTPFilter(fmt.Sprint("rbac-", n), envoy.Any(&httprbacv3.RBAC{})))
 	}
 	return []*listenerv3.Filter{networkFilter("envoy.filters.network.http_connection_manager", &hcmv3.HttpConnectionManager{
-		StatPrefix:       "http",
-		RouteSpecifier:   &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: &routev3.RouteConfiguration{VirtualHosts: []*routev3.VirtualHost{host}}},
+		StatPrefix: "http",
+		RouteSpecifier: &hcmv3.HttpConnectionManager_RouteConfig{
+			RouteConfig: &routev3.RouteConfiguration{VirtualHosts: []*routev3.VirtualHost{host}},
+		},
 		HttpFilters:      append(filters, envoy.HTTPFilter("envoy.filters.http.router", envoy.Any(&routerv3.Router{}))),
 		LocalReplyConfig: &hcmv3.LocalReplyConfig{Mappers: []*hcmv3.ResponseMapper{{Filter: everyAnswer, HeadersToAdd: noted}}},
 		UseRemoteAddress: envoy.Bool(true),
@@ -425,7 +433,8 @@ func (p *running) identity(t *testing.T, r *request) *tls.Config {
 		}
 		p.own[name] = own
 	}
-	return &tls.Config{Certificates: []tls.Certificate{own}, ServerName: r.sni, InsecureSkipVerify: true} //nolint:gosec // who the server is does not matter
+	return &tls.Config{Certificates: []tls.Certificate{own}, ServerName: r.sni,
+		InsecureSkipVerify: true} //nolint:gosec // who the server is does not matter
 }
 
 // TestEnvoysTakeWhatIsAccepted draws policies with texts that mean something elsewhere. Real Envoys start with all

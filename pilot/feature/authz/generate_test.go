@@ -170,7 +170,9 @@ func drawPolicies(t *rapid.T) []*kinds.Object {
 			securityv1.AuthorizationPolicy_AUDIT, securityv1.AuthorizationPolicy_CUSTOM,
 		}).Draw(t, "action")}
 		if p.Action == securityv1.AuthorizationPolicy_CUSTOM {
-			p.ActionDetail = &securityv1.AuthorizationPolicy_Provider{Provider: &securityv1.AuthorizationPolicy_ExtensionProvider{Name: provider.Name}}
+			p.ActionDetail = &securityv1.AuthorizationPolicy_Provider{
+				Provider: &securityv1.AuthorizationPolicy_ExtensionProvider{Name: provider.Name},
+			}
 		}
 		for range rapid.IntRange(0, 2).Draw(t, "rules") {
 			r := &securityv1beta1.Rule{}

@@ -90,7 +90,9 @@ func TestMerges(t *testing.T) {
 		},
 	} {
 		spec := &networkingv1alpha3.EnvoyFilter{}
-		must.Succeed(t, protojson.Unmarshal([]byte(`{"configPatches": [{"applyTo": "CLUSTER", "patch": {"operation": "MERGE", "value": `+test.value+`}}]}`), spec))
+		must.Succeed(t, protojson.Unmarshal(
+			[]byte(`{"configPatches": [{"applyTo": "CLUSTER", "patch": {"operation": "MERGE", "value": `+test.value+`}}]}`), spec,
+		))
 		o := &kinds.Object{Key: kinds.Key{Kind: kinds.EnvoyFilter, Namespace: "a", Name: "x"}, Spec: spec}
 		f := envoyfilter.New()
 		if test.want == nil {

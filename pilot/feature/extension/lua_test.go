@@ -59,13 +59,15 @@ func scripted(name, script string, port uint32) *listenerv3.Listener {
 		Name: name,
 		Address: &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{Address: "127.0.0.1",
 			PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: port}}}},
-		FilterChains: []*listenerv3.FilterChain{{Filters: []*listenerv3.Filter{envoy.NetworkFilter("envoy.filters.network.http_connection_manager", envoy.Any(&hcmv3.HttpConnectionManager{
-			StatPrefix:     "x",
-			RouteSpecifier: &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: &routev3.RouteConfiguration{Name: "x"}},
-			HttpFilters: []*hcmv3.HttpFilter{
-				envoy.HTTPFilter("lua", envoy.Any(&luav3.Lua{DefaultSourceCode: &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: script}}})),
-				envoy.HTTPFilter("envoy.filters.http.router", envoy.Any(&routerv3.Router{})),
-			},
-		}))}}},
+		FilterChains: []*listenerv3.FilterChain{{Filters: []*listenerv3.Filter{envoy.NetworkFilter(
+			"envoy.filters.network.http_connection_manager", envoy.Any(&hcmv3.HttpConnectionManager{
+				StatPrefix:     "x",
+				RouteSpecifier: &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: &routev3.RouteConfiguration{Name: "x"}},
+				HttpFilters: []*hcmv3.HttpFilter{
+					envoy.HTTPFilter("lua",
+						envoy.Any(&luav3.Lua{DefaultSourceCode: &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: script}}})),
+					envoy.HTTPFilter("envoy.filters.http.router", envoy.Any(&routerv3.Router{})),
+				},
+			}))}}},
 	}
 }

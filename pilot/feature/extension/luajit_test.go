@@ -272,7 +272,15 @@ func brokenScripts(t *testing.T) []string {
 		}
 	}
 	r := rand.New(rand.NewPCG(3, 4)) //nolint:gosec // the same scripts each time
-	tokens := strings.Fields(`goto a :: :: b break return local function end do then if elseif else while for in repeat until ( ) [ ] { } , ; = == ~= .. ... . : + - * / % ^ # < > <= and or not nil x 'x' [[y]] 1 0x1p 1e 1e5 1LL 1LLU 1uLL 1ULLU 1L 1U 2i 1.5i 1.5LL 1e0LL 0x1.8LL 0b1 0b12 0b1LL 0b1i 0x 0x. .5. 5.e 1..2 08LL 0xffffffffffffffffLL 0x1ffffffffffffffffLL 99999999999999999999LL 99999999999999999999999ULL 9223372036854775807LL 9223372036854775808LL 18446744073709551615LL 18446744073709551616LL 18446744073709551615ULL 18446744073709551616ULL 0x00000000000000000000000ffLL 00000000000000000000000000012LL 0b1111111111111111111111111111111111111111111111111111111111111111LL 0b11111111111111111111111111111111111111111111111111111111111111111LL 0b11111111111111111111111111111111111111111111111111111111111111111 0x1ffffffffffffffffffff 1e999 0x1p99999 '\u{41}' '\u{110000}' '\u{10ffff}' '\u{d800}' '\u{7fffffff}' '\u{}' '\u{000000000041}' '\x4g' '\256' '\z' '\q' [=[a]=] [=a --[[c]] --[=x & | ~ ! @ $ ? é`)
+	tokens := strings.Fields(`goto a :: :: b break return local function end do then if elseif else while for in repeat until ( ) [ ] { } , ` +
+		`; = == ~= .. ... . : + - * / % ^ # < > <= and or not nil x 'x' [[y]] 1 0x1p 1e 1e5 1LL 1LLU 1uLL 1ULLU 1L 1U 2i 1.5i ` +
+		`1.5LL 1e0LL 0x1.8LL 0b1 0b12 0b1LL 0b1i 0x 0x. .5. 5.e 1..2 08LL 0xffffffffffffffffLL 0x1ffffffffffffffffLL 99999999999999999999LL ` +
+		`99999999999999999999999ULL 9223372036854775807LL 9223372036854775808LL 18446744073709551615LL 18446744073709551616LL ` +
+		`18446744073709551615ULL 18446744073709551616ULL 0x00000000000000000000000ffLL 00000000000000000000000000012LL ` +
+		`0b1111111111111111111111111111111111111111111111111111111111111111LL ` +
+		`0b11111111111111111111111111111111111111111111111111111111111111111LL ` +
+		`0b11111111111111111111111111111111111111111111111111111111111111111 0x1ffffffffffffffffffff 1e999 0x1p99999 '\u{41}' '\u{110000}' ` +
+		`'\u{10ffff}' '\u{d800}' '\u{7fffffff}' '\u{}' '\u{000000000041}' '\x4g' '\256' '\z' '\q' [=[a]=] [=a --[[c]] --[=x & | ~ ! @ $ ? é`)
 	rounds := 6000
 	if testing.Short() {
 		rounds = 2500

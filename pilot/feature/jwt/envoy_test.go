@@ -41,7 +41,8 @@ func TestEnvoysTakeWhatIsAccepted(t *testing.T) {
 	}
 	for i := 0; len(manager.HttpFilters) < 300; i++ {
 		meta := validation.Metadata{Namespace: "a", Name: "ugly"}
-		doc := validation.Message(limits.Default(), kinds.RequestAuthentication, meta, draw.Example(int(seed)+i)) //nolint:gosec // a seed may be any number
+		doc := validation.Message(limits.Default(), kinds.RequestAuthentication,
+			meta, draw.Example(int(seed)+i)) //nolint:gosec // a seed may be any number
 		if doc.Object != nil {
 			for _, m := range []jwt.Mode{jwt.Server, jwt.Proxies} {
 				c := feature.Chain{Direction: feature.Inbound, HTTP: true, Selection: feature.Of(doc.Object)}
@@ -52,12 +53,15 @@ func TestEnvoysTakeWhatIsAccepted(t *testing.T) {
 		}
 	}
 	manager.HttpFilters = append(manager.HttpFilters, envoy.HTTPFilter("envoy.filters.http.router", envoy.Any(&routerv3.Router{})))
-	text, err := protojson.Marshal(&bootstrapv3.Bootstrap{StaticResources: &bootstrapv3.Bootstrap_StaticResources{Listeners: []*listenerv3.Listener{{
-		Name: "all",
-		Address: &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{Address: "127.0.0.1",
-			PortSpecifier: &corev3.SocketAddress_PortValue{}}}},
-		FilterChains: []*listenerv3.FilterChain{{Filters: []*listenerv3.Filter{envoy.NetworkFilter("envoy.filters.network.http_connection_manager", envoy.Any(manager))}}},
-	}}}})
+	text, err := protojson.Marshal(
+		&bootstrapv3.Bootstrap{StaticResources: &bootstrapv3.Bootstrap_StaticResources{Listeners: []*listenerv3.Listener{{
+			Name: "all",
+			Address: &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{Address: "127.0.0.1",
+				PortSpecifier: &corev3.SocketAddress_PortValue{}}}},
+			FilterChains: []*listenerv3.FilterChain{{
+				Filters: []*listenerv3.Filter{envoy.NetworkFilter("envoy.filters.network.http_connection_manager", envoy.Any(manager))},
+			}},
+		}}}})
 	must.Succeed(t, err)
 	config := filepath.Join(t.TempDir(), "envoy.json")
 	must.Succeed(t, os.WriteFile(config, text, 0o600))
@@ -99,7 +103,8 @@ func drawUgly(t *rapid.T) *securityv1.RequestAuthentication {
 		r.SpaceDelimitedClaims = list("claims")
 	case 8:
 		r.Jwks = rapid.SampledFrom([]string{`{"keys":[]}`, `{"keys":[{}]}`, `{}`, `[]`, `{"Keys":[{"kty":"oct","k":"AA"}]}`,
-			`{"keys":[{"kty":"oct","k":"AA"}]}`, `{"keys":[{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}`}).Draw(t, "jwks")
+			`{"keys":[{"kty":"oct","k":"AA"}]}`,
+			`{"keys":[{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}`}).Draw(t, "jwks")
 	case 9:
 		r.Jwks, r.JwksUri = "", "https://"+one.Draw(t,
 			"host")+rapid.SampledFrom([]string{"", "a/", "a", "a:0/", "a:99999/", "[::1]:80?"}).Draw(t, "end")+one.Draw(t, "path")

@@ -60,7 +60,8 @@ func TestModes(t *testing.T) {
 	const (
 		strict, permissive, disable, unset = `{"mtls":{"mode":"STRICT"}}`, `{"mtls":{"mode":"PERMISSIVE"}}`,
 			`{"mtls":{"mode":"DISABLE"}}`, `{"mtls":{"mode":"UNSET"}}`
-		ports    = `{"selector":{"matchLabels":{"app":"web"}},"portLevelMtls":{"8080":{"mode":"DISABLE"},"8081":{"mode":"UNSET"},"90":{"mode":"STRICT"}}}`
+		ports = `{"selector":{"matchLabels":{"app":"web"}},` +
+			`"portLevelMtls":{"8080":{"mode":"DISABLE"},"8081":{"mode":"UNSET"},"90":{"mode":"STRICT"}}}`
 		workload = `{"selector":{"matchLabels":{"app":"web"}},"mtls":{"mode":"PERMISSIVE"},"portLevelMtls":{"8080":{"mode":"STRICT"}}}`
 		wide     = `{"mtls":{"mode":"STRICT"},"portLevelMtls":{"8080":{"mode":"DISABLE"}}}`
 	)
@@ -116,7 +117,8 @@ func TestContexts(t *testing.T) {
 		if err := up.ValidateAll(); err != nil {
 			t.Error(err)
 		}
-		sans := up.CommonTlsContext.GetCombinedValidationContext().DefaultValidationContext.MatchSubjectAltNames //nolint:staticcheck // as on the wire
+		validation := up.CommonTlsContext.GetCombinedValidationContext().DefaultValidationContext
+		sans := validation.MatchSubjectAltNames //nolint:staticcheck // as on the wire
 		if !slices.Equal(up.CommonTlsContext.AlpnProtocols, c.alpn) || up.Sni != "sni" || len(sans) != 2 || sans[1].GetExact() != "spiffe://b" {
 			t.Errorf("%+v: %v", c, up)
 		}
@@ -136,7 +138,8 @@ func TestContexts(t *testing.T) {
 		if err := down.ValidateAll(); err != nil {
 			t.Error(err)
 		}
-		sans := down.CommonTlsContext.GetCombinedValidationContext().DefaultValidationContext.MatchSubjectAltNames //nolint:staticcheck // as on the wire
+		validation := down.CommonTlsContext.GetCombinedValidationContext().DefaultValidationContext
+		sans := validation.MatchSubjectAltNames //nolint:staticcheck // as on the wire
 		if !slices.Equal(down.CommonTlsContext.AlpnProtocols, c.alpn) || !down.RequireClientCertificate.GetValue() || len(sans) != 2 ||
 			sans[1].GetPrefix() != "spiffe://old/" {
 			t.Errorf("%+v: %v", c, down)

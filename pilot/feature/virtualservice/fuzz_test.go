@@ -33,7 +33,8 @@ func (terminal) Hash(names.ClusterName) []*routev3.RouteAction_HashPolicy {
 func FuzzHTTPRoutes(f *testing.F) {
 	for _, spec := range []string{
 		`{"http": [{"match": [{"uri": {"prefix": "/"}, "headers": {"a": {}, "b": {"regex": "*"}}}], "route": [{}]}, {"redirect": {}}]}`,
-		`{"http": [{"fault": {"delay": {"fixedDelay": "1s"}, "abort": {"httpStatus": 1}}, "corsPolicy": {}, "mirrors": [{}], "retries": {"attempts": -1}}]}`,
+		`{"http": [{"fault": {"delay": {"fixedDelay": "1s"}, "abort": {"httpStatus": 1}}, ` +
+			`"corsPolicy": {}, "mirrors": [{}], "retries": {"attempts": -1}}]}`,
 		`{"http": [{"match": [{"port": 81}], "route": [{"destination": {"host": "web"}, "weight": 0}, {"weight": 0}]}]}`,
 	} {
 		v := &networkingv1.VirtualService{}

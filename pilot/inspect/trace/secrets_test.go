@@ -55,15 +55,19 @@ func TestSecrets(t *testing.T) {
 			for _, name := range c.sent {
 				config[envoy.SecretType] = append(config[envoy.SecretType], &envoy.Resource{Name: name})
 			}
-			with(t, config, "0.0.0.0_443", fmt.Sprintf(`{"name":"0.0.0.0_443","address":{"socketAddress":{"address":"0.0.0.0","portValue":443}},"filterChains":[{
+			with(t, config, "0.0.0.0_443", fmt.Sprintf(
+				`{"name":"0.0.0.0_443","address":{"socketAddress":{"address":"0.0.0.0","portValue":443}},"filterChains":[{
 				"transportSocket":{"name":"tls","typedConfig":{"@type":%q,"commonTlsContext":{%s}}},
-				"filters":[{"name":"tcp","typedConfig":{"@type":"%snetwork.tcp_proxy.v3.TcpProxy","cluster":"web"}}]}]}`, tlsTypes+"DownstreamTlsContext", c.tls, types))
+				"filters":[{"name":"tcp","typedConfig":{"@type":"%snetwork.tcp_proxy.v3.TcpProxy","cluster":"web"}}]}]}`,
+				tlsTypes+"DownstreamTlsContext", c.tls, types))
 			config[envoy.ClusterType] = append(config[envoy.ClusterType], resource(t, "web", &clusterv3.Cluster{},
 				fmt.Sprintf(`{"name":"web","type":"EDS","transportSocket":{"name":"tls","typedConfig":{"@type":%q,"commonTlsContext":{%s}}}}`,
 					tlsTypes+"UpstreamTlsContext", c.tls)))
 			config[envoy.EndpointType] = append(config[envoy.EndpointType], resource(t, "web", &endpointv3.ClusterLoadAssignment{},
-				`{"clusterName":"web","endpoints":[{"lbEndpoints":[{"endpoint":{"address":{"socketAddress":{"address":"10.0.0.1","portValue":80}}}}]}]}`))
-			with(t, config, "0.0.0.0_80", fmt.Sprintf(`{"name":"0.0.0.0_80","address":{"socketAddress":{"address":"0.0.0.0","portValue":80}},"filterChains":[{"filters":[
+				`{"clusterName":"web",`+
+					`"endpoints":[{"lbEndpoints":[{"endpoint":{"address":{"socketAddress":{"address":"10.0.0.1","portValue":80}}}}]}]}`))
+			with(t, config, "0.0.0.0_80", fmt.Sprintf(
+				`{"name":"0.0.0.0_80","address":{"socketAddress":{"address":"0.0.0.0","portValue":80}},"filterChains":[{"filters":[
 				{"name":"tcp","typedConfig":{"@type":"%snetwork.tcp_proxy.v3.TcpProxy","cluster":"web"}}]}]}`, types))
 			for port, says := range map[uint32]string{443: "the TLS handshake fails: ", 80: "TLS to cluster web fails: "} {
 				a := follow(t, config, trace.Request{Port: port, TLS: port == 443})

@@ -42,8 +42,10 @@ func http(t *testing.T, manager, hosts string) trace.Config {
 	if manager != "" {
 		manager += ","
 	}
-	return with(t, trace.Config{}, "0.0.0.0_80", fmt.Sprintf(`{"name":"0.0.0.0_80","address":{"socketAddress":{"address":"0.0.0.0","portValue":80}},"filterChains":[{"filters":[
-		{"name":"hcm","typedConfig":{"@type":"%snetwork.http_connection_manager.v3.HttpConnectionManager",%s"routeConfig":{"virtualHosts":%s}}}]}]}`, types, manager, hosts))
+	return with(t, trace.Config{}, "0.0.0.0_80", fmt.Sprintf(
+		`{"name":"0.0.0.0_80","address":{"socketAddress":{"address":"0.0.0.0","portValue":80}},"filterChains":[{"filters":[
+		{"name":"hcm","typedConfig":{"@type":"%snetwork.http_connection_manager.v3.HttpConnectionManager",
+		%s"routeConfig":{"virtualHosts":%s}}}]}]}`, types, manager, hosts))
 }
 
 // with adds a listener to what a proxy is sent.
@@ -304,14 +306,17 @@ func TestActions(t *testing.T) {
 // TestPlaintextIsRedirected checks that a virtual host that demands TLS answers plaintext by a redirect, whatever its
 // routes are, and routes what came by TLS.
 func TestPlaintextIsRedirected(t *testing.T) {
-	const socket = `"transportSocket":{"name":"tls","typedConfig":{"@type":"type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext"}},`
+	const socket = `"transportSocket":{"name":"tls",` +
+		`"typedConfig":{"@type":"type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext"}},`
 	demands := strings.Replace(everything, `"domains"`, `"requireTls":"ALL","domains"`, 1)
 	for _, c := range []struct {
 		socket, hosts string
 		want          int
 	}{{"", demands, 301}, {socket, demands, 200}, {"", everything, 200}} {
-		config := with(t, trace.Config{}, "l", fmt.Sprintf(`{"name":"l","address":{"socketAddress":{"address":"0.0.0.0","portValue":80}},"filterChains":[{%s"filters":[
-			{"name":"hcm","typedConfig":{"@type":"%snetwork.http_connection_manager.v3.HttpConnectionManager","routeConfig":{"virtualHosts":%s}}}]}]}`, c.socket, types, c.hosts))
+		config := with(t, trace.Config{}, "l", fmt.Sprintf(
+			`{"name":"l","address":{"socketAddress":{"address":"0.0.0.0","portValue":80}},"filterChains":[{%s"filters":[
+			{"name":"hcm","typedConfig":{"@type":"%snetwork.http_connection_manager.v3.HttpConnectionManager",
+			  "routeConfig":{"virtualHosts":%s}}}]}]}`, c.socket, types, c.hosts))
 		if a := follow(t, config, trace.Request{Gateway: true, TLS: c.socket != ""}); a.Status != c.want || !a.Answered {
 			t.Errorf("%s%s: %d %q, not %d", c.socket, c.hosts, a.Status, a.Reason, c.want)
 		}
@@ -326,14 +331,18 @@ func TestForwarded(t *testing.T) {
 		{`"match":{"prefix":"/a"},"route":{"cluster":"one","prefixRewrite":"/x"}`, "/ab?c", "h/xb?c"},
 		{`"match":{"path":"/a"},"route":{"cluster":"one","prefixRewrite":"/x"}`, "/a?c", "h/x?c"},
 		{`"match":{"pathSeparatedPrefix":"/a"},"route":{"cluster":"one","prefixRewrite":"/x"}`, "/a/b", "h/x/b"},
-		{`"match":{"prefix":"/"},"route":{"cluster":"one","regexRewrite":{"pattern":{"regex":"^/v([0-9])/(.*)$"},"substitution":"/\\2-\\1$"}}`, "/v1/x?y", "h/x-1$?y"},
+		{`"match":{"prefix":"/"},"route":{"cluster":"one","regexRewrite":{"pattern":{"regex":"^/v([0-9])/(.*)$"},"substitution":"/\\2-\\1$"}}`,
+			"/v1/x?y", "h/x-1$?y"},
 		{`"match":{"prefix":"/"},"route":{"cluster":"one","hostRewriteLiteral":"other"}`, "/", "other/"},
 		{`"match":{"prefix":"/"},"route":{"cluster":"one"},"requestHeadersToRemove":["X-Gone"]`, "/", "h/ -x-gone"},
 		{`"match":{"prefix":"/"},"route":{"cluster":"one"},"requestHeadersToAdd":[{"header":{"key":"X-Gone","value":"2"}}]`, "/",
 			"h/ x-gone=1,2"},
-		{`"match":{"prefix":"/"},"route":{"cluster":"one"},"requestHeadersToAdd":[{"header":{"key":"x-gone","value":"2"},"appendAction":"OVERWRITE_IF_EXISTS_OR_ADD"}]`, "/", "h/ x-gone=2"},
-		{`"match":{"prefix":"/"},"route":{"cluster":"one"},"requestHeadersToAdd":[{"header":{"key":"x-gone","value":"2"},"appendAction":"ADD_IF_ABSENT"}]`, "/", "h/"},
-		{`"match":{"prefix":"/"},"route":{"cluster":"one"},"requestHeadersToAdd":[{"header":{"key":"new","value":"3"},"appendAction":"ADD_IF_ABSENT"}]`, "/", "h/ new=3"},
+		{`"match":{"prefix":"/"},"route":{"cluster":"one"},` +
+			`"requestHeadersToAdd":[{"header":{"key":"x-gone","value":"2"},"appendAction":"OVERWRITE_IF_EXISTS_OR_ADD"}]`, "/", "h/ x-gone=2"},
+		{`"match":{"prefix":"/"},"route":{"cluster":"one"},` +
+			`"requestHeadersToAdd":[{"header":{"key":"x-gone","value":"2"},"appendAction":"ADD_IF_ABSENT"}]`, "/", "h/"},
+		{`"match":{"prefix":"/"},"route":{"cluster":"one"},` +
+			`"requestHeadersToAdd":[{"header":{"key":"new","value":"3"},"appendAction":"ADD_IF_ABSENT"}]`, "/", "h/ new=3"},
 	} {
 		config := http(t, "", `[{"name":"all","domains":["*"],"routes":[{`+c.route+`}]}]`)
 		cluster(t, config, "one", "10.0.0.1")
@@ -361,7 +370,8 @@ func TestForwarded(t *testing.T) {
 // after the other, and never goes back.
 func TestChains(t *testing.T) {
 	chain := func(name, match string) string {
-		return fmt.Sprintf(`{"name":%q,"filterChainMatch":{%s},"filters":[{"name":"tcp","typedConfig":{"@type":"%snetwork.tcp_proxy.v3.TcpProxy","statPrefix":"x","cluster":%q}}]}`, name, match, types, name)
+		return fmt.Sprintf(`{"name":%q,"filterChainMatch":{%s},"filters":[{"name":"tcp",`+
+			`"typedConfig":{"@type":"%snetwork.tcp_proxy.v3.TcpProxy","statPrefix":"x","cluster":%q}}]}`, name, match, types, name)
 	}
 	const inspectors = `"listenerFilters":[{"name":"envoy.filters.listener.tls_inspector"},{"name":"envoy.filters.listener.http_inspector"}]`
 	start := func(inspect string, chains ...string) trace.Config {
@@ -429,7 +439,8 @@ func TestClientCertificate(t *testing.T) {
 	} {
 		proxy := with(t, trace.Config{}, "virtualInbound", fmt.Sprintf(`{"name":"virtualInbound","filterChains":[{"name":"in",
 			"filters":[{"name":"tcp","typedConfig":{"@type":"%snetwork.tcp_proxy.v3.TcpProxy","statPrefix":"x","cluster":"app"}}],
-			"transportSocket":{"name":"tls","typedConfig":{"@type":"type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext",
+			"transportSocket":{"name":"tls",
+			  "typedConfig":{"@type":"type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext",
 			"requireClientCertificate":true,"commonTlsContext":{"combinedValidationContext":{"validationContextSdsSecretConfig":{"name":%q}}}}}}]}`,
 			types, c.roots))
 		cluster(t, proxy, "app", "10.0.0.1")
@@ -463,7 +474,8 @@ func TestPolicies(t *testing.T) {
 		{"ALLOW", `{"permissions":[{"urlPath":{"path":{"suffix":"/b"}}}],` + anybody + `}`, trace.Request{Path: "/a?/b"}, 403},
 		{"ALLOW", `{"permissions":[{"notRule":{"destinationPort":80}}],` + anybody + `}`, trace.Request{}, 403},
 		{"ALLOW", `{"permissions":[{"andRules":{"rules":[{"destinationPort":80},{"any":true}]}}],` + anybody + `}`, trace.Request{}, 200},
-		{"ALLOW", `{"permissions":[{"orRules":{"rules":[{"destinationPort":81},{"destinationIp":{"addressPrefix":"10.0.0.0","prefixLen":8}}]}}],` + anybody + `}`, trace.Request{Address: "10.1.1.1"}, 200},
+		{"ALLOW", `{"permissions":[{"orRules":{"rules":[{"destinationPort":81},` +
+			`{"destinationIp":{"addressPrefix":"10.0.0.0","prefixLen":8}}]}}],` + anybody + `}`, trace.Request{Address: "10.1.1.1"}, 200},
 		{"ALLOW", `{"permissions":[{"any":true}],"principals":[{"authenticated":{"principalName":{"exact":"spiffe://x"}}}]}`,
 			trace.Request{Identity: "spiffe://x"}, 200},
 		{"ALLOW", `{"permissions":[{"any":true}],"principals":[{"authenticated":{"principalName":{"exact":"spiffe://x"}}}]}`,
@@ -488,10 +500,13 @@ func TestPolicies(t *testing.T) {
 func TestGatewayPorts(t *testing.T) {
 	c := trace.Config{}
 	for listens, port := range map[string]string{"8080": "80", "8081": "81", "8000": "8000"} {
-		with(t, c, "0.0.0.0_"+listens, fmt.Sprintf(`{"name":"0.0.0.0_%s","address":{"socketAddress":{"address":"0.0.0.0","portValue":%s}},"filterChains":[{"filters":[
-			{"name":"hcm","typedConfig":{"@type":"%snetwork.http_connection_manager.v3.HttpConnectionManager","rds":{"routeConfigName":"http.%s"}}}]}]}`, listens, listens, types, listens))
+		with(t, c, "0.0.0.0_"+listens, fmt.Sprintf(
+			`{"name":"0.0.0.0_%s","address":{"socketAddress":{"address":"0.0.0.0","portValue":%s}},"filterChains":[{"filters":[
+			{"name":"hcm","typedConfig":{"@type":"%snetwork.http_connection_manager.v3.HttpConnectionManager",
+			  "rds":{"routeConfigName":"http.%s"}}}]}]}`, listens, listens, types, listens))
 		c[envoy.RouteType] = append(c[envoy.RouteType], resource(t, "http."+listens, &routev3.RouteConfiguration{},
-			fmt.Sprintf(`{"name":"http.%s","virtualHosts":[{"name":"h:%s","domains":["*"],"routes":[{"match":{"prefix":"/"},"directResponse":{"status":200}}]}]}`, listens, port)))
+			fmt.Sprintf(`{"name":"http.%s","virtualHosts":[{"name":"h:%s","domains":["*"],`+
+				`"routes":[{"match":{"prefix":"/"},"directResponse":{"status":200}}]}]}`, listens, port)))
 	}
 	for port, want := range map[uint32]string{80: "0.0.0.0_8080", 81: "0.0.0.0_8081", 8000: "0.0.0.0_8000", 8: ""} {
 		if got := step(follow(t, c, trace.Request{Gateway: true, Port: port}), "listener").Name; got != want {
@@ -505,8 +520,10 @@ func TestNothing(t *testing.T) {
 	if a := follow(t, trace.Config{}, trace.Request{}); a.Status != 0 || a.Reason == "" {
 		t.Errorf("%+v", a)
 	}
-	rds := with(t, trace.Config{}, "0.0.0.0_80", fmt.Sprintf(`{"name":"0.0.0.0_80","address":{"socketAddress":{"address":"0.0.0.0","portValue":80}},"filterChains":[{"filters":[
-		{"name":"hcm","typedConfig":{"@type":"%snetwork.http_connection_manager.v3.HttpConnectionManager","rds":{"routeConfigName":"80"}}}]}]}`, types))
+	rds := with(t, trace.Config{}, "0.0.0.0_80", fmt.Sprintf(
+		`{"name":"0.0.0.0_80","address":{"socketAddress":{"address":"0.0.0.0","portValue":80}},"filterChains":[{"filters":[
+		{"name":"hcm","typedConfig":{"@type":"%snetwork.http_connection_manager.v3.HttpConnectionManager",
+		  "rds":{"routeConfigName":"80"}}}]}]}`, types))
 	if a := follow(t, rds, trace.Request{}); a.Status != 404 || !strings.Contains(a.Reason, "80") {
 		t.Errorf("%+v", a)
 	}

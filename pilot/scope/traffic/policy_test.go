@@ -27,7 +27,8 @@ func rules(t *testing.T, specs ...string) traffic.Rules {
 // TestBackendTLS: TLS settings that were made of BackendTLSPolicies take the place of others, and nothing else of a
 // policy does.
 func TestBackendTLS(t *testing.T) {
-	user := `{"trafficPolicy":{"loadBalancer":{"simple":"RANDOM"},"tls":{"mode":"DISABLE"},"portLevelSettings":[{"port":{"number":90},"loadBalancer":{"simple":"ROUND_ROBIN"}}]},
+	user := `{"trafficPolicy":{"loadBalancer":{"simple":"RANDOM"},"tls":{"mode":"DISABLE"},
+		"portLevelSettings":[{"port":{"number":90},"loadBalancer":{"simple":"ROUND_ROBIN"}}]},
 		"subsets":[{"name":"own","trafficPolicy":{"tls":{"mode":"MUTUAL"}}}]}`
 	for _, c := range []struct {
 		name, policies string
@@ -63,8 +64,10 @@ func TestBackendTLS(t *testing.T) {
 // TestResolve shows which setting a policy comes from; each setting has another load balancer.
 func TestResolve(t *testing.T) {
 	const (
-		layered = `{"trafficPolicy":{"loadBalancer":{"simple":"RANDOM"},"tls":{"mode":"DISABLE"},"portLevelSettings":[{"port":{"number":90},"loadBalancer":{"simple":"ROUND_ROBIN"}}]},
-			"subsets":[{"name":"plain"},{"name":"own","trafficPolicy":{"loadBalancer":{"simple":"PASSTHROUGH"},"portLevelSettings":[{"port":{"number":90},"tls":{"mode":"SIMPLE"}}]}}]}`
+		layered = `{"trafficPolicy":{"loadBalancer":{"simple":"RANDOM"},"tls":{"mode":"DISABLE"},
+		"portLevelSettings":[{"port":{"number":90},"loadBalancer":{"simple":"ROUND_ROBIN"}}]},
+			"subsets":[{"name":"plain"},{"name":"own",
+			  "trafficPolicy":{"loadBalancer":{"simple":"PASSTHROUGH"},"portLevelSettings":[{"port":{"number":90},"tls":{"mode":"SIMPLE"}}]}}]}`
 		others = `{"subsets":[{"name":"own"},{"name":"more","labels":{"v":"2"}}]}`
 		second = `{"trafficPolicy":{"loadBalancer":{"simple":"ROUND_ROBIN"}},"subsets":[{"name":"own","labels":{"v":"1"}},{"name":"last"}]}`
 	)

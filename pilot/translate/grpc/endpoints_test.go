@@ -25,7 +25,8 @@ func TestEndpoints(t *testing.T) {
 			if strings.HasPrefix(a, "/") {
 				at = &corev3.Address{Address: &corev3.Address_Pipe{Pipe: &corev3.Pipe{Path: a}}}
 			}
-			l.LbEndpoints = append(l.LbEndpoints, &endpointv3.LbEndpoint{HostIdentifier: &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{Address: at}}})
+			l.LbEndpoints = append(l.LbEndpoints,
+				&endpointv3.LbEndpoint{HostIdentifier: &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{Address: at}}})
 		}
 		return l
 	}

@@ -24,7 +24,8 @@ func TestControlCharactersEndTheStream(t *testing.T) {
 	f := xdstest.NewTranslator()
 	for _, name := range []string{"a\nb", "\x00", "é\u0085"} {
 		s := newTestSession(f, quiet{}, true)
-		for _, r := range []*discoveryv3.DeltaDiscoveryRequest{{ResourceNamesSubscribe: []string{name}}, {ResourceNamesUnsubscribe: []string{name}}} {
+		for _, r := range []*discoveryv3.DeltaDiscoveryRequest{{ResourceNamesSubscribe: []string{name}},
+			{ResourceNamesUnsubscribe: []string{name}}} {
 			r.TypeUrl = envoy.EndpointType
 			if _, err := ask(s, r); err == nil || !strings.Contains(err.Error(), "control character") {
 				t.Errorf("%q: %v", name, err)
@@ -47,7 +48,8 @@ func TestClosedStreamsAreFreed(t *testing.T) {
 	before := xdstest.Heap()
 	var peak uint64
 	stream := func(n int) {
-		s := &Session{translator: forgetful{f}, observer: quiet{}, limits: &l, differences: d, interner: made, delta: true, profile: Profile{Grouped: true}, proxy: &node.Proxy{ID: "web.a", Type: node.Sidecar}}
+		s := &Session{translator: forgetful{f}, observer: quiet{}, limits: &l, differences: d, interner: made,
+			delta: true, profile: Profile{Grouped: true}, proxy: &node.Proxy{ID: "web.a", Type: node.Sidecar}}
 		s.Start(NewPush(f.Publish(true), time.Unix(0, 0)).Snapshot)
 		for i := range requests {
 			r := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: envoy.EndpointType}
@@ -73,7 +75,8 @@ func TestClosedStreamsAreFreed(t *testing.T) {
 	deadline := time.Now().Add(2 * time.Minute)
 	for xdstest.Heap() > before+peak/2 || made.Len() > 0 || d.Len() > 0 {
 		if time.Now().After(deadline) {
-			t.Fatalf("%d lists and %d differences are left, %d bytes where there were %d and one stream takes %d", made.Len(), d.Len(), xdstest.Heap(), before, peak)
+			t.Fatalf("%d lists and %d differences are left, %d bytes where there were %d and one stream takes %d", made.Len(),
+				d.Len(), xdstest.Heap(), before, peak)
 		}
 		time.Sleep(time.Millisecond)
 	}

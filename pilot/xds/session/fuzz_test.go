@@ -32,8 +32,10 @@ func FuzzDiscoveryRequest(f *testing.F) {
 	for _, t := range []string{envoy.ClusterType, envoy.EndpointType, "what.Ever", ""} {
 		seed(&discoveryv3.DiscoveryRequest{Node: xdstest.Node("web.a"), TypeUrl: t, ResourceNames: []string{"a", wire.Star}},
 			&discoveryv3.DiscoveryRequest{TypeUrl: t, ResponseNonce: "1", ErrorDetail: &rpcstatus.Status{Code: 99, Message: "a"}})
-		seed(&discoveryv3.DeltaDiscoveryRequest{Node: xdstest.Node("web.a"), TypeUrl: t, ResourceNamesSubscribe: []string{"a", wire.Star}, InitialResourceVersions: map[string]string{"a": "1", "z": "2"}},
-			&discoveryv3.DeltaDiscoveryRequest{TypeUrl: t, ResponseNonce: "1", ResourceNamesUnsubscribe: []string{wire.Star, "a"}, ResourceNamesSubscribe: []string{"b"}})
+		seed(&discoveryv3.DeltaDiscoveryRequest{Node: xdstest.Node("web.a"), TypeUrl: t,
+			ResourceNamesSubscribe: []string{"a", wire.Star}, InitialResourceVersions: map[string]string{"a": "1", "z": "2"}},
+			&discoveryv3.DeltaDiscoveryRequest{TypeUrl: t, ResponseNonce: "1",
+				ResourceNamesUnsubscribe: []string{wire.Star, "a"}, ResourceNamesSubscribe: []string{"b"}})
 	}
 	f.Fuzz(func(t *testing.T, first, second []byte) {
 		for _, delta := range []bool{false, true} {

@@ -23,7 +23,8 @@ import (
 // left warming, and what a delta client rejected by itself does not come again.
 func TestHistories(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		h := &history{t: t, interner: wire.NewInterner(), fake: xdstest.NewTranslator(), nacks: rapid.Bool().Draw(t, "nacks"), versions: map[string]map[string]string{}}
+		h := &history{t: t, interner: wire.NewInterner(), fake: xdstest.NewTranslator(),
+			nacks: rapid.Bool().Draw(t, "nacks"), versions: map[string]map[string]string{}}
 		h.strict = h.nacks && rapid.Bool().Draw(t, "strict")
 		h.tombstones = rapid.SampledFrom([]int{1, 4096}).Draw(t, "tombstones")
 		h.publish(true, "cds c0=1", "cds in=1", "eds c0=1", "lds l0=1", "rds r0=c0.1", "vhds r0/h0=c0.1", "sds s0=1")
@@ -40,7 +41,8 @@ func TestHistories(t *testing.T) {
 				h.publish(false, fmt.Sprintf("eds c%d=%s", rapid.IntRange(0, 3).Draw(t, "eds"), h.version("")))
 			case 3:
 				typeURL := rapid.SampledFrom([]string{envoy.RouteType, envoy.SecretType}).Draw(t, "type")
-				name := fmt.Sprintf("%s%d", map[string]string{envoy.RouteType: "r", envoy.SecretType: "s"}[typeURL], rapid.IntRange(0, 3).Draw(t, "name"))
+				name := fmt.Sprintf("%s%d", map[string]string{envoy.RouteType: "r", envoy.SecretType: "s"}[typeURL],
+					rapid.IntRange(0, 3).Draw(t, "name"))
 				times := rapid.IntRange(1, 2).Draw(t, "times") // twice: it is let go of and taken back
 				for _, c := range clients {
 					for range times {
@@ -247,7 +249,8 @@ func (c *modelClient) Suppressed(string) {
 
 func newModelClient(h *history, delta, hosts bool) *modelClient {
 	c := &modelClient{
-		h: h, delta: delta, hosts: hosts, live: map[string]map[string]string{}, have: map[string]map[string]string{}, warming: map[string]bool{}, active: map[string]string{}, retaken: map[string]bool{},
+		h: h, delta: delta, hosts: hosts, live: map[string]map[string]string{}, have: map[string]map[string]string{},
+		warming: map[string]bool{}, active: map[string]string{}, retaken: map[string]bool{},
 		subs: map[string]map[string]bool{envoy.EndpointType: {}, envoy.RouteType: {"r0": true}, envoy.SecretType: {"s0": true}},
 	}
 	for _, t := range modelTypes {
@@ -257,7 +260,8 @@ func newModelClient(h *history, delta, hosts bool) *modelClient {
 	return c
 }
 
-var modelTypes = []string{envoy.ClusterType, envoy.EndpointType, envoy.ListenerType, envoy.RouteType, envoy.VirtualHostType, envoy.SecretType}
+var modelTypes = []string{envoy.ClusterType, envoy.EndpointType,
+	envoy.ListenerType, envoy.RouteType, envoy.VirtualHostType, envoy.SecretType}
 
 func show(r *wire.Response) []string {
 	var list []string
@@ -348,9 +352,11 @@ func (c *modelClient) send(typeURL string, add, remove []string, nonce, fault st
 		detail = &rpcstatus.Status{Code: 13, Message: fault}
 	}
 	s := c.session
-	c.h.t.Logf("%v sends %s nonce=%s +%v -%v %v %s", c, envoy.ShortType(typeURL), nonce, add, remove, slices.Sorted(maps.Keys(c.subs[typeURL])), fault)
+	c.h.t.Logf("%v sends %s nonce=%s +%v -%v %v %s", c, envoy.ShortType(typeURL),
+		nonce, add, remove, slices.Sorted(maps.Keys(c.subs[typeURL])), fault)
 	if c.delta {
-		r := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeURL, ResourceNamesSubscribe: add, ResourceNamesUnsubscribe: remove, ErrorDetail: detail}
+		r := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeURL,
+			ResourceNamesSubscribe: add, ResourceNamesUnsubscribe: remove, ErrorDetail: detail}
 		if add == nil && remove == nil {
 			r.ResponseNonce = nonce
 		}
@@ -374,7 +380,8 @@ func (c *modelClient) send(typeURL string, add, remove []string, nonce, fault st
 		})
 		return
 	}
-	r := &discoveryv3.DiscoveryRequest{TypeUrl: typeURL, ResourceNames: slices.Sorted(maps.Keys(c.subs[typeURL])), ResponseNonce: nonce, ErrorDetail: detail}
+	r := &discoveryv3.DiscoveryRequest{TypeUrl: typeURL,
+		ResourceNames: slices.Sorted(maps.Keys(c.subs[typeURL])), ResponseNonce: nonce, ErrorDetail: detail}
 	names := c.names
 	c.out = append(c.out, func() {
 		if _, err := ask(s, r, names); err != nil {
@@ -415,7 +422,8 @@ func (c *modelClient) receive() bool {
 		}
 		return rapid.Bool().Draw(c.h.t, "nothing of it")
 	}
-	if slices.ContainsFunc(taken, func(x *envoy.Resource) bool { return !c.takes(r.TypeURL, x) && (whole || c.subs[r.TypeURL][x.Name]) }) && nothing() {
+	bad := func(x *envoy.Resource) bool { return !c.takes(r.TypeURL, x) && (whole || c.subs[r.TypeURL][x.Name]) }
+	if slices.ContainsFunc(taken, bad) && nothing() {
 		fault, taken = "a bad one is among them", nil
 	}
 	if fault != "" && whole {

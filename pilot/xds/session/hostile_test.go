@@ -31,7 +31,8 @@ func TestRejectedNamesAreBounded(t *testing.T) {
 		for x := s.Next(); x != nil; x = s.Next() {
 			nonce = x.Nonce
 		}
-		q = &wire.Request{Delta: true, Interner: s.interner, Limits: s.limits, TypeURL: envoy.EndpointType, Unsubscribed: n, Nonce: nonce, Detail: &rpcstatus.Status{Code: 3}}
+		q = &wire.Request{Delta: true, Interner: s.interner, Limits: s.limits,
+			TypeURL: envoy.EndpointType, Unsubscribed: n, Nonce: nonce, Detail: &rpcstatus.Status{Code: 3}}
 		if _, err := s.Take(q); err != nil {
 			t.Fatal(err)
 		}
@@ -67,7 +68,8 @@ func TestHostsRequestedBeforeRoutesAreResent(t *testing.T) {
 	do(s, &discoveryv3.DeltaDiscoveryRequest{TypeUrl: envoy.RouteType, ResourceNamesUnsubscribe: []string{"r0"}})
 	do(s, &discoveryv3.DeltaDiscoveryRequest{TypeUrl: envoy.RouteType, ResourceNamesSubscribe: []string{"r0"}})
 	// The stream broke after the route configuration.
-	rds := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: envoy.RouteType, ResourceNamesSubscribe: []string{"r0"}, InitialResourceVersions: map[string]string{"r0": "head~1"}}
+	rds := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: envoy.RouteType,
+		ResourceNamesSubscribe: []string{"r0"}, InitialResourceVersions: map[string]string{"r0": "head~1"}}
 	vhds := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: envoy.VirtualHostType, InitialResourceVersions: map[string]string{"r0/h0": "c0.1"}}
 	for _, order := range [][]*discoveryv3.DeltaDiscoveryRequest{{rds, vhds}, {vhds, rds}} {
 		s = open()

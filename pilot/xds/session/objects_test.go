@@ -26,7 +26,8 @@ func (quiet) Suppressed(string)      {}
 func objectsOf(t *testing.T, f *xdstest.Translator, delta bool) *Session {
 	t.Helper()
 	l := limits.Default()
-	s := &Session{translator: f, observer: quiet{}, limits: &l, differences: &diff.Cache{}, interner: wire.NewInterner(), delta: delta, profile: Profile{Whole: true}, proxy: &node.Proxy{ID: "istiod.istio-system", Generator: "api"}}
+	s := &Session{translator: f, observer: quiet{}, limits: &l, differences: &diff.Cache{}, interner: wire.NewInterner(),
+		delta: delta, profile: Profile{Whole: true}, proxy: &node.Proxy{ID: "istiod.istio-system", Generator: "api"}}
 	if !s.Start(f.Publish(true, "pcds a=1", "pcds b=1")) {
 		t.Fatal("not started")
 	}
@@ -103,7 +104,8 @@ func TestBisectionIsBounded(t *testing.T) {
 	s.Start(snap)
 	all, nonce := wire.Names{Names: s.interner.Of([]string{"a", "b", "c"})}, ""
 	for range 100 {
-		q := &wire.Request{Delta: true, Interner: s.interner, Limits: s.limits, TypeURL: envoy.EndpointType, Names: all, Nonce: nonce, Detail: &rpcstatus.Status{Code: 3}}
+		q := &wire.Request{Delta: true, Interner: s.interner, Limits: s.limits,
+			TypeURL: envoy.EndpointType, Names: all, Nonce: nonce, Detail: &rpcstatus.Status{Code: 3}}
 		if _, err := s.Take(q); err != nil {
 			t.Fatal(err)
 		}

@@ -43,7 +43,8 @@ func TestOneBadClusterHoldsUpNoOther(t *testing.T) {
 			x = s.Next()
 		}
 	}
-	for _, r := range []*discoveryv3.DeltaDiscoveryRequest{{TypeUrl: envoy.ClusterType}, {TypeUrl: envoy.EndpointType, ResourceNamesSubscribe: names}, {TypeUrl: envoy.ListenerType}} {
+	for _, r := range []*discoveryv3.DeltaDiscoveryRequest{{TypeUrl: envoy.ClusterType},
+		{TypeUrl: envoy.EndpointType, ResourceNamesSubscribe: names}, {TypeUrl: envoy.ListenerType}} {
 		if _, err := ask(s, r); err != nil {
 			t.Fatal(err)
 		}

@@ -87,7 +87,8 @@ func newTestSession(f *xdstest.Translator, o Observer, delta bool) *Session {
 	l := limits.Default()
 	l.NamesPerRequest, l.NamesPerStream = 20, 30
 	return &Session{
-		translator: f, observer: o, limits: &l, differences: &diff.Cache{}, interner: wire.NewInterner(), delta: delta, profile: Profile{Grouped: true},
+		translator: f, observer: o, limits: &l, differences: &diff.Cache{},
+		interner: wire.NewInterner(), delta: delta, profile: Profile{Grouped: true},
 		proxy: &node.Proxy{ID: "web.a", Name: "web", Namespace: "a", Type: node.Sidecar},
 	}
 }
@@ -221,7 +222,8 @@ func (x *transcript) request(short string, args []string) {
 	var err error
 	if x.session.delta {
 		v, err = ask(x.session, &discoveryv3.DeltaDiscoveryRequest{
-			TypeUrl: typeURL, ResourceNamesSubscribe: add, ResourceNamesUnsubscribe: remove, InitialResourceVersions: versions, ResponseNonce: nonce, ErrorDetail: detail,
+			TypeUrl: typeURL, ResourceNamesSubscribe: add, ResourceNamesUnsubscribe: remove,
+			InitialResourceVersions: versions, ResponseNonce: nonce, ErrorDetail: detail,
 		})
 	} else {
 		v, err = ask(x.session, &discoveryv3.DiscoveryRequest{TypeUrl: typeURL, ResourceNames: names, ResponseNonce: nonce, ErrorDetail: detail})

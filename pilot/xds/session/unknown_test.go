@@ -126,7 +126,9 @@ func TestUnknownAssignmentsBlameNoOther(t *testing.T) {
 				}
 				_, err = ask(s, r)
 			} else {
-				_, err = ask(s, &discoveryv3.DiscoveryRequest{TypeUrl: envoy.EndpointType, ResourceNames: names, ResponseNonce: nonce, ErrorDetail: fault})
+				_, err = ask(s, &discoveryv3.DiscoveryRequest{
+					TypeUrl: envoy.EndpointType, ResourceNames: names, ResponseNonce: nonce, ErrorDetail: fault,
+				})
 			}
 			must.Succeed(t, err)
 		}

@@ -31,7 +31,8 @@ func (r *Request) same(m proto.Message, l *limits.Limits) error {
 		d = m
 	case *discoveryv3.DiscoveryRequest:
 		version = m.GetVersionInfo()
-		d.Node, d.TypeUrl, d.ResourceNamesSubscribe, d.ResponseNonce, d.ErrorDetail = m.GetNode(), m.GetTypeUrl(), m.GetResourceNames(), m.GetResponseNonce(), m.GetErrorDetail()
+		d.Node, d.TypeUrl, d.ResourceNamesSubscribe = m.GetNode(), m.GetTypeUrl(), m.GetResourceNames()
+		d.ResponseNonce, d.ErrorDetail = m.GetResponseNonce(), m.GetErrorDetail()
 	}
 	names := func(what string, got Names, list []string) error {
 		want := slices.Compact(slices.Sorted(slices.Values(list)))
