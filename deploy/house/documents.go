@@ -19,9 +19,6 @@ const (
 	maxCodeColumns = 140 // of a line of code
 )
 
-// maxWideLines is how many lines of code may still be wider than maxCodeColumns. The number only gets smaller.
-const maxWideLines = 1256
-
 // named matches a word in backquotes, which may be a folder, and the name of a test, with its folder in folder.TestX.
 var named = regexp.MustCompile("`([a-z][a-z0-9/-]*)`|\\b(?:([a-z0-9/-]+)\\.)?((?:Test|Fuzz)[A-Z]\\w*)")
 
@@ -144,12 +141,10 @@ func checkMap(name, text string, tree fs.FS, pkgs []*pkg, add report) {
 	}
 }
 
-// checkColumns checks that lines of comments and code are wrapped, in tests too. It reports wide lines of code only if
-// the tree has more than maxWide of them, without the exceptions and generated files.
-func checkColumns(tree fs.FS, maxWide int, x *exceptions, add report) error {
+// checkColumns checks that lines of comments and code are wrapped, in tests too. Generated files are exempt.
+func checkColumns(tree fs.FS, x *exceptions, add report) error {
 	comment, generated := regexp.MustCompile(`^\s*// `), regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`)
-	var wide []Violation
-	err := walk(tree, ".go", func(name string) error {
+	return walk(tree, ".go", func(name string) error {
 		text, err := fs.ReadFile(tree, name)
 		if generated.Match(text) {
 			return err
@@ -162,22 +157,11 @@ func checkColumns(tree fs.FS, maxWide int, x *exceptions, add report) error {
 					add("columns", at, "%d columns; a line of a comment has at most %d", n, maxColumns)
 				}
 			case n > maxCodeColumns && !x.allows("columns", name, line):
-				wide = append(wide, Violation{"columns", at, fmt.Sprintf(
-					"%d columns; a line of code has at most %d: break it after a comma or an operator", n, maxCodeColumns)})
+				add("columns", at, "%d columns; a line of code has at most %d: break it after a comma or an operator", n, maxCodeColumns)
 			}
 		}
 		return err
 	})
-	if len(wide) <= maxWide {
-		return err
-	}
-	if maxWide > 0 {
-		add("columns", "deploy/house", "%d places, at most %d are allowed: change the new ones among these", len(wide), maxWide)
-	}
-	for _, v := range wide {
-		add(v.Rule, v.At, "%s", v.Text)
-	}
-	return err
 }
 
 func isFolder(tree fs.FS, name string) bool {

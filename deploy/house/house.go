@@ -91,7 +91,7 @@ func Check(tree fs.FS) ([]Violation, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := checkColumns(tree, maxWideLines, x, add); err != nil {
+	if err := checkColumns(tree, x, add); err != nil {
 		return nil, fmt.Errorf("read the lines of code: %w", err)
 	}
 	if err := checkWords(tree, pkgs, x, add); err != nil {
