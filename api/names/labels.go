@@ -37,7 +37,8 @@ const (
 	LabelLegacyLocality = "istio-locality"
 )
 
-// IsPlaceLabel reports whether the value of a label is determined by the locality of a workload.
+// IsPlaceLabel reports whether the place of a workload gives it a label: its region, zone, subzone, network, cluster or
+// node. registry.Labels says which of the place and the workload's own labels takes precedence.
 func IsPlaceLabel(name string) bool {
 	switch name {
 	case LabelRegion, LabelZone, LabelSubzone, LabelNetwork, LabelCluster, LabelHost:

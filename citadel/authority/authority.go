@@ -173,21 +173,24 @@ func (a *Authority) report(problem, own error) {
 		none  = "there is no CA yet, and nothing is served: "
 		again = ": it is read again by itself"
 	)
+	state := inUse
+	if a.o.CA.Bundle() == nil {
+		state = none
+	}
 	switch {
 	case problem == nil:
 	case a.plugged:
 		add("CertificateAuthority", inUse+problem.Error(), "correct the files in "+a.o.Folder+again)
-	case a.o.CA.Bundle() == nil && errors.Is(problem, store.ErrBroken):
-		add("CertificateAuthority", none+problem.Error(), "correct or restore "+a.o.Store.String()+again)
-	case a.o.CA.Bundle() == nil:
-		add("CertificateAuthority", none+problem.Error(), "let this server read and write "+a.o.Store.String()+again)
+	case errors.Is(problem, pki.ErrExpired):
+		add("CertificateAuthority", state+problem.Error(), "if the clock is right, delete "+a.o.Store.String()+
+			" and restart every server: the first one makes a new CA; a backup has expired too")
+	case a.o.CA.Bundle() == nil && !errors.Is(problem, store.ErrBroken), errors.Is(problem, store.ErrAway):
+		add("CertificateAuthority", state+problem.Error(), "let this server read and write "+a.o.Store.String()+again)
 	case errors.Is(problem, store.ErrDeleted):
 		add("CertificateAuthority", inUse+problem.Error(), "wait two minutes for the elected server; until then start or restart no server, "+
 			"and store no other CA: a server that starts without a stored CA makes a new one, which workloads do not trust")
-	case errors.Is(problem, store.ErrAway):
-		add("CertificateAuthority", inUse+problem.Error(), "let this server read and write "+a.o.Store.String()+again)
 	default:
-		add("CertificateAuthority", inUse+problem.Error(), "correct or restore "+a.o.Store.String()+again)
+		add("CertificateAuthority", state+problem.Error(), "correct or restore "+a.o.Store.String()+again)
 	}
 	if at := a.Revoked().Renewal(); !at.IsZero() && a.o.CA.Now().After(at) {
 		add("RevokedCertificates", "a list in ca-crl.pem should have been replaced at "+at.UTC().Format(time.RFC3339)+
@@ -380,7 +383,10 @@ func (a *Authority) register() {
 	for _, c := range []struct {
 		name, of string
 		at       func(*pki.Bundle) time.Time
-	}{{"root_cert", "the root certificate", root}, {"cert_chain", "the first certificate of the CA's chain", chain}} {
+	}{
+		{"root_cert", "the root certificate", root},
+		{"cert_chain", "the first of the CA certificate, the intermediates and the root", chain},
+	} {
 		gauge(c.name+"_expiry_timestamp", "When "+c.of+" expires, in seconds since 1970.",
 			func(b *pki.Bundle) float64 { return float64(c.at(b).Unix()) })
 		gauge(c.name+"_expiry_seconds", "Seconds until "+c.of+" expires.",

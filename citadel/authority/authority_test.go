@@ -354,6 +354,8 @@ func TestRemedyOfAStore(t *testing.T) {
 		store.ErrAway:    "let this server read and write",
 		store.ErrBroken:  "correct or restore",
 		store.ErrDeleted: "start or restart no server",
+
+		fmt.Errorf("%w: %w", store.ErrBroken, pki.ErrExpired): "delete ",
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := &changing{Store: store.Folder{Path: filepath.Join(t.TempDir(), "state")}}

@@ -42,7 +42,7 @@ func (s State) Due(o Options) time.Time {
 	switch {
 	case s.Next != nil:
 		return s.Since.Add(o.MaxTTL + pki.Skew)
-	case len(s.Old) > 0 && !s.Since.IsZero(): // old roots without a time were added by an operator and are kept
+	case len(s.Old) > 0 && !s.Since.IsZero(): // without a time an operator has added them, and they stay until the next rotation ends
 		return s.Since.Add(o.MaxTTL + pki.Skew)
 	}
 	c := s.Signing.Certificate

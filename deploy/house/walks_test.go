@@ -54,6 +54,33 @@ func TestWalks(t *testing.T) {
 	}
 }
 
+// TestAlertsQuoteTheLog checks that each log message that an alert quotes is one.
+func TestAlertsQuoteTheLog(t *testing.T) {
+	pkgs, err := parse(os.DirFS("../.."))
+	must.Succeed(t, err)
+	alerts, err := os.ReadFile("../../charts/istiod/templates/prometheusrule.yaml")
+	must.Succeed(t, err)
+	quotes := regexp.MustCompile(`log says\s+"([^"]+)"`).FindAllStringSubmatch(string(alerts), -1)
+	if len(quotes) == 0 {
+		t.Error("no alert quotes the log")
+	}
+	for _, quote := range quotes {
+		found := false
+		for _, p := range pkgs {
+			for _, f := range p.files {
+				ast.Inspect(f.ast, func(n ast.Node) bool {
+					text, ok := n.(*ast.BasicLit)
+					found = found || ok && strings.HasPrefix(text.Value, `"`+quote[1])
+					return !found
+				})
+			}
+		}
+		if !found {
+			t.Errorf("no log message begins with %q", quote[1])
+		}
+	}
+}
+
 // receiver returns the type of a method with a dot, or an empty string for a function.
 func receiver(f *ast.FuncDecl) string {
 	if f.Recv == nil {

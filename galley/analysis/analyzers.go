@@ -113,7 +113,7 @@ func Analyzers() []Analyzer {
 			"servers of Gateways that have no HTTP/3 where the control plane is asked for it", (*analysis).http3},
 		{"resolutions", []string{codeUnresolved, codeSeveral}, false, "names of endpoints that proxies do not resolve", (*analysis).resolutions},
 
-		{"injection", []string{codeNotInjected, codeNoProxy, codeInjectionLabels}, true,
+		{"injection", []string{codeNotInjected, codeNoProxy, codeInjectionLabels, codeNoEffect}, true,
 			"namespaces without injection, and Pods without a proxy where others get one", (*analysis).injection},
 		{"probe-hosts", []string{codeProbeHost}, true, "hosts of probes of Pods with a proxy", (*analysis).probeHosts},
 		{"annotations", []string{codeUnknownAnnotation, codeMisplaced, codeDeprecatedNote}, true,

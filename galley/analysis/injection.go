@@ -28,6 +28,10 @@ func (a *analysis) injection() {
 		}
 	}
 	for _, w := range a.pods {
+		if value := w.object.Labels[names.LabelInject]; value != "" && value != "true" && value != "false" {
+			a.report(w.object, diag.Warning, codeNoEffect, `metadata.labels["`+names.LabelInject+`"]`, `write "true" or "false"`,
+				"the label %s has the value %s, which is ignored: the namespace and the policy decide", names.LabelInject, value)
+		}
 		if a.injects(w.object) && !w.pod.Proxy && !w.pod.HostNetwork {
 			a.report(w.object, diag.Warning, codeNoProxy, "spec.containers", "replace it: run kubectl rollout restart for its controller",
 				"the Pod has no proxy, although its labels or its namespace's ask for one")
@@ -75,12 +79,10 @@ func (x *index) injects(pod *kinds.Object) bool {
 	if by == disabled {
 		return false
 	}
-	wanted := by == injected || pod.Labels[names.LabelRevision] != ""
-	if note := pod.Annotations[names.LabelInject]; note != "" && note != "true" { // no webhook is called
-		wanted = false
+	value, labelled := pod.Labels[names.LabelInject]
+	if !labelled {
+		value = pod.Annotations[names.LabelInject]
 	}
-	if said := pod.Labels[names.LabelInject]; said != "" { // the label takes precedence
-		wanted = said == "true"
-	}
-	return wanted
+	// Values other than "true" and "false" are ignored, and an annotation "true" has no webhook called.
+	return value != "false" && (by == injected || pod.Labels[names.LabelRevision] != "" || labelled && value == "true")
 }

@@ -18,8 +18,9 @@
 //   - A deposed leader writes nothing: all requests pass the Guard of the Lease [TestLease]. A write that the Guard has
 //     refused is made again, in this term or the next one [TestNotLeaderForAMoment].
 //   - A failed request is tried again for good, whatever the error is, at first after [limits.MinBackoff] and at last
-//     after each [limits.MaxBackoff]. It is a finding until it succeeds, the object is gone or the term ends
-//     [TestFailures], [TestReconcilers]. A conflict is a finding after maxConflicts in a row.
+//     after each [limits.MaxBackoff]; or at the constant interval that the Reconciler asks for, such as the Reconciler
+//     of webhook configurations. It is a finding until it succeeds, the object is gone or the term ends [TestFailures],
+//     [TestReconcilers]. A conflict is a finding after maxConflicts in a row.
 //   - All other requests come before one that has failed: an object waits for at most one that takes long
 //     [TestSlowObjects].
 //   - A panic of a Reconciler ends neither the process nor the term for good [TestPanics].

@@ -62,8 +62,9 @@ type Options struct {
 	// TTL is the requested lifetime. The default is a day.
 	TTL time.Duration
 	Key Key
-	// Grace is the fraction of a certificate's lifetime that is left when it is renewed. The default is 0.5. It varies
-	// at random by up to Jitter in both directions. The default is 0.01.
+	// Grace is the fraction of a certificate's lifetime that is left when it is renewed. It varies at random by up to
+	// Jitter in both directions. The defaults are 0.5 and 0.01. An agent sets them, to SECRET_GRACE_PERIOD_RATIO and
+	// SECRET_GRACE_PERIOD_RATIO_JITTER, whose defaults are in package config.
 	Grace, Jitter float64
 	// Output is the folder for the files key.pem, cert-chain.pem and root-cert.pem. If it is empty, none are written.
 	Output string
