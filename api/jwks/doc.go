@@ -8,6 +8,6 @@
 // # Guarantees
 //
 //   - A key set that a user wrote is sent without private keys: [TestInline], [FuzzInline], [FuzzParse].
-//   - No token can be signed for the key set that replaces a missing one: [TestNobody].
+//   - No token can be signed for the key set that replaces a missing one: [TestAcceptsNone].
 //   - A hostile discovery document is refused: [FuzzDiscovery].
 package jwks

@@ -17,8 +17,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
-// TestNobody derives the key again from its text: whoever chose it could not choose its private key.
-func TestNobody(t *testing.T) {
+// TestAcceptsNone makes the key again from its text, which shows that its private key is unknown.
+func TestAcceptsNone(t *testing.T) {
 	x := sha256.Sum256([]byte("a key that nobody holds 0"))
 	set, err := jwks.Parse([]byte(jwks.AcceptsNone))
 	must.Succeed(t, err)

@@ -309,7 +309,7 @@ func (a *Authority) use(ctx context.Context, b *pki.Bundle) error {
 	a.serve(own)
 	a.o.CA.Use(b)
 	a.o.Logger.Info("certificate authority loaded", "subject", b.Certificate.Subject.String(),
-		"notAfter", b.NotAfter(), "roots", len(b.Roots), "plugged_in", a.plugged)
+		"not_after", b.NotAfter(), "roots", len(b.Roots), "plugged_in", a.plugged)
 	a.notifyRoots()
 	return nil
 }

@@ -154,7 +154,7 @@ func (s *Server) create(ctx context.Context, caller identity.Peer,
 		s.metrics.extra.Inc()
 	}
 	s.metrics.issued.Inc()
-	s.o.Log.Debug("certificate issued", "identity", id.String(), "caller", caller.String(), "notAfter", out.NotAfter)
+	s.o.Log.Debug("certificate issued", "identity", id.String(), "caller", caller.String(), "not_after", out.NotAfter)
 	response := &authv1.IstioCertificateResponse{}
 	for _, c := range out.Chain {
 		response.CertChain = append(response.CertChain, string(c))

@@ -154,7 +154,7 @@ func TestSecrets(t *testing.T) {
 		t.Error("what did not change is made again")
 	}
 
-	// Of CA certificates that are named apart only the Secret of that name is read, whatever there is beside it.
+	// A CA certificate in a Secret of its own is read from that Secret alone.
 	gw := strings.Replace(strings.Split(secretWorld, "\n---\n")[0], "credentialName: x}", "credentialName: x, caCertCredentialName: x}", 1)
 	named := w.apply(append(objects(t, "gw.yaml", []byte(gw)), credential(kinds.SecretCredential, "a", "x-cacert", "r"))...)
 	k = tr.ResolveCohort(named, p)

@@ -80,7 +80,8 @@ func TestEnvoysDecide(t *testing.T) {
 			outcomes := map[string]int{}
 			inEachMesh(t, func(t *testing.T, m *mesh.Config) { testEnvoyDecides(t, seed, program, m, outcomes) })
 			t.Log(outcomes)
-			if len(outcomes) < 6 {
+			// Requests and connections are both allowed and denied. A few seeds have no request that an authorizer decides.
+			if len(outcomes) < 4 {
 				t.Errorf("only these: %v", outcomes)
 			}
 		})
