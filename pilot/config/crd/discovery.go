@@ -13,7 +13,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/lists"
 )
 
-// errNotFound is the reason for waiting for a kind that exists and whose lists the API server answers with 404.
+// errNotFound is the error of a kind that exists and whose lists the API server answers with 404.
 var errNotFound = errors.New("it answers 404 (not found), although there is such a kind")
 
 // confirmAbsent reports whether discovery says that the API server serves none of the versions of the kind that this

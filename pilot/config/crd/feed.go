@@ -169,9 +169,12 @@ func (f *feed) missing(ctx context.Context) bool {
 	if f.absentSince.IsZero() {
 		f.absentSince = time.Now()
 	}
-	defined := f.s.definitions != nil && !f.s.definitions.unreadable()
+	defined, synced := f.s.definitions != nil && !f.s.definitions.unreadable(), f.synced
 	f.s.mu.Unlock()
 	gone, err := f.confirmAbsent(ctx, defined)
+	if err == nil && !gone && synced { // before, it is doubtful
+		err = errNotFound
+	}
 	if err != nil && ctx.Err() == nil {
 		f.failed(err)
 	}

@@ -142,7 +142,8 @@ func TestForbiddenDefinitions(t *testing.T) {
 	until(t, "read", func() bool { return r.get(kinds.VirtualService, "a", "v") != nil })
 }
 
-// TestNotFoundIsNotAbsent answers 404 to the lists of a kind that there is. The source waits, and says so.
+// TestNotFoundIsNotAbsent answers 404 to the lists of a kind that there is. The source waits, and says so. What was read
+// before stays, and is not current.
 func TestNotFoundIsNotAbsent(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -177,8 +178,30 @@ func TestNotFoundIsNotAbsent(t *testing.T) {
 			}
 			a.with(func() { a.refuse = nil })
 			r.synced()
+			until(t, "it is read", func() bool { return r.Current(c.kind) })
+			a.with(func() { a.refuse = missing })
+			a.cutStreams(true)
+			if d := r.finding("APIServer"); !strings.Contains(d.Message, c.kind.Name+": it answers 404") || r.Current(c.kind) {
+				t.Errorf("once it was read: %+v, current %v", d, r.Current(c.kind))
+			}
+			a.with(func() { a.refuse = nil })
+			r.noFindings()
 		})
 	}
+}
+
+// TestDefinitionsNotFound: an API server that answers the list of definitions with 404 is a finding.
+func TestDefinitionsNotFound(t *testing.T) {
+	t.Parallel()
+	a := newAPIServer(t, kinds.Sidecar)
+	a.refuse = func(string, *http.Request) (int, string) { return 404, "page not found" }
+	r := read(t, a, Options{Kinds: []*kinds.Kind{kinds.Sidecar}})
+	if d := r.finding("APIServer"); !strings.Contains(d.Message, "CustomResourceDefinition: ") || r.HasSynced() {
+		t.Errorf("%+v", d)
+	}
+	a.with(func() { a.refuse = nil })
+	r.synced()
+	r.noFindings()
 }
 
 // The services of a remote cluster count although its kubeconfig may not read what Istio defines.

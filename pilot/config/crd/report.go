@@ -56,7 +56,7 @@ func (s *Source) currentFindings() []diag.Diagnostic {
 					s.where(), f.kind.Name),
 				Fix: "look at what is between this server and the API server, and at the conditions of the kind's definition",
 			})
-		} else if f.absent() && f.running && s.definitions != nil && !s.definitions.unreadable() && f.absentFor() > absentDelay {
+		} else if f.absent() && f.gone && f.running && s.definitions != nil && !s.definitions.unreadable() && f.absentFor() > absentDelay {
 			list = append(list, diag.Diagnostic{
 				Severity: diag.Warning, Code: "NotServed", Object: "CustomResourceDefinition " + f.plural + "." + f.group,
 				Message: fmt.Sprintf(

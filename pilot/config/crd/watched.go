@@ -93,6 +93,9 @@ func (w *watched) run(ctx context.Context) {
 				delay = 0
 			} else {
 				version = 0
+				if w.onMissing == nil {
+					w.failed(err)
+				}
 				if expected := w.onMissing != nil && w.onMissing(ctx); expected && w.definitionsForbidden() {
 					delay = forbiddenPause + rand.N(forbiddenPause/3)
 				}
