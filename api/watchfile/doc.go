@@ -9,7 +9,8 @@
 // Directories are watched instead of files, because a file may not exist yet, may be replaced by rename, or may lie
 // behind links such as the ..data of a mounted ConfigMap; the directory of each link is watched too. Before Next
 // returns, all directories that matter at that time are watched. A later change yields an event, and an earlier one is
-// seen by the read that follows.
+// seen by the read that follows. The parents of a watched directory are not watched: the next poll sees that one was
+// moved.
 //
 // With NoWatch a Watch only polls, and has no goroutine and almost no memory. Agents use it: the events of all pods of
 // a node come from one small pool of the kernel, which belongs to the user that all agents run as.

@@ -396,7 +396,8 @@ func (p panicking) Start(ctx context.Context) error {
 	return nil
 }
 
-// TestPanics: a panic in any method of a Reconciler is logged, and does not end the process.
+// TestPanics: a panic in any method of a Reconciler is logged, and does not end the process. Controllers that cannot be
+// started are a finding.
 func TestPanics(t *testing.T) {
 	for _, method := range []string{"All", "Requests", "Start"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -408,9 +409,13 @@ func TestPanics(t *testing.T) {
 			if !strings.Contains(s.log.String(), "of "+method) {
 				t.Errorf("%s: log %q", method, s.log)
 			}
+			if method == "Start" {
+				s.found("the controllers do not run", "failed to run the controllers of ConfigMap: ")
+			}
 			s.change(func() { s.panics = false })
 			s.controller.NotifyAll()
-			pass(limits.MaxBackoff)
+			pass(limits.MaxBackoff + failureReset)
+			s.found("no panic in " + method)
 			s.colored("no panic in "+method, "red", "one")
 			stop()
 		})

@@ -23,7 +23,8 @@
 //     [TestReconcilers]. A conflict is a finding after maxConflicts in a row.
 //   - All other requests come before one that has failed: an object waits for at most one that takes long
 //     [TestSlowObjects].
-//   - A panic of a Reconciler ends neither the process nor the term for good [TestPanics].
+//   - A panic of a Reconciler ends neither the process nor the term for good. Controllers that cannot be started are a
+//     finding [TestPanics].
 //   - A Manager that is not needed sends no request [TestOnDemand].
 //   - An object that another client changes back is written at most once a second, then at most every four seconds, and
 //     is a finding until the other client stops [TestUndone].

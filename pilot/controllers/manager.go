@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/pilot/leader"
 )
@@ -47,6 +49,9 @@ type Manager struct {
 	controllers []*Controller
 	needed      chan struct{} // closed by Need
 	once        sync.Once     // of Need
+
+	mu     sync.Mutex
+	failed error // why the controllers do not run, until they have run for a while or the term ends
 }
 
 // NewManager returns a Manager. It does not run it.
@@ -137,15 +142,45 @@ func (m *Manager) NotifyAll() {
 // Findings returns the findings of the Lease and of the Controllers.
 func (m *Manager) Findings() []diag.Diagnostic {
 	list := m.o.Lease.Findings()
+	m.mu.Lock()
+	failed := m.failed
+	m.mu.Unlock()
+	if failed != nil {
+		list = append(list, diag.Diagnostic{
+			Severity: diag.Warning, Code: "ControllersNotRunning",
+			Message: fmt.Sprintf("failed to run the controllers of %s: %v", m.names(), failed),
+			Fix:     "correct what the message names; they are started again",
+		})
+	}
 	for _, c := range m.controllers {
 		list = append(list, c.Findings()...)
 	}
 	return list
 }
 
+// names returns the names of the Controllers.
+func (m *Manager) names() string {
+	return strings.Join(lists.Map(m.controllers, func(c *Controller) string { return c.name }), ", ")
+}
+
+// failureReset is how long controllers run until an earlier failure is over.
+const failureReset = 5 * time.Second
+
 // term runs the Controllers until ctx ends, and restarts them after a failure.
 func (m *Manager) term(ctx context.Context) {
-	Retry(ctx, m.o.Logger, "failed to run controllers", func() error { return m.manage(ctx) })
+	note := func(err error) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.failed = err
+	}
+	Retry(ctx, m.o.Logger, "failed to run controllers", func() error {
+		over := time.AfterFunc(failureReset, func() { note(nil) })
+		err := m.manage(ctx)
+		over.Stop()
+		note(err)
+		return err
+	})
+	note(nil)
 }
 
 // unlimited is the timeout of cache syncs. A kind may be unreadable for any time.

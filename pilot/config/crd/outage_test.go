@@ -142,8 +142,8 @@ func TestForbiddenDefinitions(t *testing.T) {
 	until(t, "read", func() bool { return r.get(kinds.VirtualService, "a", "v") != nil })
 }
 
-// TestNotFoundIsNotAbsent answers 404 to the lists of a kind that there is. The source waits, and says so. What was read
-// before stays, and is not current.
+// TestNotFoundIsNotAbsent answers 404 to the lists of a kind that there is. The source waits, and says so. Objects that
+// were read before stay, and are not current.
 func TestNotFoundIsNotAbsent(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
