@@ -51,7 +51,6 @@ type row struct {
 type outcome struct {
 	found  bool // whether it is a finding
 	passes bool // whether the object is written meanwhile
-	lasts  bool // whether the object is not written afterwards, before something changes
 }
 
 // namespaces has the namespaces that get the roots.
@@ -149,6 +148,7 @@ var faults = []struct {
 }{
 	{"none", func(*http.Request) error { return nil }, outcome{passes: true}},
 	{"403 for writes", writes(func(*http.Request) error { return forbidden }), outcome{found: true}},
+	{"404 for writes", writes(func(*http.Request) error { return apierrors.NewNotFound(resource, "x") }), outcome{}},
 	{"409 for writes", writes(func(*http.Request) error { return apierrors.NewConflict(resource, "x", nil) }), outcome{found: true}},
 	{"500 for writes", writes(func(*http.Request) error { return apierrors.NewInternalError(errors.New("broken")) }), outcome{found: true}},
 	{"503 for writes", writes(func(*http.Request) error { return apierrors.NewServiceUnavailable("busy") }), outcome{found: true}},
@@ -238,7 +238,7 @@ func TestReconcilers(t *testing.T) {
 					}
 					s.Set(func() { s.Intercept = nil })
 					wait(recovery)
-					if list := x.Findings(); r.done(s.Object(r.path)) == want.lasts || len(list) > 0 {
+					if list := x.Findings(); !r.done(s.Object(r.path)) || len(list) > 0 {
 						t.Errorf("without the fault: done %v, findings %v", r.done(s.Object(r.path)), list)
 					}
 					s.Writes()

@@ -16,6 +16,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/api/lists"
 )
 
@@ -139,13 +140,16 @@ func (r *Analysis) Reconcile(ctx context.Context, request reconcile.Request) (re
 	stale := false
 	result, err := r.do(ctx, key.Kind, func() error {
 		err := r.write(ctx, key, n)
-		if stale = errors.Is(err, errStale); stale || errors.Is(err, errForeign) || apierrors.IsNotFound(err) {
+		if stale = errors.Is(err, errStale); stale || errors.Is(err, errForeign) {
 			return nil
 		}
 		return err
 	})
 	switch {
-	case err != nil:
+	case apierrors.IsNotFound(err) && (n.object != nil || len(n.messages) > 0): // it was deleted, and the World has it still
+		r.failed[key] = n
+		return reconcile.Result{RequeueAfter: limits.MaxBackoff}, nil
+	case client.IgnoreNotFound(err) != nil:
 		r.failed[key] = n
 	case stale: // it is written after the next analysis
 	case len(n.messages) > 0:
@@ -153,7 +157,7 @@ func (r *Analysis) Reconcile(ctx context.Context, request reconcile.Request) (re
 	default:
 		delete(r.lastWritten, key)
 	}
-	return result, err
+	return result, client.IgnoreNotFound(err)
 }
 
 // get reads an object. It returns the version that is served.

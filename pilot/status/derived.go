@@ -5,10 +5,12 @@ import (
 	"reflect"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/pilot/derive"
 )
@@ -64,10 +66,13 @@ func (r *Derived) Reconcile(ctx context.Context, request reconcile.Request) (rec
 		return reconcile.Result{}, nil
 	}
 	result, err := r.do(ctx, key.Kind, func() error {
-		return client.IgnoreNotFound(r.versions(key.Kind, func(version string) error { // it is no error if the object was deleted
+		return r.versions(key.Kind, func(version string) error {
 			return r.patch(ctx, key, version, map[string]any{"status": stamped(s.Value, time.Now())})
-		}))
+		})
 	})
+	if apierrors.IsNotFound(err) { // it was deleted, and the World has it still
+		return reconcile.Result{RequeueAfter: limits.MaxBackoff}, nil
+	}
 	if err == nil {
 		r.sent[key] = sent{o, s.Value}
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/apiserver"
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/api/lists"
 )
 
@@ -140,7 +141,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		r.logger.Debug("roots written", "namespace", request.Namespace, "name", request.Name)
 	}
 	if apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-		err = nil // the namespace is being deleted, or an event of the ConfigMap's deletion follows
+		return reconcile.Result{RequeueAfter: limits.MaxBackoff}, nil // the namespace is being deleted, and the World has it still
 	}
 	return reconcile.Result{}, err
 }
