@@ -188,11 +188,11 @@ func TestFiftyAgents(t *testing.T) {
 func TestSteps(t *testing.T) {
 	b, err := pki.NewSelfSigned("cluster.local", options.Lifetime, start)
 	must.Succeed(t, err)
-	s, now := rotation.State{Signing: b}, start
+	s := rotation.State{Signing: b}
 	var got []string
 	name := map[string]string{}
 	for range 8 {
-		now = s.Due(options)
+		now := s.Due(options)
 		if _, early, _ := s.Step(options, now.Add(-time.Nanosecond)); early {
 			t.Fatal("a step before it is due")
 		}

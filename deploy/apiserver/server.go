@@ -224,7 +224,8 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) (any, int, error
 		return nil, 0, apierrors.NewInvalid(schema.GroupKind{Kind: "ListOptions"}, "", nil)
 	}
 	if r.URL.Query().Get("watch") != "" {
-		return nil, 0, s.watch(w, r, t)
+		s.watch(w, r, t)
+		return nil, 0, nil
 	}
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -369,7 +370,7 @@ func (s *Server) bookmark(r *http.Request, t target, version int) map[string]any
 }
 
 // watch handles a watch. It begins with a list if the request says so.
-func (s *Server) watch(w http.ResponseWriter, r *http.Request, t target) error {
+func (s *Server) watch(w http.ResponseWriter, r *http.Request, t target) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusOK)
 	send := func(kind string, o map[string]any) {
@@ -412,7 +413,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, t target) error {
 		}
 		select {
 		case <-r.Context().Done():
-			return nil
+			return
 		case <-changed:
 		}
 	}

@@ -132,14 +132,14 @@ func newServer(v *unstructured.Unstructured) *server {
 	s.Intercept = func(r *http.Request) error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		switch {
-		case r.Method == http.MethodPost:
+		switch r.Method {
+		case http.MethodPost:
 			s.probes++
 			if !r.URL.Query().Has("dryRun") {
 				return errors.New("not a dry run")
 			}
 			return s.answer
-		case r.Method == http.MethodPatch:
+		case http.MethodPatch:
 			s.writes = append(s.writes, time.Now())
 			if s.undo {
 				time.AfterFunc(time.Millisecond, func() { s.Put(path, v) })

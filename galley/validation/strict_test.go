@@ -30,8 +30,8 @@ func faults(md protoreflect.MessageDescriptor, object map[string]any, path strin
 	for i := range md.Fields().Len() {
 		fd := md.Fields().Get(i)
 		name := fd.JSONName()
-		at, was, had := path+"."+name, object[name], false
-		_, had = object[name]
+		at := path + "." + name
+		was, had := object[name]
 		for _, bad := range wrong(fd) {
 			object[name] = bad
 			visit(at)

@@ -149,7 +149,7 @@ func predict(t *testing.T, seed uint64, changes int, reached map[string]int) {
 	must.Succeed(t, err)
 	rest := func(v *diff.View, what string) bool {
 		for name, x := range watchers {
-			late := ""
+			var late string
 			for end := time.Now().Add(timeout); ; time.Sleep(time.Millisecond) {
 				if late = x.differs(v, name); late == "" || time.Now().After(end) {
 					break

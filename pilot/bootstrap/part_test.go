@@ -15,7 +15,7 @@ import (
 )
 
 // A part of the server is one file, such as this one, and one line, the next one.
-func init() { parts = append(parts, newCounting) }
+func init() { parts = append(parts, newCounting) } //nolint:gochecknoinits // The line registers the part.
 
 // counting counts changes of Services.
 type counting struct {

@@ -37,7 +37,7 @@ func TestMetricsReference(t *testing.T) {
 		delete(types, f.GetName())
 	}
 	descriptions := make(chan *prometheus.Desc)
-	go func() { //nolint:forbidigo // a test
+	go func() {
 		s.metrics.Describe(descriptions)
 		close(descriptions)
 	}()

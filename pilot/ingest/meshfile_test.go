@@ -1,7 +1,6 @@
 package ingest
 
 import (
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -14,7 +13,7 @@ import (
 func TestMeshFileFindings(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "mesh")
 	m := &meshFiles{
-		logger: slog.New(slog.NewTextHandler(io.Discard, nil)), paths: map[string]string{"mesh": path}, limit: 1 << 20,
+		logger: slog.New(slog.DiscardHandler), paths: map[string]string{"mesh": path}, limit: 1 << 20,
 		data: map[string]string{}, wrong: map[string]error{},
 	}
 	must.Succeed(t, os.Mkdir(path, 0o700))

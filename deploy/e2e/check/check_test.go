@@ -54,7 +54,7 @@ func (w *world) check(args ...string) ([]check.Result, error) {
 	}
 	wrong := slices.DeleteFunc(report.Checks, func(r check.Result) bool { return r.State != check.Wrong })
 	if report.OK != (err == nil) || report.OK != (len(wrong) == 0) {
-		return nil, fmt.Errorf("exit %v of %s", err, text)
+		return nil, fmt.Errorf("exit %v of %s", err, text) //nolint:errorlint // The error may be nil.
 	}
 	return wrong, nil
 }

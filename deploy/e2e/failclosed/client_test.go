@@ -157,9 +157,7 @@ func (c *client) take(r *discoveryv3.DeltaDiscoveryResponse) error {
 		delete(c.versions[r.GetTypeUrl()], name)
 	}
 	if c.baseline != nil {
-		for _, what := range postureOf(c.have).moreOpen(c.baseline) {
-			c.opened = append(c.opened, what)
-		}
+		c.opened = append(c.opened, postureOf(c.have).moreOpen(c.baseline)...)
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
+	"fmt"
 	"math/big"
 	"net/http"
 	"path/filepath"
@@ -257,20 +258,23 @@ func (i *issuer) roots(t *testing.T, g *group) string {
 }
 
 func rootsIn(list []*discoveryv3.Resource) string {
-	for _, r := range list {
-		s := &tlsv3.Secret{}
-		if err := r.GetResource().UnmarshalTo(s); err != nil {
-			return err.Error()
-		}
-		switch context := s.GetValidationContext(); {
-		case len(context.GetTrustedCa().GetInlineBytes()) == 0:
-			return "no roots"
-		case len(context.GetCrl().GetInlineBytes()) == 0:
-			return "roots"
-		}
-		return "roots and revocations"
+	if len(list) == 0 {
+		return "nothing"
 	}
-	return "nothing"
+	if len(list) > 1 {
+		return fmt.Sprintf("%d secrets", len(list))
+	}
+	s := &tlsv3.Secret{}
+	if err := list[0].GetResource().UnmarshalTo(s); err != nil {
+		return err.Error()
+	}
+	switch context := s.GetValidationContext(); {
+	case len(context.GetTrustedCa().GetInlineBytes()) == 0:
+		return "no roots"
+	case len(context.GetCrl().GetInlineBytes()) == 0:
+		return "roots"
+	}
+	return "roots and revocations"
 }
 
 // certify returns a certificate of the witness of a group.

@@ -58,7 +58,7 @@ func (p Peer) Start(ctx context.Context, t *testing.T) map[string]string {
 		_ = log.Close()
 	})
 	for {
-		err := ready(at["httpAddr"])
+		err := ready(ctx, at["httpAddr"])
 		if err == nil {
 			return at
 		}
@@ -72,8 +72,12 @@ func (p Peer) Start(ctx context.Context, t *testing.T) map[string]string {
 	}
 }
 
-func ready(address string) error {
-	resp, err := http.Get("http://" + address + "/ready")
+func ready(ctx context.Context, address string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/ready", nil)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,6 @@ package kube
 
 import (
 	"bytes"
-	"crypto"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -38,7 +37,7 @@ func TestCertifiedByOthers(t *testing.T) {
 	w.Must(err)
 	leaf, err := x509.ParseCertificate(der)
 	w.Must(err)
-	text, err := pki.EncodeKey(crypto.Signer(key))
+	text, err := pki.EncodeKey(key)
 	w.Must(err)
 	roots := pki.EncodeCertificates(b.Roots...)
 	for name, text := range map[string][]byte{cert: pki.EncodeCertificates(leaf), private: text, trusted: roots} {

@@ -112,6 +112,6 @@ func TestRenewals(t *testing.T) {
 		back()
 		refused("the server may read " + kind.Plural + " again")
 	}
-	w.Write(strings.Replace(pod("a", "web-1", "web", "n1"), "10.20.0.9", "10.20.0.8", -1))
+	w.Write(strings.ReplaceAll(pod("a", "web-1", "web", "n1"), "10.20.0.9", "10.20.0.8"))
 	renewed("a pod has come")
 }

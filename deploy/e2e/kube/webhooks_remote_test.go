@@ -47,10 +47,15 @@ func (w *admission) roots(namespace string) (string, error) {
 
 // untouched returns an error if a control plane wrote into the cluster.
 func (w *admission) untouched() error {
-	_, err := w.roots("shop")
-	list, _, more := w.hooks(validating, "istiod-default-validator")
-	if err == nil || more != nil || len(list[0].ClientConfig.CABundle) != 0 || list[0].FailurePolicy != "Ignore" {
-		return fmt.Errorf("%v, %w, %+v", err, more, list)
+	if _, err := w.roots("shop"); err == nil {
+		return errors.New("the namespace shop has roots")
+	}
+	list, _, err := w.hooks(validating, "istiod-default-validator")
+	if err != nil {
+		return err
+	}
+	if len(list[0].ClientConfig.CABundle) != 0 || list[0].FailurePolicy != "Ignore" {
+		return fmt.Errorf("a webhook has changed: %+v", list)
 	}
 	return nil
 }

@@ -18,6 +18,7 @@ import (
 // Kind is how one configuration is more open than another.
 type Kind string
 
+// The kinds of openness.
 const (
 	Passes     Kind = "passes"     // a request reaches an application, and the other configuration refuses it
 	Asks       Kind = "asks"       // no authorizer is asked about a request

@@ -1,6 +1,7 @@
 package openness
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/istiod-lite/istiod-lite/api/names"
@@ -52,7 +54,7 @@ func verified(t *tlsv3.CommonTlsContext) verification {
 		for _, m := range x.GetMatchTypedSubjectAltNames() {
 			v.names = append(v.names, matched(m.GetMatcher()))
 		}
-		for _, m := range x.GetMatchSubjectAltNames() {
+		for _, m := range x.GetMatchSubjectAltNames() { //nolint:staticcheck // Envoy still obeys the deprecated field.
 			v.names = append(v.names, matched(m))
 		}
 		v.pins = append(append(v.pins, x.GetVerifyCertificateSpki()...), x.GetVerifyCertificateHash()...)
@@ -209,8 +211,11 @@ func has(labels map[string]string, match *structpb.Struct) bool {
 // validity returns why Envoy would refuse a resource by the rules of its messages, nil if it would not.
 func validity(r *envoy.Resource) error {
 	m, err := message(r)
-	if err != nil {
+	if errors.Is(err, protoregistry.NotFound) {
 		return nil // a type that is not linked
+	}
+	if err != nil {
+		return err
 	}
 	return valid(m)
 }

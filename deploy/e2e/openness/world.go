@@ -88,8 +88,10 @@ func (w World) YAML() []byte {
 // Slot is a place for a world: two namespaces with the same Services, Pods and Secrets as any other slot.
 type Slot int
 
-// Home returns the namespace of the slot, and Neighbour the one beside it.
-func (s Slot) Home() string      { return fmt.Sprintf("%s-%03d", home, int(s)) }
+// Home returns the namespace of the slot.
+func (s Slot) Home() string { return fmt.Sprintf("%s-%03d", home, int(s)) }
+
+// Neighbour returns the namespace beside Home.
 func (s Slot) Neighbour() string { return fmt.Sprintf("%s-%03d", neighbour, int(s)) }
 
 // Place returns a text with the namespaces of the slot.
@@ -240,6 +242,7 @@ func (s Slot) Base(certificate, key string) []*unstructured.Unstructured {
 // Proxy is one of the two proxies of a slot.
 type Proxy string
 
+// The proxies of a slot.
 const (
 	Sidecar Proxy = "sidecar"
 	Gateway Proxy = "gateway"

@@ -87,16 +87,18 @@ func (s *Server) Write(name, text string) {
 // Load connects simulated proxies until the test ends, with arguments of pilot-discovery load. It does not wait.
 func (s *Server) Load(proxies int, args ...string) {
 	s.t.Helper()
-	c := exec.Command(s.program,
+	c := exec.CommandContext(s.t.Context(), s.program,
 		append([]string{"load", "--address", s.GRPC, "--proxies", strconv.Itoa(proxies), "--duration", "2h"}, args...)...)
 	s.must(c.Start())
-	s.t.Cleanup(func() { _ = c.Process.Kill(); _ = c.Wait() })
+	s.t.Cleanup(func() { _ = c.Wait() })
 }
 
 // Fetch returns the status and the text of a page of the monitoring port.
 func (s *Server) Fetch(path string) (int, string) {
 	s.t.Helper()
-	resp, err := http.Get("http://" + s.Monitoring + path)
+	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, "http://"+s.Monitoring+path, nil)
+	s.must(err)
+	resp, err := http.DefaultClient.Do(req)
 	s.must(err)
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)

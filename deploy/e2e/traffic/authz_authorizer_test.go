@@ -21,8 +21,8 @@ import (
 
 // The ports of the authorizer's pod.
 const (
-	authzGrpcPort = 9000
-	authzHttpPort = 8000
+	authzGRPCPort = 9000
+	authzHTTPPort = 8000
 )
 
 // pass is the header with which the authorizers allow a request, and passed its required value. They allow connections
@@ -47,8 +47,8 @@ func startAuthorizer(t *testing.T, pod *world.Running) *authorizer {
 	a := &authorizer{asked: map[string]int{}}
 	rpc, web := grpc.NewServer(), &http.Server{Handler: http.HandlerFunc(a.check)} //nolint:gosec // no stranger reaches it
 	authv3.RegisterAuthorizationServer(rpc, a)
-	suite.Serve(t, pod, authzGrpcPort, rpc.Serve, rpc.Stop)
-	suite.Serve(t, pod, authzHttpPort, web.Serve, func() { _ = web.Close() })
+	suite.Serve(t, pod, authzGRPCPort, rpc.Serve, rpc.Stop)
+	suite.Serve(t, pod, authzHTTPPort, web.Serve, func() { _ = web.Close() })
 	return a
 }
 

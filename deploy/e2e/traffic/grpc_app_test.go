@@ -130,7 +130,7 @@ type grpcClient struct {
 func (m grpcMesh) dial(pod, account, target string) grpcClient {
 	m.t.Helper()
 	config := m.bootstrap(pod, account, "region1", "zone1")
-	builder, err := xds.NewXDSResolverWithConfigForTesting(config) //nolint:staticcheck // Only this function takes a bootstrap per client.
+	builder, err := xds.NewXDSResolverWithConfigForTesting(config) // Only this function takes a bootstrap per client.
 	must.Succeed(m.t, err)
 	creds, err := xdscreds.NewClientCredentials(xdscreds.ClientOptions{FallbackCreds: insecure.NewCredentials()})
 	must.Succeed(m.t, err)

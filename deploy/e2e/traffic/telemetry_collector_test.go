@@ -21,8 +21,8 @@ import (
 
 // The ports of the collector's pod.
 const (
-	telemetryGrpcPort = 4317
-	telemetryHttpPort = 4318
+	telemetryGRPCPort = 4317
+	telemetryHTTPPort = 4318
 )
 
 // collector collects the data that proxies send.
@@ -58,8 +58,8 @@ func startCollector(t *testing.T, pod *world.Running) *collector {
 	rpc.RegisterService(export("opentelemetry.proto.collector.logs.v1.LogsService", func(r *logsv1.LogsData) { c.addLogs(r) }), c)
 	rpc.RegisterService(export("opentelemetry.proto.collector.trace.v1.TraceService", func(r *tracev1.TracesData) { c.addTraces("grpc", r) }),
 		c)
-	suite.Serve(t, pod, telemetryGrpcPort, rpc.Serve, rpc.Stop)
-	suite.Serve(t, pod, telemetryHttpPort, web.Serve, func() { _ = web.Close() })
+	suite.Serve(t, pod, telemetryGRPCPort, rpc.Serve, rpc.Stop)
+	suite.Serve(t, pod, telemetryHTTPPort, web.Serve, func() { _ = web.Close() })
 	return c
 }
 

@@ -87,8 +87,9 @@ func TestReports(t *testing.T) {
 	b, err := with(t, "{statsdUdpAddress: '10.0.0.1:8125', envoyMetricsService: {address: 'm:1', tcpKeepalive: {time: 9s, probes: 2}}}",
 		func(a *Agent) { a.IPv6 = true })
 	must.Succeed(t, err)
-	if len(b.GetStatsSinks()) != 2 || b.GetTracing() != nil {
-		t.Errorf("sinks %v, tracing %v", b.GetStatsSinks(), b.GetTracing())
+	tracing := b.GetTracing() //nolint:staticcheck // The agent uses the deprecated field.
+	if len(b.GetStatsSinks()) != 2 || tracing != nil {
+		t.Errorf("sinks %v, tracing %v", b.GetStatsSinks(), tracing)
 	}
 	c := clusterOf(t, b, "envoy_metrics_service")
 	if c.GetDnsLookupFamily() != clusterv3.Cluster_V6_ONLY ||

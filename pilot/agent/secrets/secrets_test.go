@@ -68,7 +68,6 @@ type authority struct {
 	root  *x509.Certificate
 	down  error
 	calls int
-	open  int
 	other *ecdsa.PublicKey // certified in place of the request's key
 	asked chan struct{}    // has an element if there was a call since the last receive
 	last  *x509.CertificateRequest
@@ -158,7 +157,7 @@ func (a *authority) Sign(_ context.Context, csr []byte, life time.Duration) ([]s
 		life = a.life
 	}
 	now := a.clock.Now()
-	var public any = r.PublicKey
+	public := r.PublicKey
 	if a.other != nil {
 		public = a.other
 	}

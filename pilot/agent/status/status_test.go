@@ -359,7 +359,7 @@ func TestLocalMetrics(t *testing.T) {
 	defer s.listener.Close()
 	for _, path := range []string{"/metrics", "/stats/prometheus"} {
 		for from, code := range map[string]int{"127.0.0.1:1": 200, "10.0.0.1:1": 403, "127.0.0.6:1": 403} {
-			r := httptest.NewRequest("GET", "http://localhost:15020"+path, nil)
+			r := httptest.NewRequest(http.MethodGet, "http://localhost:15020"+path, nil)
 			r.RemoteAddr = from
 			w := httptest.NewRecorder()
 			s.http.Handler.ServeHTTP(w, r)

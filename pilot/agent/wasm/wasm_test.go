@@ -384,7 +384,7 @@ func TestFailurePolicy(t *testing.T) {
 		return &httpwasmv3.Wasm{Config: config}
 	}
 	there := filepath.Join(t.TempDir(), "m.wasm")
-	must.Succeed(t, os.WriteFile(there, []byte(module("1")), 0o600))
+	must.Succeed(t, os.WriteFile(there, module("1"), 0o600))
 	const open, closed = wasmv3.FailurePolicy_FAIL_OPEN, wasmv3.FailurePolicy_FAIL_CLOSED
 	for _, x := range []struct {
 		what string

@@ -51,7 +51,6 @@ func (w objects) put(t testing.TB, text string) {
 		}
 		kind := kinds.All()[at]
 		spec := kind.New()
-		of := any(spec)
 		if kind.Istio {
 			var parts map[string]any
 			must.Succeed(t, yaml.Unmarshal([]byte(document), &parts))
@@ -59,7 +58,7 @@ func (w objects) put(t testing.TB, text string) {
 			must.Succeed(t, err)
 			document = string(b)
 		}
-		if err := yaml.Unmarshal([]byte(document), of); err != nil {
+		if err := yaml.Unmarshal([]byte(document), spec); err != nil {
 			t.Fatalf("%s: %v", meta.Kind, err)
 		}
 		m := meta.Metadata

@@ -126,7 +126,7 @@ func (e *evaluator) permission(m *rbacv3.Permission, r *request) bool {
 	case *rbacv3.Permission_RequestedServerName:
 		return e.text(m.RequestedServerName, r.sni)
 	case *rbacv3.Permission_Metadata:
-		return e.metadata(m.Metadata, r)
+		return e.metadata(m.Metadata, r) //nolint:staticcheck // Rules use the deprecated field.
 	}
 	panic(m.String())
 }
@@ -170,7 +170,7 @@ func (e *evaluator) principal(m *rbacv3.Principal, r *request) bool {
 	case *rbacv3.Principal_Header:
 		return e.header(m.Header, r)
 	case *rbacv3.Principal_Metadata:
-		return e.metadata(m.Metadata, r)
+		return e.metadata(m.Metadata, r) //nolint:staticcheck // Rules use the deprecated field.
 	}
 	panic(m.String())
 }

@@ -95,7 +95,7 @@ func (n *Node) proxy(s *corev1.Service, port corev1.ServicePort, addr netip.Addr
 	if err := n.o.Network.AddAddress(addr); err != nil {
 		return nil, err
 	}
-	l, err := net.Listen("tcp", net.JoinHostPort(addr.String(), strconv.Itoa(int(port.Port))))
+	l, err := new(net.ListenConfig).Listen(n.ctx, "tcp", net.JoinHostPort(addr.String(), strconv.Itoa(int(port.Port))))
 	if err != nil {
 		return nil, fmt.Errorf("serve Service %s/%s: %w", s.Namespace, s.Name, err)
 	}

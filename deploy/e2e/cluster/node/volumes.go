@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 )
 
 // volumes creates the pod's volumes, and returns the folder of each.
@@ -154,7 +153,7 @@ func (p *pod) token(dir string, s *corev1.ServiceAccountTokenProjection) error {
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
 		ExpirationSeconds: s.ExpirationSeconds,
 		BoundObjectRef: &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: p.object.Name,
-			UID: types.UID(p.object.UID)},
+			UID: p.object.UID},
 	}}
 	if s.Audience != "" {
 		request.Spec.Audiences = []string{s.Audience}

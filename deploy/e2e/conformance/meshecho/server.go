@@ -38,7 +38,7 @@ func server(args []string) error {
 	}
 	failed := make(chan error)
 	serve := func(port int, secure bool, serve func(net.Listener) error) error {
-		l, err := net.Listen("tcp", fmt.Sprintf(":%d", port))
+		l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", fmt.Sprintf(":%d", port))
 		if err != nil {
 			return err
 		}
