@@ -30,7 +30,7 @@ var (
 	ErrConflict = errors.New("the CA was changed by another server")
 	// ErrAway means that the API server did not answer or refused. A later attempt may succeed.
 	ErrAway = errors.New("the API server does not let the CA be kept")
-	// ErrBroken means that an operator must correct or restore the stored CA.
+	// ErrBroken means that an operator must correct or restore the stored CA, or delete it if it has expired.
 	ErrBroken = errors.New("the stored CA cannot be used")
 	// ErrDeleted means that the stored CA was deleted while this server, which is not elected, has it in memory.
 	ErrDeleted = errors.New("the stored CA was deleted: the elected server writes it again")

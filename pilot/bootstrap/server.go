@@ -202,7 +202,7 @@ func (s *Server) awaited() []string {
 		}
 		found := s.from.Findings()
 		if i := slices.IndexFunc(found, func(d diag.Diagnostic) bool {
-			return slices.Contains([]string{"NotServed", "NoWatch", "ConfigSource", "Rejected"}, d.Code)
+			return slices.Contains([]string{"NotServed", "NoWatch", "ConfigSource", "SourceRejected"}, d.Code)
 		}); i >= 0 {
 			names = append(names, "because "+found[i].Message)
 		}

@@ -245,14 +245,14 @@ func TestSecurityObjectWithoutName(t *testing.T) {
 	rejected := func() int {
 		return len(slices.DeleteFunc(w.heard(), func(q *discoveryv3.DiscoveryRequest) bool { return q.ErrorDetail == nil }))
 	}
-	eventually(t, "the response is rejected", func() bool { return rejected() == 1 && r.finds("Rejected", "AuthorizationPolicy") })
+	eventually(t, "the response is rejected", func() bool { return rejected() == 1 && r.finds("SourceRejected", "AuthorizationPolicy") })
 	if r.HasSynced() || len(r.history()) > 0 {
 		t.Fatal("something was handed on")
 	}
 	w.set(policies, resource(t, "a/good", policy("api", false)))
 	eventually(t, "synced", r.HasSynced)
 	w.set(policies, resource(t, "noslash", policy("api", false)))
-	eventually(t, "the response is rejected", func() bool { return rejected() == 2 && r.finds("Rejected", "AuthorizationPolicy") })
+	eventually(t, "the response is rejected", func() bool { return rejected() == 2 && r.finds("SourceRejected", "AuthorizationPolicy") })
 	if got := r.keys(); !slices.Equal(got, []string{"AuthorizationPolicy a/good"}) {
 		t.Errorf("objects %v", got)
 	}

@@ -47,7 +47,7 @@ func (w *watched) take(l limits.Limits, resources []*anypb.Any) (changes []kinds
 		switch {
 		case err != nil && w.kind.Security:
 			w.findings = []diag.Diagnostic{{
-				Severity: diag.Error, Code: "Rejected", Object: w.kind.Name,
+				Severity: diag.Error, Code: "SourceRejected", Object: w.kind.Name,
 				Message: fmt.Sprintf("resource %d of the response cannot be used: %v", i, err),
 				Fix:     "the last good state of all objects of this kind stays in force until the server sends another response",
 			}}
