@@ -20,8 +20,9 @@ func (c *Config) skip(pod *corev1.Pod) (why string, warnings []string) {
 	if slices.Contains([]string{"kube-system", "kube-public", "kube-node-lease", "local-path-storage"}, pod.Namespace) {
 		return "nothing is injected in namespace " + pod.Namespace, nil
 	}
-	kind, value, ok := "label", "", false
-	if value, ok = pod.Labels[names.LabelInject]; !ok {
+	kind := "label"
+	value, ok := pod.Labels[names.LabelInject]
+	if !ok {
 		kind, value = "annotation", pod.Annotations[names.LabelInject]
 	}
 	switch value {

@@ -46,7 +46,7 @@ func (f Functions) table() template.FuncMap {
 	if getenv == nil {
 		getenv = func(string) string { return "" }
 	}
-	t := template.FuncMap(sprig.TxtFuncMap())
+	t := sprig.TxtFuncMap()
 	maps.Copy(t, template.FuncMap{
 		"annotation":             annotation,
 		"appendMultusNetwork":    appendMultusNetwork,

@@ -285,7 +285,7 @@ func (m *metadata) fail(key, want string, got *structpb.Value) {
 // refuse records an error in the value of a key.
 func (m *metadata) refuse(key string, err error) {
 	if m.err == nil {
-		m.err = fmt.Errorf("%s: %.256s", key, err)
+		m.err = fmt.Errorf("%s: %.256s", key, err) //nolint:errorlint // the text is shortened
 	}
 }
 

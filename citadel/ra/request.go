@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -128,7 +127,7 @@ func decided(o *unstructured.Unstructured) (text []byte, done bool, err error) {
 	}
 	for _, c := range r.Status.Conditions {
 		if c.Type == certificatesv1.CertificateDenied || c.Type == certificatesv1.CertificateFailed {
-			return nil, true, fmt.Errorf("%w: the certificate request was %s: %s", ca.ErrInternal, c.Type, errors.New(c.Message))
+			return nil, true, fmt.Errorf("%w: the certificate request was %s: %s", ca.ErrInternal, c.Type, c.Message)
 		}
 	}
 	return r.Status.Certificate, len(r.Status.Certificate) > 0, nil

@@ -9,6 +9,7 @@ import (
 // State is the outcome of one check.
 type State string
 
+// The outcomes of a check.
 const (
 	OK      State = "ok"
 	Warning State = "warning" // it works, but needs attention

@@ -67,8 +67,9 @@ func (c *Cluster) restart() string {
 	return c.kubectl("rollout restart deploy/istiod" + c.suffix())
 }
 
-func resource(group, version, plural string) schema.GroupVersionResource {
-	return schema.GroupVersionResource{Group: group, Version: version, Resource: plural}
+// resource returns version v1 of a resource.
+func resource(group, plural string) schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: group, Version: "v1", Resource: plural}
 }
 
 // list reads the objects of a resource in a namespace, or in all namespaces if it is empty.
@@ -149,7 +150,7 @@ func (c *Cluster) ours(labels map[string]string) bool {
 }
 
 func (r *Report) deployments(ctx context.Context, c *Cluster) {
-	all, err := list[appsv1.Deployment](ctx, c, resource("apps", "v1", "deployments"), c.Namespace, "app=istiod")
+	all, err := list[appsv1.Deployment](ctx, c, resource("apps", "deployments"), c.Namespace, "app=istiod")
 	if r.unread("replicas", err) {
 		return
 	}
@@ -192,7 +193,7 @@ func (r *Report) configMaps(ctx context.Context, c *Cluster) {
 	for _, x := range []struct{ name, key, what string }{
 		{"istio" + c.suffix(), "mesh", "mesh configuration"}, {"istio-sidecar-injector" + c.suffix(), "config", "injection"},
 	} {
-		m, err := get[corev1.ConfigMap](ctx, c, resource("", "v1", "configmaps"), c.Namespace, x.name)
+		m, err := get[corev1.ConfigMap](ctx, c, resource("", "configmaps"), c.Namespace, x.name)
 		switch {
 		case r.unread(x.what, err):
 		case m == nil:
@@ -207,7 +208,7 @@ func (r *Report) configMaps(ctx context.Context, c *Cluster) {
 
 // leaders checks that each Lease of the control plane has a holder that renews it.
 func (r *Report) leaders(ctx context.Context, c *Cluster) {
-	leases, err := list[coordinationv1.Lease](ctx, c, resource("coordination.k8s.io", "v1", "leases"), c.Namespace, "")
+	leases, err := list[coordinationv1.Lease](ctx, c, resource("coordination.k8s.io", "leases"), c.Namespace, "")
 	if r.unread("leases", err) {
 		return
 	}
@@ -253,7 +254,7 @@ const rootsMap = "istio-ca-root-cert"
 // roots checks that each namespace has the roots of the mesh. It returns the roots of the control plane's namespace, or
 // an empty string if they cannot be read.
 func (r *Report) roots(ctx context.Context, c *Cluster) string {
-	maps, err := list[corev1.ConfigMap](ctx, c, resource("", "v1", "configmaps"), "", "istio.io/config=true")
+	maps, err := list[corev1.ConfigMap](ctx, c, resource("", "configmaps"), "", "istio.io/config=true")
 	if r.unread("namespaces", err) {
 		return ""
 	}
@@ -275,7 +276,7 @@ func (r *Report) roots(ctx context.Context, c *Cluster) string {
 	} else {
 		r.expiry("roots", end, c.Now, c.newRoots(ctx, c.Now.After(end)))
 	}
-	namespaces, err := list[corev1.Namespace](ctx, c, resource("", "v1", "namespaces"), "", "")
+	namespaces, err := list[corev1.Namespace](ctx, c, resource("", "namespaces"), "", "")
 	if r.unread("namespaces", err) {
 		return own
 	}
@@ -306,7 +307,7 @@ func (r *Report) roots(ctx context.Context, c *Cluster) string {
 // newRoots returns the command that gives the mesh another root. A server replaces its own root in time, but not an
 // expired one.
 func (c *Cluster) newRoots(ctx context.Context, expired bool) string {
-	secret := resource("", "v1", "secrets")
+	secret := resource("", "secrets")
 	if own, err := get[metav1.PartialObjectMetadata](ctx, c, secret, c.Namespace, "cacerts"); err == nil && own != nil {
 		return plugIn(c.Namespace)
 	}

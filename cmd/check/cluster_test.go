@@ -44,12 +44,12 @@ func cluster(t *testing.T, version, text string, denied ...string) *Cluster {
 	}
 	lists := map[schema.GroupVersionResource]string{}
 	for r, kind := range map[schema.GroupVersionResource]string{
-		resource("apps", "v1", "deployments"): "Deployment", resource("", "v1", "configmaps"): "ConfigMap",
-		resource("", "v1", "namespaces"): "Namespace",
-		resource("", "v1", "services"):   "Service", resource("", "v1", "pods"): "Pod", resource("coordination.k8s.io", "v1", "leases"): "Lease",
-		resource("admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations"):   "MutatingWebhookConfiguration",
-		resource("admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations"): "ValidatingWebhookConfiguration",
-		resource("apiextensions.k8s.io", "v1", "customresourcedefinitions"):               "CustomResourceDefinition",
+		resource("apps", "deployments"): "Deployment", resource("", "configmaps"): "ConfigMap",
+		resource("", "namespaces"): "Namespace",
+		resource("", "services"):   "Service", resource("", "pods"): "Pod", resource("coordination.k8s.io", "leases"): "Lease",
+		resource("admissionregistration.k8s.io", "mutatingwebhookconfigurations"):   "MutatingWebhookConfiguration",
+		resource("admissionregistration.k8s.io", "validatingwebhookconfigurations"): "ValidatingWebhookConfiguration",
+		resource("apiextensions.k8s.io", "customresourcedefinitions"):               "CustomResourceDefinition",
 	} {
 		lists[r] = kind + "List"
 	}

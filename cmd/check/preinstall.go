@@ -117,7 +117,7 @@ func (c *Cluster) may(ctx context.Context, p permission) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	answer, err := c.client.Resource(resource("authorization.k8s.io", "v1", "selfsubjectaccessreviews")).
+	answer, err := c.client.Resource(resource("authorization.k8s.io", "selfsubjectaccessreviews")).
 		Create(ctx, &unstructured.Unstructured{Object: asked}, metav1.CreateOptions{})
 	if err != nil {
 		return false, fmt.Errorf("ask for the rights of the user: %w", err)
@@ -149,7 +149,7 @@ func (d definition) serves(versions []string) bool {
 
 // allDefinitions returns the definitions of the cluster by name.
 func (c *Cluster) allDefinitions(ctx context.Context) (map[string]definition, error) {
-	all, err := list[definition](ctx, c, resource("apiextensions.k8s.io", "v1", "customresourcedefinitions"), "", "")
+	all, err := list[definition](ctx, c, resource("apiextensions.k8s.io", "customresourcedefinitions"), "", "")
 	byName := make(map[string]definition, len(all))
 	for _, d := range all {
 		byName[d.Name] = d
@@ -163,7 +163,7 @@ func (r *Report) definitions(ctx context.Context, c *Cluster) {
 	if r.unread("Istio", err) {
 		return
 	}
-	var missing, gatewayMissing, foreign []string
+	var missing, foreign []string
 	owners, releases, gateways := map[string]bool{}, map[string]bool{}, 0
 	for _, k := range kinds.All() {
 		name := k.Plural + "." + k.Group
@@ -177,8 +177,7 @@ func (r *Report) definitions(ctx context.Context, c *Cluster) {
 			r.wrong(name, "kubectl get crd "+name+" -o jsonpath='{.spec.versions[*].name}'",
 				"it serves none of the versions that this server reads: %s",
 				strings.Join(k.Versions, ", "))
-		case gateway && !found:
-			gatewayMissing = append(gatewayMissing, k.Plural)
+		case gateway && !found: // the installed channel or release lacks it
 		case gateway:
 			gateways++
 			releases[d.Annotations[names.AnnotationBundleVersion]+" ("+d.Annotations[names.AnnotationChannel]+")"] = true
@@ -255,7 +254,7 @@ func (r *Report) kinds(ctx context.Context, c *Cluster) {
 // others looks for control planes in the cluster, and for objects of theirs that have the names of the installation. A
 // control plane of this project with the same revision and namespace is the release to upgrade.
 func (r *Report) others(ctx context.Context, c *Cluster) {
-	all, err := list[appsv1.Deployment](ctx, c, resource("apps", "v1", "deployments"), "", "app=istiod")
+	all, err := list[appsv1.Deployment](ctx, c, resource("apps", "deployments"), "", "app=istiod")
 	if r.unread("revisions", err) {
 		return
 	}
@@ -281,7 +280,7 @@ func (r *Report) others(ctx context.Context, c *Cluster) {
 			r.wrong("revisions", "pilot-discovery check --pre --revision NEW", "%s: another control plane has this revision", what)
 		}
 	}
-	service, err := get[corev1.Service](ctx, c, resource("", "v1", "services"), c.Namespace, "istiod"+c.suffix())
+	service, err := get[corev1.Service](ctx, c, resource("", "services"), c.Namespace, "istiod"+c.suffix())
 	switch {
 	case r.unread("ports", err):
 	case service == nil:
@@ -315,7 +314,7 @@ func (r *Report) leftovers(ctx context.Context, c *Cluster) {
 			continue
 		}
 		seen[h.resource+"/"+h.configuration] = true
-		service, err := get[corev1.Service](ctx, c, resource("", "v1", "services"), s.Namespace, s.Name)
+		service, err := get[corev1.Service](ctx, c, resource("", "services"), s.Namespace, s.Name)
 		if r.unread("webhooks", err) {
 			return
 		}

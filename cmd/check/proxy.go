@@ -229,7 +229,7 @@ func (r *Report) Pod(ctx context.Context, c *Cluster, name, namespace string) er
 		return err
 	}
 	r.begin("pod")
-	pod, err := get[corev1.Pod](ctx, c, resource("", "v1", "pods"), namespace, name)
+	pod, err := get[corev1.Pod](ctx, c, resource("", "pods"), namespace, name)
 	if r.unread("pod", err) {
 		return nil
 	}
@@ -263,7 +263,7 @@ func (r *Report) Pod(ctx context.Context, c *Cluster, name, namespace string) er
 		r.ok("injection", "by revision %s", revisionOf(map[string]string{names.LabelRevision: pod.Annotations[names.LabelRevision]}))
 		return nil
 	}
-	ns, err := get[corev1.Namespace](ctx, c, resource("", "v1", "namespaces"), "", namespace)
+	ns, err := get[corev1.Namespace](ctx, c, resource("", "namespaces"), "", namespace)
 	if r.unread("injection", err) {
 		return nil
 	}

@@ -24,12 +24,12 @@ type hook struct {
 // hooks returns the webhooks of Istio's control planes.
 func (c *Cluster) hooks(ctx context.Context) (all []hook, err error) {
 	mutating, err := list[admissionv1.MutatingWebhookConfiguration](ctx, c,
-		resource("admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations"), "", "")
+		resource("admissionregistration.k8s.io", "mutatingwebhookconfigurations"), "", "")
 	if err != nil {
 		return nil, err
 	}
 	validating, err := list[admissionv1.ValidatingWebhookConfiguration](ctx, c,
-		resource("admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations"), "", "")
+		resource("admissionregistration.k8s.io", "validatingwebhookconfigurations"), "", "")
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +69,7 @@ func (r *Report) webhooks(ctx context.Context, c *Cluster, roots string) {
 		}
 		last = key
 		if s := h.client.Service; s != nil {
-			service, err := get[corev1.Service](ctx, c, resource("", "v1", "services"), s.Namespace, s.Name)
+			service, err := get[corev1.Service](ctx, c, resource("", "services"), s.Namespace, s.Name)
 			if r.unread(h.configuration, err) {
 				continue
 			}

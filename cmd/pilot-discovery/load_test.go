@@ -119,7 +119,7 @@ func TestLoadIsAuthenticated(t *testing.T) {
 	if code := <-ended; code != 0 {
 		t.Fatalf("code %d: %s", code, out.String())
 	}
-	var r load.LoadReport
+	var r load.Report
 	must.Succeed(t, json.Unmarshal(out.Bytes(), &r))
 	if r.Full != 3 || r.Refused < 3 || len(r.Types) != 2 || r.Types[0].Type != "CDS" || r.Types[0].Responses != 3 ||
 		r.Types[0].Answer.Count != 3 || r.Bytes == 0 {

@@ -35,10 +35,10 @@ func (a *analysis) proxyImages() {
 	}
 	wanted := map[string]string{} // wanted image by namespace
 	for _, o := range a.of(kinds.Namespace) {
-		switch word := o.Labels[names.LabelInjection]; {
-		case word == "enabled":
+		switch word := o.Labels[names.LabelInjection]; word {
+		case "enabled":
 			wanted[o.Name] = images["default"]
-		case word == "":
+		case "":
 			wanted[o.Name] = images[o.Labels[names.LabelRevision]]
 		}
 	}

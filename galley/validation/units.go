@@ -331,7 +331,7 @@ func (n *node) texts(name string) (list []string) {
 
 // exportWidely makes an object that restricts visible in all namespaces, for its author may mean any of them. It makes
 // any other object visible in its own namespace alone.
-func exportWidely(s *salvage, chain []step, _ string) bool {
+func exportWidely(chain []step) {
 	spec, at := chain[0].node, last(chain)
 	everywhere := at.shape == list && slices.ContainsFunc(at.items, func(e *node) bool { return e.shape == text && e.value == "*" })
 	if everywhere || spec.mentions("tls") || spec.answersRequests() {
@@ -339,7 +339,6 @@ func exportWidely(s *salvage, chain []step, _ string) bool {
 	} else {
 		at.become(parsed(`["."]`))
 	}
-	return true
 }
 
 // exportAsWritten makes a rule visible in the namespaces that its exportTo names, and nowhere if none of its texts is a
@@ -349,7 +348,8 @@ func exportWidely(s *salvage, chain []step, _ string) bool {
 func exportAsWritten(s *salvage, chain []step, _ string) bool {
 	at := last(chain)
 	if at.shape != list || slices.ContainsFunc(at.items, func(e *node) bool { return e.shape != text || e.value == "*" }) {
-		return exportWidely(s, chain, "")
+		exportWidely(chain)
+		return true
 	}
 	seen := map[string]bool{}
 	at.items = slices.DeleteFunc(at.items, func(e *node) bool {

@@ -149,11 +149,11 @@ func ports(g *gatewayv1.Gateway, sets []*gatewayv1.ListenerSet) []corev1.Service
 		list = append(list, corev1.ServicePort{Name: name, Port: port, Protocol: corev1.ProtocolTCP, AppProtocol: &app})
 	}
 	for _, l := range g.Spec.Listeners {
-		add(string(l.Name), int32(l.Port), l.Protocol)
+		add(string(l.Name), l.Port, l.Protocol)
 	}
 	for _, s := range sets {
 		for _, l := range s.Spec.Listeners {
-			add(string(l.Name), int32(l.Port), l.Protocol)
+			add(string(l.Name), l.Port, l.Protocol)
 		}
 	}
 	return list

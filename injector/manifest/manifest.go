@@ -89,7 +89,7 @@ func (f *file) document(text []byte) ([]byte, error) {
 	d.UseNumber()
 	var object map[string]any
 	if err := d.Decode(&object); err != nil {
-		return nil, nil // not an object but text, a list or nothing
+		return nil, nil //nolint:nilerr // not an object but text, a list or nothing
 	}
 	changed, err := f.object(object)
 	if err != nil {

@@ -385,7 +385,7 @@ func (c *Controller) note(request reconcile.Request, err error) {
 	}
 	c.mu.Unlock()
 	if !known {
-		c.logger.Warn("failed to reconcile "+c.name, "object", problem.Object, "err", err)
+		c.logger.Warn("failed to reconcile "+c.name, "object", problem.Object, "err", err) //nolint:sloglint // constant for a controller
 	}
 }
 

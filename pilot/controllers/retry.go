@@ -40,7 +40,7 @@ func Retry(ctx context.Context, logger *slog.Logger, message string, try func() 
 		if err == nil || ctx.Err() != nil {
 			return
 		}
-		logger.Error(message, "err", err)
+		logger.Error(message, "err", err) //nolint:sloglint // callers pass constants
 		select {
 		case <-ctx.Done():
 		case <-time.After(pause):

@@ -168,7 +168,7 @@ func (a *API) pushStatus(url.Values) (any, error) {
 		return out, nil
 	}
 	for _, svc := range s.Services() {
-		metric := ""
+		var metric string
 		switch {
 		case svc.Resolution == registry.ClientSide:
 			metric = "pilot_eds_no_instances"

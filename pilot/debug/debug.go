@@ -193,9 +193,9 @@ func (a *API) page(name string) (p page, ok bool) {
 // Errors that callers convert to codes of their protocol.
 var (
 	ErrUnknownPage = errors.New("404 page not found")
-	ErrNoProxyID   = errors.New("You must provide a proxyID in the query string") //nolint:staticcheck // istioctl expects this text
+	ErrNoProxyID   = errors.New("You must provide a proxyID in the query string") // istioctl expects this text
 	ErrBadQuery    = errors.New("the query is wrong")
-	//nolint:revive,staticcheck // istioctl expects this text
+	//nolint:revive // istioctl expects this text
 	ErrNotConnected = errors.New("Proxy not connected to this Pilot instance. It may be connected to another instance.")
 )
 

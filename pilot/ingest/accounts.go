@@ -38,7 +38,7 @@ func accountOf(o *kinds.Object) (account, bool) {
 	if o == nil {
 		return account{}, false
 	}
-	name := ""
+	var name string
 	switch o.Kind {
 	case kinds.Pod:
 		f := kube.FactsOfPod(o)

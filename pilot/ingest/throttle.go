@@ -161,7 +161,7 @@ func (t *Throttle) run() {
 		}
 		timer.Stop()
 		if !wake.IsZero() {
-			timer.Reset(wake.Sub(time.Now()))
+			timer.Reset(time.Until(wake))
 		}
 		select {
 		case <-timer.C:

@@ -306,7 +306,7 @@ func first(list []string) string {
 }
 
 // arrive follows a request to the first endpoint of a cluster that takes requests. It returns nil if there is none.
-func (i *hops) arrive(t trace.Target, r trace.Request, address, identity string) (*Arrival, error) {
+func (h *hops) arrive(t trace.Target, r trace.Request, address, identity string) (*Arrival, error) {
 	e := trace.Endpoint{Address: address, Port: r.Port, TLS: t.TLS, SNI: t.SNI, ALPN: t.ALPN}
 	if !t.Original || len(t.Endpoints) > 0 {
 		at := slices.IndexFunc(t.Endpoints, func(e trace.Endpoint) bool { return e.Health == "" && len(e.Lacks) == 0 && e.Priority == 0 })
@@ -322,17 +322,17 @@ func (i *hops) arrive(t trace.Target, r trace.Request, address, identity string)
 		return nil, nil
 	}
 	a := &Arrival{Cluster: t.Cluster, Endpoint: e.String()}
-	workload := i.Snapshot.WorkloadByAddress("", e.Address)
+	workload := h.Snapshot.WorkloadByAddress("", e.Address)
 	if workload == nil {
 		return a, nil
 	}
 	a.Pod = workload.Name + "." + workload.Namespace
-	p := i.sender(a.Pod)
+	p := h.sender(a.Pod)
 	if p == nil || !p.proxied {
 		return a, nil
 	}
 	a.own = p.identity
-	sent, err := i.sentTo(p.Proxy, names.ProxylessPort(e.Port))
+	sent, err := h.sentTo(p.Proxy, names.ProxylessPort(e.Port))
 	if err != nil {
 		return nil, err
 	}
@@ -350,16 +350,16 @@ func (i *hops) arrive(t trace.Target, r trace.Request, address, identity string)
 			a.Identity, in.Identity = identity, identity
 		}
 	}
-	a.MTLS, a.Origins = i.peerPolicy(p.Proxy, e.Port)
+	a.MTLS, a.Origins = h.peerPolicy(p.Proxy, e.Port)
 	if a.Answer, err = trace.Follow(sent, in); err != nil {
 		return nil, err
 	}
-	i.explain(a.Answer, p.Proxy)
+	h.explain(a.Answer, p.Proxy)
 	if n := len(a.Answer.Steps); a.MTLS == securityv1beta1.PeerAuthentication_MutualTLS_STRICT.String() && !in.TLS && n > 0 &&
 		a.Answer.Steps[n-1].What == "filter chain" && a.Answer.Steps[n-1].Name == "none" {
 		a.Answer.Reason = "it accepts only mutual TLS, and the connection is plaintext"
 	}
-	i.named(a.Answer)
+	h.named(a.Answer)
 	return a, nil
 }
 

@@ -80,7 +80,7 @@ func mergeRoute(root, child delegates.Rule, suffix string) *networkingv1alpha3.H
 	out.Retries = cmp.Or(out.Retries, root.Retries)
 	out.Fault = cmp.Or(out.Fault, root.Fault)
 	out.Mirror = cmp.Or(out.Mirror, root.Mirror)
-	out.MirrorPercent = cmp.Or(out.MirrorPercent, root.MirrorPercent)
+	out.MirrorPercent = cmp.Or(out.MirrorPercent, root.MirrorPercent) //nolint:staticcheck // users still write mirrorPercent
 	out.MirrorPercentage = cmp.Or(out.MirrorPercentage, root.MirrorPercentage)
 	out.CorsPolicy = cmp.Or(out.CorsPolicy, root.CorsPolicy)
 	out.Headers = cmp.Or(out.Headers, root.Headers)

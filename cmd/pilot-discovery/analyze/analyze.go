@@ -56,6 +56,7 @@ programs, sarif is SARIF 2.1.0, and github writes annotations for GitHub workflo
 The exit code is 0 if no finding reaches --failure-threshold, 79 if one does, as with istioctl
 analyze, and 1 if the command fails.`
 
+// ValidateCommand returns the command pilot-discovery validate.
 func ValidateCommand(e *env.Env) *cobra.Command {
 	f := &Flags{}
 	c := &cobra.Command{
@@ -79,6 +80,7 @@ gives advice.
 	return c
 }
 
+// Command returns the command pilot-discovery analyze.
 func Command(e *env.Env) *cobra.Command {
 	f := &Flags{advice: true}
 	c := &cobra.Command{

@@ -22,6 +22,7 @@ type flags struct {
 	metadata                                      []string
 }
 
+// Command returns the command pilot-discovery bootstrap.
 func Command() *cobra.Command {
 	var f flags
 	c := &cobra.Command{

@@ -26,6 +26,7 @@ type flags struct {
 	env                                        *env.Env
 }
 
+// Command returns the command pilot-discovery check.
 func Command(e *env.Env) *cobra.Command {
 	f := &flags{env: e}
 	c := &cobra.Command{

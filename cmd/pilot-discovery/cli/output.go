@@ -112,6 +112,7 @@ func Painted(c *cobra.Command, getenv func(string) string) (Painter, error) {
 	return Painter(yes), err
 }
 
+// Paint returns a text in a colour, or unchanged if the output has no colours.
 func (p Painter) Paint(color, text string) string {
 	if !p || text == "" {
 		return text
@@ -207,6 +208,7 @@ func TellIncomplete(w io.Writer, list []debug.Replica) {
 	}
 }
 
+// Bytes returns a number of bytes as people write it, such as 1.5 MB.
 func Bytes(n int64) string {
 	switch {
 	case n >= 1e9:

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/term"
 )
 
-// progress shows an operation on a terminal if it takes longer than a second. It writes nothing elsewhere.
-type progress struct {
+// Progress shows an operation on a terminal if it takes longer than a second. It writes nothing elsewhere.
+type Progress struct {
 	w    io.Writer // nil if there is no terminal
 	late *time.Timer
 
@@ -21,16 +21,17 @@ type progress struct {
 }
 
 // NewProgress starts a progress line. what names the operation.
-func NewProgress(w io.Writer, what string) *progress {
+func NewProgress(w io.Writer, what string) *Progress {
 	f, ok := w.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) {
-		return &progress{}
+		return &Progress{}
 	}
 	return StartProgress(w, what, time.Second)
 }
 
-func StartProgress(w io.Writer, what string, after time.Duration) *progress {
-	p := &progress{w: w, line: what}
+// StartProgress starts a progress line that is shown after some time. what names the operation.
+func StartProgress(w io.Writer, what string, after time.Duration) *Progress {
+	p := &Progress{w: w, line: what}
 	p.late = time.AfterFunc(after, func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -41,7 +42,7 @@ func StartProgress(w io.Writer, what string, after time.Duration) *progress {
 }
 
 // Show replaces the line by the number of objects that were read.
-func (p *progress) Show(what string, count int) {
+func (p *Progress) Show(what string, count int) {
 	if p.late == nil {
 		return
 	}
@@ -52,14 +53,14 @@ func (p *progress) Show(what string, count int) {
 }
 
 // write replaces the line on the terminal. The caller holds mu.
-func (p *progress) write() {
+func (p *Progress) write() {
 	if p.shown {
 		fmt.Fprint(p.w, "\r\x1b[K"+p.line)
 	}
 }
 
 // Done removes the line.
-func (p *progress) Done() {
+func (p *Progress) Done() {
 	if p.late == nil {
 		return
 	}

@@ -41,6 +41,7 @@ func Quoted(value string) string {
 	return value
 }
 
+// CheckDomain rejects values that are not DNS domains.
 func CheckDomain(v string) error {
 	if content.IsDNS1123Subdomain(v) != nil {
 		return errors.New("write the DNS domain of the cluster, for example cluster.local")
@@ -48,6 +49,7 @@ func CheckDomain(v string) error {
 	return nil
 }
 
+// CheckNamespace rejects values that are not names of namespaces.
 func CheckNamespace(v string) error {
 	if content.IsDNS1123Label(v) != nil {
 		return errors.New("write the name of a namespace, for example istio-system")
@@ -55,6 +57,7 @@ func CheckNamespace(v string) error {
 	return nil
 }
 
+// CheckRevision rejects values that are not names of revisions. The empty string is the default revision.
 func CheckRevision(v string) error {
 	if v != "" && content.IsDNS1123Label(v) != nil {
 		return errors.New("write a name of lower-case letters, digits and dashes, for example canary, or nothing")
@@ -86,6 +89,7 @@ func CheckAddress(v string) error {
 	return nil
 }
 
+// CheckQPS rejects values that are not numbers of requests a second.
 func CheckQPS(v string) error {
 	n, err := strconv.ParseFloat(v, 64)
 	if err != nil || math.IsNaN(n) || n < 0.1 || n > math.MaxInt32 {
@@ -94,6 +98,7 @@ func CheckQPS(v string) error {
 	return nil
 }
 
+// DurationOf returns a check for durations from least to ten years. what says what to write instead of another value.
 func DurationOf(least time.Duration, what string) func(string) error {
 	const most = 10 * 365 * 24 * time.Hour
 	return func(v string) error {
@@ -104,6 +109,7 @@ func DurationOf(least time.Duration, what string) func(string) error {
 	}
 }
 
+// NumberOf returns a check for whole numbers from least to most. what says what to write instead of another value.
 func NumberOf(least, most int64, what string) func(string) error {
 	return func(v string) error {
 		if n, err := strconv.ParseInt(v, 10, 64); err != nil || n < least || n > most {
@@ -133,6 +139,7 @@ func Fields(list string) []string {
 	return out
 }
 
+// Exists reports whether a path can be found.
 func Exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil

@@ -43,6 +43,7 @@ type flags struct {
 	texts   []*file.Texts // contents of the files of -f
 }
 
+// Command returns the command pilot-discovery diff.
 func Command(e *env.Env) *cobra.Command {
 	f := &flags{}
 	c := &cobra.Command{

@@ -51,6 +51,7 @@ type flags struct {
 	unused       []string
 }
 
+// Command returns the command pilot-discovery discovery.
 func Command(e *env.Env, args []string) *cobra.Command {
 	f := &flags{}
 	c := &cobra.Command{

@@ -78,10 +78,12 @@ func (e *Env) Foreign() []string {
 	})
 }
 
+// Text returns the value of a variable, or otherwise if it is not set.
 func (e *Env) Text(key, otherwise string) string {
 	return parsed(e, key, otherwise, func(text string) (string, error) { return text, nil })
 }
 
+// Duration returns the duration that a variable holds, or otherwise if it is not set.
 func (e *Env) Duration(key string, otherwise time.Duration) time.Duration {
 	return parsed(e, key, otherwise, func(text string) (time.Duration, error) {
 		d, err := time.ParseDuration(text)
@@ -118,6 +120,7 @@ func (e *Env) Percent(key string) float64 {
 	})
 }
 
+// Number returns the number that a variable holds, or otherwise if it is not set.
 func (e *Env) Number(key string, otherwise int) int {
 	return parsed(e, key, otherwise, strconv.Atoi)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/cmd/terminal"
 )
 
+// Command returns the command pilot-discovery explain.
 func Command() *cobra.Command {
 	var output string
 	c := &cobra.Command{

@@ -37,6 +37,7 @@ type flags struct {
 	env                                            *env.Env
 }
 
+// Command returns the command pilot-discovery inject.
 func Command(e *env.Env) *cobra.Command {
 	f := &flags{env: e}
 	c := &cobra.Command{

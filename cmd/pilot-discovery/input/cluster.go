@@ -27,6 +27,7 @@ type Cluster struct {
 	host, port string // API server of the cluster in which the command runs
 }
 
+// Register registers the flags. short is the short form of --kubeconfig, and implies ends the descriptions.
 func (f *Cluster) Register(flags *pflag.FlagSet, e *env.Env, short, implies string) {
 	flags.StringVarP(&f.kubeconfig, "kubeconfig", short, "", "kubeconfig of the cluster"+implies)
 	info := func(name, about string) clientcmd.FlagInfo {

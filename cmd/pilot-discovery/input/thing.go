@@ -18,6 +18,7 @@ func (t Thing) Field(path ...string) string {
 	return s
 }
 
+// List returns the objects of the list at a path.
 func (t Thing) List(path ...string) []map[string]any {
 	list, _, _ := unstructured.NestedSlice(t.Object, path...)
 	var out []map[string]any

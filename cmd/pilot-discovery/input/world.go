@@ -28,6 +28,7 @@ type World struct {
 	http3 bool
 }
 
+// Register registers the flags, with --namespace for the root namespace.
 func (f *World) Register(flags *pflag.FlagSet, e *env.Env) {
 	flags.StringVar(&f.ConfigDir, "configDir", "", "directory of YAML that describes the mesh, watched for changes")
 	f.RegisterMesh(flags, e, "namespace", "n")
@@ -44,6 +45,7 @@ func (f *World) RegisterMesh(flags *pflag.FlagSet, e *env.Env, name, short strin
 	flags.StringVarP(&f.Namespace, name, short, e.Text("POD_NAMESPACE", "istio-system"), "root namespace")
 }
 
+// Options sets the options that the flags hold.
 func (f *World) Options(o *ingest.Options) {
 	o.ConfigDir, o.Domain, o.MeshConfig, o.MeshNetworks, o.ClusterID, o.Namespace = f.ConfigDir, f.domain, f.meshConfig, f.networks,
 		f.clusterID, f.Namespace

@@ -46,6 +46,7 @@ type flags struct {
 	ca, certificate, key, serverName, tokenFile string
 }
 
+// Command returns the command pilot-discovery load.
 func Command() *cobra.Command {
 	var f flags
 	c := &cobra.Command{
@@ -293,8 +294,8 @@ func (t token) GetRequestMetadata(context.Context, ...string) (map[string]string
 
 func (token) RequireTransportSecurity() bool { return true }
 
-// LoadReport is the result of a load. Times are in milliseconds.
-type LoadReport struct {
+// Report is the result of a load. Times are in milliseconds.
+type Report struct {
 	Proxies  int          `json:"proxies"`
 	Full     int          `json:"proxiesWithEverything"` // number of proxies that had everything at some time
 	Live     int          `json:"proxiesConnected"`      // number of proxies connected at the end
@@ -323,9 +324,9 @@ type loadTimes struct {
 	P99MS float64 `json:"p99Ms"`
 }
 
-func (f *flags) report(fleet *load.Fleet, wall, total time.Duration) LoadReport {
+func (f *flags) report(fleet *load.Fleet, wall, total time.Duration) Report {
 	n, times := fleet.Counters(), fleet.SyncTimes()
-	r := LoadReport{Proxies: f.proxies, Full: len(times), Live: fleet.Live(), Protocol: f.protocol, WallMS: milliseconds(wall),
+	r := Report{Proxies: f.proxies, Full: len(times), Live: fleet.Live(), Protocol: f.protocol, WallMS: milliseconds(wall),
 		TotalMS: milliseconds(total), Bytes: n.Bytes(), Refused: n.Refused}
 	if len(times) > 0 {
 		r.P50MS, r.P99MS = milliseconds(times[len(times)/2]), milliseconds(times[len(times)*99/100])
@@ -341,7 +342,7 @@ func (f *flags) report(fleet *load.Fleet, wall, total time.Duration) LoadReport 
 	return r
 }
 
-func (r LoadReport) print(to io.Writer) error {
+func (r Report) print(to io.Writer) error {
 	times := ""
 	if r.Full == r.Proxies {
 		times = fmt.Sprintf(": all after %.0f ms, p50 %.0f ms, p99 %.0f ms", r.WallMS, r.P50MS, r.P99MS)

@@ -32,6 +32,7 @@ type flags struct {
 	watch bool
 }
 
+// Command returns the command pilot-discovery migrate.
 func Command(e *env.Env) *cobra.Command {
 	f := &flags{e: e}
 	c := &cobra.Command{

@@ -19,6 +19,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/debug"
 )
 
+// Command returns the command pilot-discovery proxy-status.
 func Command() *cobra.Command {
 	var output string
 	var watch bool

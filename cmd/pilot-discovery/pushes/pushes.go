@@ -22,6 +22,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/pushes"
 )
 
+// Command returns the command pilot-discovery pushes.
 func Command(e *env.Env) *cobra.Command {
 	var address, output string
 	var watch bool

@@ -14,6 +14,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/cli"
 )
 
+// Command returns the command pilot-discovery request.
 func Command() *cobra.Command {
 	var address string
 	c := &cobra.Command{

@@ -11,6 +11,7 @@ import (
 	tokens "github.com/istiod-lite/istiod-lite/citadel/token"
 )
 
+// Command returns the command pilot-discovery token.
 func Command() *cobra.Command {
 	var dir string
 	var ttl time.Duration

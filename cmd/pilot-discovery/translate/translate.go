@@ -30,6 +30,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/inspect"
 )
 
+// Command returns the command pilot-discovery translate.
 func Command(e *env.Env) *cobra.Command {
 	var f input.World
 	var nodeFile, pod, output string

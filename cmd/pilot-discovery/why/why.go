@@ -46,6 +46,7 @@ type flags struct {
 	query           inspect.Query
 }
 
+// Command returns the command pilot-discovery why.
 func Command(e *env.Env) *cobra.Command {
 	f := &flags{}
 	c := &cobra.Command{

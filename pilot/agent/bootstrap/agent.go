@@ -270,6 +270,7 @@ func httpFilters(compressed bool) ([]*managerv3.HttpFilter, error) {
 		if err := add("envoy.filters.http.compressor."+name, &compressorv3.Compressor{
 			CompressorLibrary: &corev3.TypedExtensionConfig{Name: "stats_" + name, TypedConfig: library},
 			ResponseDirectionConfig: &compressorv3.Compressor_ResponseDirectionConfig{CommonConfig: &compressorv3.Compressor_CommonDirectionConfig{
+				//nolint:staticcheck // the field that istiod sets
 				ContentType: []string{"text/plain", "application/vnd.google.protobuf", "application/openmetrics-text",
 					"application/openmetrics-protobuf"},
 			}},

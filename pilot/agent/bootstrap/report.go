@@ -127,6 +127,7 @@ func (a *Agent) trace(b *bootstrapv3.Bootstrap) error {
 		return fmt.Errorf("tracing: %w", err)
 	}
 	b.StaticResources.Clusters = append(b.StaticResources.Clusters, c)
+	//nolint:staticcheck // the tracer of Envoy itself
 	b.Tracing = &tracev3.Tracing{Http: &tracev3.Tracing_Http{Name: name, ConfigType: &tracev3.Tracing_Http_TypedConfig{TypedConfig: encoded}}}
 	return nil
 }
@@ -151,7 +152,7 @@ func Ineffective(p *meshv1alpha1.ProxyConfig) []string {
 	if n := p.GetStatNameLength(); n != 0 && n != 189 {
 		list = append(list, "statNameLength: Envoy no longer limits the length of names")
 	}
-	if p.GetZipkinAddress() != "" {
+	if p.GetZipkinAddress() != "" { //nolint:staticcheck // users still set it
 		list = append(list, "zipkinAddress: use tracing.zipkin.address")
 	}
 	return list
@@ -165,9 +166,10 @@ func (a *Agent) remote(name, field, at string, settings *networkingv1alpha3.Clie
 	}
 	c := cluster(name, address)
 	if _, err := netip.ParseAddr(address.GetSocketAddress().GetAddress()); address.GetSocketAddress() != nil && err != nil {
+		//nolint:staticcheck // the fields that all supported Envoys read
 		c.ClusterDiscoveryType, c.RespectDnsTtl, c.DnsLookupFamily = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STRICT_DNS}, true,
 			clusterv3.Cluster_V4_PREFERRED
-		c.DnsRefreshRate = durationpb.New(30 * time.Second)
+		c.DnsRefreshRate = durationpb.New(30 * time.Second) //nolint:staticcheck // as above
 		if a.IPv6 {
 			c.DnsLookupFamily = clusterv3.Cluster_V6_ONLY
 		}

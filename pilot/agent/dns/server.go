@@ -217,7 +217,7 @@ func (s *Server) Run(ctx context.Context) error {
 		o.Close()
 	}
 	for ; ended < len(s.sockets); ended++ {
-		_ = <-failed // the sockets were closed
+		_ = <-failed //nolint:staticcheck // an error, as the sockets were closed
 	}
 	return err
 }

@@ -180,7 +180,7 @@ func (p *Process) linger() {
 		p.sleep(p.o.Termination)
 		return
 	}
-	p.o.Log.Info("waiting until the drained Envoy has no connections", "at least", p.o.Minimum)
+	p.o.Log.Info("waiting until the drained Envoy has no connections", "at_least", p.o.Minimum)
 	if !p.sleep(p.o.Minimum) {
 		return
 	}

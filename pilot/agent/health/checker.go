@@ -125,7 +125,7 @@ func (c *Checker) Run(ctx context.Context) error {
 	for {
 		err := c.probe.Check(ctx)
 		if ctx.Err() != nil {
-			return nil // ctx ended the probe
+			return nil //nolint:nilerr // ctx ended the probe
 		}
 		if changed, healthy := state.next(err == nil); changed {
 			message := ""

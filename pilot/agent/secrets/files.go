@@ -147,11 +147,11 @@ func (m *Manager) store(f *file, secret *Secret, stamp [3]watchfile.Stamp, err e
 		return false
 	}
 	f.secret = secret
-	switch {
-	case f.name == Roots:
+	switch f.name {
+	case Roots:
 		m.roots = secret.Roots
 		return m.setRoots() != nil
-	case f.name == Workload:
+	case Workload:
 		m.workload = secret
 		m.markOutputStale()
 	}

@@ -259,7 +259,7 @@ func (m *merged) ask(ctx context.Context, url, accept string, requestHeader http
 	safe.Go(m.log, "scrape", func() {
 		s := source{err: errors.New("the request panicked")}
 		defer func() { answer <- s }()
-		s.response, s.err = m.get(ctx, url, accept, requestHeader) // closed by the receiver
+		s.response, s.err = m.get(ctx, url, accept, requestHeader) //nolint:bodyclose // the receiver closes it
 		if s.response == nil {
 			return
 		}
@@ -376,7 +376,7 @@ func copyLines(w io.Writer, r io.Reader, limit int64, edit func(line []byte) []b
 		}
 		if line = edit(line); len(line) > 0 {
 			if _, err := w.Write(line); err != nil {
-				return nil // the client has gone, which is no failure of the source
+				return nil //nolint:nilerr // the client has gone, which is no failure of the source
 			}
 		}
 		if err != nil { // io.EOF

@@ -91,7 +91,7 @@ const (
 
 // New opens the port. The error names the option that is wrong.
 func New(o Options) (*Server, error) {
-	l, err := net.Listen("tcp", o.Addr)
+	l, err := net.Listen("tcp", o.Addr) //nolint:noctx // it does not wait
 	if err != nil {
 		return nil, fmt.Errorf("failed to serve the status port: %w", err)
 	}

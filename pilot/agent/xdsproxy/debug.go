@@ -43,7 +43,7 @@ func newDebug(p *Proxy) (*debugServer, error) {
 		return nil, fmt.Errorf("address %q of debug pages: write a loopback address, for example 127.0.0.1:15004", p.o.Debug)
 	}
 	d := &debugServer{p: p, grpc: p.server(true)}
-	if d.listener, err = net.Listen("tcp", address.String()); err != nil {
+	if d.listener, err = net.Listen("tcp", address.String()); err != nil { //nolint:noctx // it does not wait
 		return nil, fmt.Errorf("failed to listen for debug pages: %w", err)
 	}
 	protocols := &http.Protocols{}

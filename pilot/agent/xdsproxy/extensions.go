@@ -72,7 +72,7 @@ func (f *fetcher) handle(r *response) error {
 	incomplete, err := s.p.replace(s.ctx, r.resources)
 	if err != nil {
 		if s.ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // the session ended
 		}
 		s.p.o.Log.Warn("rejected extensions", "err", err)
 		s.mu.Lock()
@@ -161,7 +161,7 @@ func (f *fetcher) handleRetry(done retryResult) error {
 		return nil
 	case done.err != nil:
 		f.schedule()
-		return nil
+		return nil //nolint:nilerr // it is tried again
 	}
 	if done.r.sotw != nil {
 		if left := count(done.incomplete); left == f.count {

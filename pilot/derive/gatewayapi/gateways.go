@@ -423,7 +423,7 @@ func (g *gateway) exposes(l *listener) bool {
 			continue
 		}
 		none = false
-		if slices.ContainsFunc(s.object.Spec.(*corev1.Service).Spec.Ports, func(p corev1.ServicePort) bool { return p.Port == int32(l.Port) }) {
+		if slices.ContainsFunc(s.object.Spec.(*corev1.Service).Spec.Ports, func(p corev1.ServicePort) bool { return p.Port == l.Port }) {
 			return true
 		}
 	}
@@ -448,7 +448,7 @@ func (g *gateway) exposed(listeners []*listener) (has, lacks []string) {
 			if s.object == nil {
 				continue
 			}
-			port := int32(l.Port)
+			port := l.Port
 			if slices.ContainsFunc(s.object.Spec.(*corev1.Service).Spec.Ports, func(p corev1.ServicePort) bool { return p.Port == port }) {
 				has = append(has, s.host+":"+strconv.Itoa(int(port)))
 			} else {

@@ -377,7 +377,7 @@ func identityOf(ref gatewayv1.ParentReference) string {
 		section = string(*ref.SectionName)
 	}
 	if ref.Port != nil {
-		port = int32(*ref.Port)
+		port = *ref.Port
 	}
 	return fmt.Sprintf("%s/%s/%s/%s/%s/%d", groupOr(ref.Group, kinds.KubeGateway.Group), kindOr(ref.Kind, "Gateway"),
 		namespaceOr(ref.Namespace, ""), ref.Name, section, port)

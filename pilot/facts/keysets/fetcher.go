@@ -32,11 +32,11 @@ type FetchOptions struct {
 func NewFetcher(o FetchOptions, l limits.Limits, log *slog.Logger) (*safe.Fetcher, error) {
 	if len(o.Allow) > 0 {
 		log.Warn("any author of a RequestAuthentication can make this server send requests to addresses that are not public",
-			"ALLOWED_CIDRS_IN_JWKS_URIS", o.Allow)
+			"ALLOWED_CIDRS_IN_JWKS_URIS", o.Allow) //nolint:sloglint // the name of the variable
 	}
 	if o.Insecure {
 		log.Warn("any client that can intercept the fetch of a key set can forge tokens: server certificates are not verified",
-			"JWKS_RESOLVER_INSECURE_SKIP_VERIFY", true)
+			"JWKS_RESOLVER_INSECURE_SKIP_VERIFY", true) //nolint:sloglint // the name of the variable
 	}
 	roots, err := rootsWith(o.ExtraRoots)
 	if err != nil {

@@ -424,7 +424,7 @@ func (p *Poller[T]) answer(n *name[T], answer T, err error) (current *T, changed
 			if n.answer != nil {
 				message = "failed to get a fact: its last answer stays in force"
 			}
-			p.o.Logger.Warn(message, "kind", p.o.Kind.Name, "name", n.name, "err", err)
+			p.o.Logger.Warn(message, "kind", p.o.Kind.Name, "name", n.name, "err", err) //nolint:sloglint // one of two constants
 		}
 		n.failure.Why = err.Error()
 		n.due = time.Now().Add(min(p.o.MinBackoff<<min(n.failures, 16), p.o.MaxBackoff))

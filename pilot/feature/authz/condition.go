@@ -13,6 +13,7 @@ const filterPrefix = "experimental."
 
 // condition translates a condition to attributes of the operation or of the source.
 func (t translation) condition(c *securityv1beta1.Condition) ([]attribute[*rbacv3.Permission], []attribute[*rbacv3.Principal], error) {
+	//nolint:unparam // it has the results of condition
 	operation := func(match matchAny[*rbacv3.Permission]) ([]attribute[*rbacv3.Permission], []attribute[*rbacv3.Principal], error) {
 		return []attribute[*rbacv3.Permission]{{c.Values, c.NotValues, match}}, nil, nil
 	}
@@ -20,6 +21,7 @@ func (t translation) condition(c *securityv1beta1.Condition) ([]attribute[*rbacv
 		[]attribute[*rbacv3.Permission], []attribute[*rbacv3.Principal], error) {
 		return operation(each(permissions{}, one))
 	}
+	//nolint:unparam // it has the results of condition
 	source := func(match matchAny[*rbacv3.Principal]) ([]attribute[*rbacv3.Permission], []attribute[*rbacv3.Principal], error) {
 		return nil, []attribute[*rbacv3.Principal]{{c.Values, c.NotValues, match}}, nil
 	}

@@ -78,6 +78,7 @@ func filterMetadata(filter, key string) matchAny[*rbacv3.Permission] {
 				list = append(list, textValue(stringMatcher(v)))
 			}
 		}
+		//nolint:staticcheck // the field that all supported Envoys read
 		return &rbacv3.Permission{Rule: &rbacv3.Permission_Metadata{Metadata: metadataMatcher(filter, anyOf(list), key)}}, nil
 	}
 }

@@ -17,6 +17,7 @@ const (
 
 // claim matches a claim of the request's token.
 func claim(m *matcherv3.ValueMatcher, path ...string) *rbacv3.Principal {
+	//nolint:staticcheck // the field that all supported Envoys read
 	return &rbacv3.Principal{Identifier: &rbacv3.Principal_Metadata{Metadata: metadataMatcher(tokenFilter, m,
 		append([]string{payload}, path...)...)}}
 }

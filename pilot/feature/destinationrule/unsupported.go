@@ -36,7 +36,7 @@ func lacks(field string) (message, fix string) {
 // disables a check has no effect: only a DestinationRule can disable one.
 func unsupportedMesh(c *mesh.Config, _ *meshv1alpha1.MeshConfig) []diag.Diagnostic {
 	var list []diag.Diagnostic
-	if v := c.GetVerifyCertificateAtClient(); v != nil && !v.Value {
+	if v := c.GetVerifyCertificateAtClient(); v != nil && !v.Value { //nolint:staticcheck // users still set it
 		list = append(list, feature.NotImplemented("verifyCertificateAtClient",
 			"server certificates are always verified, by the system's roots if a DestinationRule names none",
 			"use tls.insecureSkipVerify in DestinationRules"))

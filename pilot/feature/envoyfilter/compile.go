@@ -190,7 +190,7 @@ func (p *compiledPatch) compile(field string) (found []diag.Diagnostic) {
 	if expr := p.GetMatch().GetProxy().GetProxyVersion(); expr != "" {
 		_, err := safe.RegexSize(limits.Default(), expr)
 		if err == nil {
-			p.version, err = regexp.Compile(expr)
+			p.version, err = regexp.Compile(expr) //nolint:forbidigo // its size was checked
 		}
 		if err != nil {
 			fails(".match.proxy.proxyVersion", err.Error(), "write a regular expression of RE2")

@@ -67,7 +67,7 @@ func (r routes) insert(h *routev3.VirtualHost, p patch) bool {
 	any := p.GetMatch().GetRouteConfiguration().GetVhost().GetRoute() == nil
 	switch p.op() {
 	case add:
-		at, any = len(h.Routes), true
+		at = len(h.Routes)
 	case insertFirst:
 		if at >= 0 || any {
 			at = 0

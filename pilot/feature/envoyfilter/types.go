@@ -1,7 +1,7 @@
 package envoyfilter
 
-// The messages that values may have.
 import (
+	// The messages that values may have.
 	_ "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"

@@ -282,6 +282,7 @@ func otelLog(x feature.Proxy, p *feature.ExtensionProvider,
 		labels = nil
 	}
 	l := &otelv3.OpenTelemetryAccessLogConfig{
+		//nolint:staticcheck // the field that all supported Envoys read
 		CommonConfig: service(p, a.Port, cmp.Or(a.LogName, "otel_envoy_accesslog"), nil, allPeers), DisableBuiltinLabels: true,
 		Body:       &otlpv1.AnyValue{Value: &otlpv1.AnyValue_StringValue{StringValue: body}},
 		Formatters: formatters(body + "\n" + text(structpb.NewStructValue(labels))),

@@ -130,6 +130,7 @@ func forwarded(r Request, c *routev3.RouteConfiguration, h *routev3.VirtualHost,
 	case to != "":
 		path = to + path[min(len(path), len(m.GetPrefix())):]
 	case a.GetRegexRewrite() != nil:
+		//nolint:forbidigo // it is in a proxy's configuration
 		if x, err := regexp.Compile(a.GetRegexRewrite().GetPattern().GetRegex()); err == nil {
 			path = x.ReplaceAllString(path, group.ReplaceAllString(strings.ReplaceAll(a.GetRegexRewrite().GetSubstitution(), "$", "$$"), "$${$1}"))
 		}

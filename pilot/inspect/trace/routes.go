@@ -203,7 +203,8 @@ func headerMismatch(h *routev3.HeaderMatcher, r Request) string {
 	if !there && h.GetTreatMissingHeaderAsEmpty() {
 		there = true
 	}
-	matches, wanted := false, "present"
+	var matches bool
+	wanted := "present"
 	switch s := h.GetHeaderMatchSpecifier().(type) {
 	case nil:
 		matches = there
@@ -282,7 +283,7 @@ func stringText(m *matcherv3.StringMatcher) string {
 
 // whole reports whether a regular expression matches a whole text. Envoy's expressions are RE2's, as Go's are.
 func whole(regex, text string) bool {
-	x, err := regexp.Compile(`\A(?:` + regex + `)\z`)
+	x, err := regexp.Compile(`\A(?:` + regex + `)\z`) //nolint:forbidigo // it is in a proxy's configuration
 	return err == nil && x.MatchString(text)
 }
 

@@ -109,7 +109,7 @@ func setLoadBalancing(c, full *clusterv3.Cluster, s *networkingv1alpha3.LoadBala
 			}}
 		}
 	case s.GetSimple() == networkingv1alpha3.LoadBalancerSettings_LEAST_REQUEST,
-		s.GetSimple() == networkingv1alpha3.LoadBalancerSettings_LEAST_CONN:
+		s.GetSimple() == networkingv1alpha3.LoadBalancerSettings_LEAST_CONN: //nolint:staticcheck // users still write LEAST_CONN
 		c.LbPolicy = clusterv3.Cluster_LEAST_REQUEST
 	}
 }

@@ -53,7 +53,8 @@ func (m *Endpoints) Get(v *view.View, c cohort.Key, list *envoy.Names) (envoy.Un
 	}
 	k := client(envoy.EndpointType, c)
 	k.Part = marker{}
-	u, failed := envoy.Union{Empty: full.Empty, Failed: full.Failed}, error(nil)
+	u := envoy.Union{Empty: full.Empty, Failed: full.Failed}
+	var failed error
 	u.Shared, failed = get(k, full.Shared)
 	if err = errors.Join(err, failed); full.Own != nil {
 		k.Part = own{c.Node, c.Location}

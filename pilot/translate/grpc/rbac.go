@@ -95,7 +95,7 @@ func adaptPrincipal(p *rbacv3.Principal) bool {
 		return adaptHeader(r.Header)
 	case *rbacv3.Principal_Metadata:
 		p.Identifier = &rbacv3.Principal_NotId{NotId: &rbacv3.Principal{Identifier: &rbacv3.Principal_Any{Any: true}}}
-		return !r.Metadata.Invert
+		return !r.Metadata.Invert //nolint:staticcheck // the field that package authz sets
 	case *rbacv3.Principal_Any, *rbacv3.Principal_Authenticated_, *rbacv3.Principal_DirectRemoteIp, *rbacv3.Principal_UrlPath:
 		return true
 	}

@@ -7,11 +7,11 @@ import (
 // Conflicts.
 const (
 	ConflictOutbound engine.Conflict = "pilot_conflict_outbound_listener_tcp_over_current_tcp" // two services have the same address and port
-	// two services have the same target port with different protocols
+	// Two services have the same target port with different protocols.
 	ConflictInbound engine.Conflict = "pilot_conflict_inbound_listener"
 	DuplicateDomain engine.Conflict = "pilot_vservice_dup_domain" // two virtual hosts have the same domain
 	DuplicateSubset engine.Conflict = "pilot_destrule_subsets"    // two rules define the same subset of a host
-	// two clusters have the same name, which cannot happen
+	// Two clusters have the same name, which cannot happen.
 	DuplicateCluster engine.Conflict = "pilot_duplicate_envoy_clusters"
 )
 
