@@ -77,9 +77,9 @@ demo: build $(ENVOY) ## The same, as a tour: shift traffic while it runs, print 
 	@$(PROGRESS) -v build go build -v -p $(JOBS) -o bin/demo ./deploy/demo
 	@exec bin/demo
 
-check: $(GOTESTSUM) $(TOOLS)/golangci-lint-$(LINT) | bin/test ## Check the packages that changed since origin/main: vet, lint, the rules of the tree, short unit tests. One package takes less than a minute.
+check: $(GOTESTSUM) $(TOOLS)/golangci-lint-$(LINT) $(ENVOY) $(ENVOY_OLDEST) $(HELM4) | bin/test ## Check the packages that changed since origin/main: vet, lint, the rules of the tree, short unit tests. One package takes less than a minute.
 	@changed=$$(deploy/tools/changed.sh); units=$$(grep -v ^./deploy/e2e <<<"$$changed" || true); \
-	if [[ -n $$changed ]]; then $(PROGRESS) vet go vet $$changed; $(PROGRESS) lint $(TOOLS)/golangci-lint-$(LINT) run $$changed; fi; \
+	if [[ -n $$changed ]]; then $(PROGRESS) vet go vet $$changed; $(PROGRESS) lint $(TOOLS)/golangci-lint-$(LINT) run --allow-parallel-runners $$changed; fi; \
 	$(GOTESTSUM) --format pkgname-and-test-fails --format-icons text --hide-summary output,skipped -- -vet=off -short $$(printf '%s\n' ./deploy/house $$units | sort -u)
 
 # Every stage runs even if others fail, and the summary lists the failures. Two stages run at a time, because end-to-end tests mostly wait. Vet comes first, because it

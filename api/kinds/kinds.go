@@ -320,6 +320,16 @@ func Find(apiVersion, kind string) *Kind {
 	return nil
 }
 
+// Named returns the kind of a group and a name, or nil.
+func Named(group, name string) *Kind {
+	for _, k := range All() {
+		if k.Group == group && k.Name == name {
+			return k
+		}
+	}
+	return nil
+}
+
 // APIVersion returns the apiVersion of version v in a YAML document.
 func (k *Kind) APIVersion(v string) string {
 	if k.Group == "" {

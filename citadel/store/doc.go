@@ -11,7 +11,7 @@
 //
 // # Guarantees
 //
-//   - A CA that is deleted while servers run is written again, and never replaced by a new one: [TestDeleted].
+//   - A server that has a CA in memory writes it again if it is deleted, and never makes a new one: [TestDeleted].
 //   - Each step of a rotation is stored whole, and servers that start together have one CA: [TestRotationIsStored],
 //     [TestKilled], [TestServersThatStartTogether], [TestFolder], [TestFolderIsReadWhileItChanges], [TestBrokenState].
 //     If the root expired while servers were off, the next one signs: [TestServersWereOff].

@@ -89,7 +89,8 @@ func (x *index) selection(namespace string, selector map[string]string) *selecti
 	return s
 }
 
-// unplaced returns a selector without the locality labels, which workloads do not have.
+// unplaced returns a selector without the labels that the place of a workload can give it. Their values are not known
+// here.
 func unplaced(selector map[string]string) map[string]string {
 	for name := range selector {
 		if names.IsPlaceLabel(name) {

@@ -3,8 +3,9 @@
 // - What is wrong, and what would a proxy be sent? This package reads the configuration once (inspect.go).
 // - What would a change do? Package diff compares what proxies are sent before and after it (change.go).
 // - What happens to a request? Package trace follows it through what proxies are sent, as Envoy does (why.go).
+// - What would a move from istiod change? Package migration judges the objects and what is beside them.
 //
-// Package pilot/pushes answers what happened on a server. The command migrate says what differs from istiod.
+// Package pilot/pushes answers what happened on a server.
 //
 // The node of a proxy is made from its Pod and from the proxy configuration that injection would use: the mesh's,
 // overridden by ProxyConfigs and by the Pod's annotation (metadata.go).

@@ -126,3 +126,8 @@ func (i *Inspection) Resources(n *corev3.Node) (map[string][]*envoy.Resource, er
 
 // Statuses returns what the statuses of objects should be.
 func (i *Inspection) Statuses() []*derive.Status { return i.world.Statuses() }
+
+// Unreadable returns the findings about objects of a cluster that this user may not read.
+func (i *Inspection) Unreadable() []diag.Diagnostic {
+	return slices.DeleteFunc(slices.Clone(i.Findings), func(d diag.Diagnostic) bool { return d.Code != "IST0141" })
+}

@@ -84,7 +84,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		).WithLabelValues(),
 		internalErrors: counter(
 			"pilot_total_xds_internal_errors",
-			"Translations that failed because of a fault of the server. Proxies keep the resources that they have.",
+			"Translations that failed, and streams that a panic ended. Proxies keep the resources that they have.",
 		).WithLabelValues(),
 		deniedSecrets: counter("pilot_xds_denied_secrets", "Requests of proxies for secrets that they may not receive.").WithLabelValues(),
 		writeTimeouts: counter(

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -14,7 +15,6 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/cli"
-	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/input"
 )
 
 // judged lets the API server validate a change by a dry run, and prints the objects that it rejects.
@@ -46,9 +46,9 @@ func (f *flags) judged(c *cobra.Command, changes []kinds.Change) error {
 		return nil
 	}
 	for _, texts := range f.texts {
-		for _, t := range input.Things(texts) {
+		for _, t := range texts.Objects() {
 			gv, err := schema.ParseGroupVersion(t.GetAPIVersion())
-			k := input.Kind(gv.Group, t.GetKind())
+			k := kinds.Named(gv.Group, t.GetKind())
 			if err != nil || k == nil {
 				continue // a kind that is not read
 			}
@@ -61,10 +61,10 @@ func (f *flags) judged(c *cobra.Command, changes []kinds.Change) error {
 				continue // the object is deleted
 			}
 			t.SetManagedFields(nil)
-			_, err = client.Resource(gv.WithResource(k.Plural)).Namespace(t.GetNamespace()).Apply(ctx, t.GetName(), t.Unstructured,
+			_, err = client.Resource(gv.WithResource(k.Plural)).Namespace(t.GetNamespace()).Apply(ctx, t.GetName(), t,
 				metav1.ApplyOptions{FieldManager: "pilot-discovery-diff", Force: true, DryRun: []string{metav1.DryRunAll}})
 			if err != nil {
-				if err := refuse(t.Named(), err); err != nil {
+				if err := refuse(t.GetKind()+" "+path.Join(t.GetNamespace(), t.GetName()), err); err != nil {
 					return err
 				}
 			}

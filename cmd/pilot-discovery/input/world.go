@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/http3"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
@@ -72,27 +71,12 @@ func Read(c *cobra.Command, f World, o ingest.Options) (*inspect.Inspection, err
 	return inspect.Read(c.Context(), o, catalog.Features())
 }
 
-// Unreadable returns the findings about objects of a cluster that this user may not read.
-func Unreadable(i *inspect.Inspection) []diag.Diagnostic {
-	return slices.DeleteFunc(slices.Clone(i.Findings), func(d diag.Diagnostic) bool { return d.Code != "IST0141" })
-}
-
 // WarnUnreadable prints a warning for each kind of object that this user may not read, because the answer may be wrong
 // without these.
 func WarnUnreadable(c *cobra.Command, i *inspect.Inspection) {
-	for _, d := range Unreadable(i) {
+	for _, d := range i.Unreadable() {
 		fmt.Fprintln(c.ErrOrStderr(), d)
 	}
-}
-
-// Kind returns the kind of a group and a name, or nil.
-func Kind(group, name string) *kinds.Kind {
-	all := kinds.All()
-	i := slices.IndexFunc(all, func(k *kinds.Kind) bool { return k.Group == group && k.Name == name })
-	if i < 0 {
-		return nil
-	}
-	return all[i]
 }
 
 // SortedKeys returns the keys of objects, sorted by their text.

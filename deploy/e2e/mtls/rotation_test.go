@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"context"
 	"crypto/x509"
-	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -20,14 +20,15 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
-// everyRequestConnects has each request make a connection of its own, without the session of an earlier one.
+// everyRequestConnects has each request make a connection of its own, without the session of an earlier one. A machine
+// under load may take long to connect.
 const everyRequestConnects = `---
 apiVersion: networking.istio.io/v1
 kind: DestinationRule
 metadata: {name: echo, namespace: a}
 spec:
   host: echo
-  trafficPolicy: {connectionPool: {http: {maxRequestsPerConnection: 1}}}
+  trafficPolicy: {connectionPool: {http: {maxRequestsPerConnection: 1}, tcp: {connectTimeout: 60s}}}
 `
 
 // TestRootIsReplaced replaces the root of a plugged-in CA, as an operator would, while a client's Envoy makes 200
@@ -53,7 +54,8 @@ func TestRootIsReplaced(t *testing.T) {
 		}
 		defer resp.Body.Close()
 		if resp.StatusCode != http.StatusOK {
-			return "", errors.New(resp.Status)
+			reason, _ := io.ReadAll(resp.Body)
+			return "", fmt.Errorf("%s: %s", resp.Status, reason)
 		}
 		return "echo", nil
 	})

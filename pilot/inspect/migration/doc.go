@@ -1,0 +1,9 @@
+// Package migration judges a move from istiod to this control plane: which objects have the same effect, which do not
+// and why, and what else is in the way.
+//
+// - migration.go: the Verdict, and the objects that configure a mesh.
+// - around.go: the objects beside them, such as Namespaces, webhook configurations, templates and Services.
+//
+// The command migrate adds what its own flags and variables decide: the environment and the arguments of istiod. The
+// package is pure and has no state.
+package migration
