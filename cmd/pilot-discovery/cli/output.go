@@ -215,7 +215,9 @@ func Bytes(n int64) string {
 		return fmt.Sprintf("%.2f GB", float64(n)/1e9)
 	case n >= 1e6:
 		return fmt.Sprintf("%.1f MB", float64(n)/1e6)
-	default:
+	case n >= 1e3:
 		return fmt.Sprintf("%.1f kB", float64(n)/1e3)
+	default:
+		return fmt.Sprintf("%d B", n)
 	}
 }

@@ -32,7 +32,7 @@ func (f *flags) text(w io.Writer, done *inspect.Changed, tree *gitTree) error {
 		fmt.Fprintln(&out, "No object differs from what there is.")
 	}
 	fmt.Fprintf(&out, "%d of %s affected; %s would be pushed, for %s.\n", done.Affected(), proxiesAre(done.Proxies, done.Affected()),
-		size(done.Difference.Bytes()), report.Amount(len(done.Changes), "change"))
+		cli.Bytes(int64(done.Difference.Bytes())), report.Amount(len(done.Changes), "change"))
 	f.list(&out, "New, so that they get everything: ", done.Come)
 	f.list(&out, "No more: ", done.Gone)
 	groups, err := f.alike(done.Groups)
@@ -44,9 +44,9 @@ func (f *flags) text(w io.Writer, done *inspect.Changed, tree *gitTree) error {
 		fmt.Fprintln(&out)
 		f.list(&out, "", g.proxies)
 		if g.least == g.most {
-			fmt.Fprintf(&out, "  %s to each\n", size(g.most))
+			fmt.Fprintf(&out, "  %s to each\n", cli.Bytes(int64(g.most)))
 		} else {
-			fmt.Fprintf(&out, "  %s to %s to each\n", size(g.least), size(g.most))
+			fmt.Fprintf(&out, "  %s to %s to each\n", cli.Bytes(int64(g.least)), cli.Bytes(int64(g.most)))
 		}
 		for _, text := range g.changes {
 			if first, _, several := strings.Cut(text, "\n"); several && shown[text] {
@@ -118,13 +118,6 @@ func (f *flags) alike(list []*diff.Group) ([]*textGroup, error) {
 		slices.Sort(t.proxies)
 	}
 	return out, nil
-}
-
-func size(n int) string {
-	if n < 1000 {
-		return report.Amount(n, "byte")
-	}
-	return cli.Bytes(int64(n))
 }
 
 // placed returns a position as it is written behind the object that has it.

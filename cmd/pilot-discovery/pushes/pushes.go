@@ -185,7 +185,7 @@ func (w *writer) rows(list []pushes.Push) error {
 		if w.several {
 			fmt.Fprintf(table, "%s\t", p.Replica)
 		}
-		fmt.Fprintf(table, "%s\t%d\t%d/%d\t%s\t%s\t", p.Time.Local().Format("15:04:05.000"), p.ID, p.Acked, p.Proxies, byteCount(p.Bytes),
+		fmt.Fprintf(table, "%s\t%d\t%d/%d\t%s\t%s\t", p.Time.Local().Format("15:04:05.000"), p.ID, p.Acked, p.Proxies, cli.Bytes(p.Bytes),
 			duration(p.Stages.Total))
 		few := 2
 		if w.output == "wide" {
@@ -258,17 +258,6 @@ func printRejection(w io.Writer, r pushes.Rejection, color cli.Painter) {
 	if more := len(r.Sources) - few; more > 0 {
 		fmt.Fprintf(w, "  and of %d more\n", more)
 	}
-}
-
-// byteCount returns a number of bytes with its unit.
-func byteCount(n int64) string {
-	switch {
-	case n >= 1e6:
-		return fmt.Sprintf("%.1f MB", float64(n)/1e6)
-	case n >= 1e3:
-		return fmt.Sprintf("%.1f kB", float64(n)/1e3)
-	}
-	return fmt.Sprintf("%d B", n)
 }
 
 // duration returns milliseconds as text.
