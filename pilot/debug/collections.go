@@ -100,7 +100,7 @@ func (a *API) cachez(query url.Values) (any, error) {
 	if query.Has("clear") {
 		return nil, fmt.Errorf(
 			"%w: clear has no effect here, because the cache only has resources in use; "+
-				"to run without it, start pilot-discovery discovery with --noMemo",
+				"to run without it, set PILOT_ENABLE_XDS_CACHE=false in the environment of pilot-discovery",
 			ErrBadQuery,
 		)
 	}

@@ -285,7 +285,7 @@ func TestUnknownProxiesAndPagesAreErrors(t *testing.T) {
 		"/debug/config_dump?proxyID=x.y": {404, "Proxy not connected to this Pilot instance. It may be connected to another instance."},
 		"/debug/nothing":                 {404, "404 page not found"},
 		"/debug/cachez?clear=true": {400, "the query is wrong: clear has no effect here, because the cache only has resources in use; " +
-			"to run without it, start pilot-discovery discovery with --noMemo"},
+			"to run without it, set PILOT_ENABLE_XDS_CACHE=false in the environment of pilot-discovery"},
 		"/debug/pprof/": {404, "404 page not found"}, // without Profile
 	} {
 		if code, body := get(t, a, target, here); code != want.code || strings.TrimSpace(body) != want.text {

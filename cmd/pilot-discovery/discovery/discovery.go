@@ -266,8 +266,7 @@ func (f *flags) register(flags *pflag.FlagSet, e *env.Env) {
 		"size limit of a message from a client, in bytes")
 	flags.IntVar(&o.Limits.Streams, "maxStreams", e.Number("PILOT_MAX_STREAMS", o.Limits.Streams),
 		"streams of proxies that are served at a time, more wait; the proxies of one service account get a tenth of them")
-	flags.BoolVar(&o.NoWatch, "noWatch", false, "poll --configDir every second instead of watching file events")
-	flags.BoolVar(&o.NoMemo, "noMemo", !e.Enabled("PILOT_ENABLE_XDS_CACHE"), "encode every resource again instead of sharing it")
+	o.NoMemo = !e.Enabled("PILOT_ENABLE_XDS_CACHE")
 	flags.BoolVar(&o.Profile, "profile", true, "serve /debug/pprof to loopback peers")
 
 	flags.StringVar(&f.logLevels, "log_output_level", "default:info",

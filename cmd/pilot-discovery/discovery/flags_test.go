@@ -44,7 +44,7 @@ func TestEnvironmentGivesDefaults(t *testing.T) {
 	c := Command(&e, nil)
 	for name, want := range map[string]string{
 		"namespace": "mesh", "clusterID": "c1", "podName": "istiod-0", "revision": "canary", "debounceAfter": "250ms",
-		"debounceMax": "10s", "noMemo": "true",
+		"debounceMax": "10s",
 	} {
 		if got := c.Flags().Lookup(name).DefValue; got != want {
 			t.Errorf("--%s: %s, want %s", name, got, want)

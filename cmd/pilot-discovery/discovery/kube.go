@@ -41,10 +41,8 @@ func (f *kubeFlags) register(flags *pflag.FlagSet, e *env.Env) {
 		"ConfigMap in the root namespace with a mesh configuration that this server's own overrides")
 	flags.DurationVar(&f.timeout, "remoteClusterTimeout", e.Duration("PILOT_REMOTE_CLUSTER_TIMEOUT", 30*time.Second),
 		"time limit for remote clusters until the server is ready")
-	insecure := e.Text("PILOT_INSECURE_MULTICLUSTER_KUBECONFIG_OPTIONS", "")
-	flags.StringSliceVar(&f.client.Insecure, "insecureKubeconfigOptions", cli.Fields(insecure),
-		"unsafe kubeconfig features, such as exec, to allow for remote clusters")
 
+	f.client.Insecure = cli.Fields(e.Text("PILOT_INSECURE_MULTICLUSTER_KUBECONFIG_OPTIONS", ""))
 	f.client.Host, f.client.Port = e.Text("KUBERNETES_SERVICE_HOST", ""), e.Text("KUBERNETES_SERVICE_PORT", "")
 	f.atHome = input.KubeconfigAtHome(e)
 }

@@ -63,9 +63,10 @@ func All() []Variable {
 		{"PILOT_ENABLE_VHDS", "true", "false: virtual hosts are always part of route configurations (no VHDS)"},
 		{"PILOT_ENABLE_WORKLOAD_ENTRY_AUTOREGISTRATION", "true", "false: proxies that name a WorkloadGroup get no WorkloadEntry"},
 		{"PILOT_ENABLE_WORKLOAD_ENTRY_HEALTHCHECKS", "true", "false: the application health that agents report is not written"},
-		{"PILOT_ENABLE_XDS_CACHE", "true", "false: resources are not shared (--noMemo); for tests only"},
+		{"PILOT_ENABLE_XDS_CACHE", "true", "false: every resource is encoded again instead of being shared; for tests only"},
 		{"PILOT_GATEWAY_API_DEFAULT_GATEWAYCLASS_NAME", "istio", "name of the GatewayClass that this control plane creates"},
-		{"PILOT_INSECURE_MULTICLUSTER_KUBECONFIG_OPTIONS", "", "default of --insecureKubeconfigOptions"},
+		{"PILOT_INSECURE_MULTICLUSTER_KUBECONFIG_OPTIONS", "", "unsafe features, such as exec, that kubeconfigs of remote " +
+			"clusters may have, separated by commas"},
 		{"PILOT_JWT_ENABLE_REMOTE_JWKS", "false", "component that fetches keys of token issuers: istiod or false, the server; envoy, the " +
 			"proxies; hybrid or true, the proxies if the host of the keys is a service of the mesh, else the server"},
 		{"PILOT_JWT_PUB_KEY_REFRESH_INTERVAL", "20m", "time after which keys of token issuers are fetched again"},

@@ -132,7 +132,8 @@ func refuse(c *clientcmdapi.Config, allowed []string) error {
 	var bad []string
 	check := func(used bool, entry, field, option string) {
 		if used && !slices.Contains(allowed, option) {
-			bad = append(bad, fmt.Sprintf("%s has %s, which has to be allowed by --insecureKubeconfigOptions=%s", entry, field, option))
+			bad = append(bad, fmt.Sprintf("%s has %s, which has to be allowed by PILOT_INSECURE_MULTICLUSTER_KUBECONFIG_OPTIONS=%s",
+				entry, field, option))
 		}
 	}
 	for name, u := range c.AuthInfos {
