@@ -156,6 +156,9 @@ func TestCompare(t *testing.T) {
 	}
 	weight := func(e *registry.Endpoint) { e.Weight = 5 }
 	address := func(e *registry.Endpoint) { e.Address = "10.1.0.2" }
+	network := func(e *registry.Endpoint) { e.Network = "n1" }
+	subDomain := func(e *registry.Endpoint) { e.SubDomain = "web" }
+	draining := func(e *registry.Endpoint) { e.Health = registry.Draining }
 	plain := func(e *registry.Endpoint) { e.TLSMode = "" }
 	identity := func(e *registry.Endpoint) { e.Identity = "spiffe://cluster.local/ns/a/sa/canary" }
 	headless := func(s *registry.Service) { s.Headless, s.Resolution = true, registry.Passthrough }
@@ -169,8 +172,12 @@ func TestCompare(t *testing.T) {
 		{"address", func(*registry.Service) {}, address, false},
 		{"mTLS", func(*registry.Service) {}, plain, false},
 		{"identity", func(*registry.Service) {}, identity, true},
+		{"network", func(*registry.Service) {}, network, false},
 		{"headless: weight", headless, weight, false},
 		{"headless: address", headless, address, true},
+		{"headless: network", headless, network, true},
+		{"headless: subdomain", headless, subDomain, true},
+		{"headless: draining", headless, draining, true},
 		{"headless: mTLS", headless, plain, true},
 		{"headless in another cluster: address", func(s *registry.Service) {
 			in := *s

@@ -356,7 +356,8 @@ func (x *Index) importAffectsOthers(host string) bool {
 
 // beyondAssignments reports whether a change of a service's endpoints may change more than assignments. Clusters
 // contain the identities of endpoints, and the endpoints of DNS services. Headless services have clusters and listeners
-// for their endpoints. Clusters that connect to the called address depend on whether all endpoints accept mutual TLS.
+// for their endpoints, which are in name tables. Clusters that connect to the called address depend on whether all
+// endpoints accept mutual TLS.
 func (b *dirtyBuilder) beyondAssignments(old snapshot.ServiceEndpoints) bool {
 	is := b.index.Endpoints(old.ServiceKey)
 	if old.Identities != is.Identities {
@@ -364,7 +365,7 @@ func (b *dirtyBuilder) beyondAssignments(old snapshot.ServiceEndpoints) bool {
 	}
 	for in := range variants(b.index.Service(old.ServiceKey)) {
 		switch {
-		case (in.Headless || b.index.passing > 0) && old.TLS != is.TLS, in.Headless && !sameListeners(old.List, is.List), !in.Headless &&
+		case (in.Headless || b.index.passing > 0) && old.TLS != is.TLS, in.Headless && !sameNames(old.List, is.List), !in.Headless &&
 			in.Resolution != registry.ClientSide:
 			return true
 		}
@@ -372,10 +373,12 @@ func (b *dirtyBuilder) beyondAssignments(old snapshot.ServiceEndpoints) bool {
 	return false
 }
 
-// sameListeners reports whether the listeners of a headless service, one for each address, stay the same.
-func sameListeners(a, b []*registry.Endpoint) bool {
+// sameNames reports whether the listeners of a headless service, one for each address, and its lines in name tables
+// stay the same. A name table omits endpoints of other networks.
+func sameNames(a, b []*registry.Endpoint) bool {
 	return slices.EqualFunc(a, b, func(x, y *registry.Endpoint) bool {
-		return x.Address == y.Address && x.ServicePort == y.ServicePort && x.HostName == y.HostName
+		return x.Address == y.Address && x.ServicePort == y.ServicePort && x.HostName == y.HostName && x.SubDomain == y.SubDomain &&
+			x.Network == y.Network && x.Health == y.Health
 	})
 }
 
