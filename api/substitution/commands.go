@@ -3,6 +3,7 @@ package substitution
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -115,6 +116,7 @@ func shortened(text string) string {
 type command struct {
 	name, argument string
 	length         bool
+	limit          int // the length; 0 if there is none
 	start, size    int // position and length in the text, in bytes
 }
 
@@ -148,13 +150,14 @@ func (c *command) end(s string) bool {
 	if digits, ok := strings.CutPrefix(s, ":"); ok {
 		after := strings.TrimLeft(digits, "0123456789")
 		n := digits[:len(digits)-len(after)]
-		if _, err := strconv.ParseUint(n, 10, 64); err != nil || !strings.HasPrefix(after, "%") {
+		limit, err := strconv.ParseUint(n, 10, 64)
+		if err != nil || !strings.HasPrefix(after, "%") {
 			return false
 		}
-		c.length, c.size = true, len(n)+2
+		c.length, c.limit, c.size = true, int(min(limit, math.MaxInt32)), len(n)+2
 		return true
 	}
-	c.length, c.size = false, 1
+	c.length, c.limit, c.size = false, 0, 1
 	return strings.HasPrefix(s, "%")
 }
 

@@ -1,6 +1,9 @@
 package substitution
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 // TestRecent: a command of a newer Envoy is found wherever Envoy would read it, and nothing else is taken for one.
 func TestRecent(t *testing.T) {
@@ -35,5 +38,17 @@ func TestOlder(t *testing.T) {
 		if got := Older(text); got != want {
 			t.Errorf("%s: %q, want %q", text, got, want)
 		}
+	}
+}
+
+// TestParts: a text consists of literals and commands, with their arguments and lengths.
+func TestParts(t *testing.T) {
+	list, ok := Parts("100%% %REQ(A?:B):12%[%PROTOCOL%]")
+	want := []Part{{Literal: "100% "}, {Command: "REQ", Argument: "A?:B", Length: 12}, {Literal: "["}, {Command: "PROTOCOL"}, {Literal: "]"}}
+	if !ok || !slices.Equal(list, want) {
+		t.Errorf("%+v, %v", list, ok)
+	}
+	if _, ok := Parts("5% of"); ok {
+		t.Error("a percent sign that begins no command is accepted")
 	}
 }

@@ -178,7 +178,7 @@ func fileLog(p feature.Proxy, name string, f *meshv1alpha1.MeshConfig_ExtensionP
 	case *meshv1alpha1.MeshConfig_ExtensionProvider_EnvoyFileAccessLogProvider_LogFormat_Labels:
 		labels := format.Labels
 		if len(labels.GetFields()) == 0 || !knows(p, text(structpb.NewStructValue(labels))) {
-			labels = defaultLabels()
+			labels = mesh.LogLabels()
 		}
 		l.AccessLogFormat = jsonFormat(labels, f.OmitEmptyValues)
 	case *meshv1alpha1.MeshConfig_ExtensionProvider_EnvoyFileAccessLogProvider_LogFormat_Text:
@@ -187,7 +187,7 @@ func fileLog(p feature.Proxy, name string, f *meshv1alpha1.MeshConfig_ExtensionP
 		if name == mesh.FileLogProvider {
 			l.AccessLogFormat = meshFormat(p)
 		} else {
-			l.AccessLogFormat = textFormat(defaultText, f.OmitEmptyValues)
+			l.AccessLogFormat = textFormat(mesh.LogText, f.OmitEmptyValues)
 		}
 	}
 	return l
@@ -199,7 +199,7 @@ func meshFormat(p feature.Proxy) *filev3.FileAccessLog_LogFormat {
 	if p.Mesh.GetAccessLogEncoding() == meshv1alpha1.MeshConfig_JSON {
 		labels, err := labelsOf(format)
 		if err != nil || !knows(p, text(structpb.NewStructValue(labels))) {
-			labels = defaultLabels()
+			labels = mesh.LogLabels()
 		}
 		return jsonFormat(labels, false)
 	}
@@ -214,7 +214,7 @@ func knows(p feature.Proxy, text string) bool {
 // orDefault returns the format of lines, or the default if it is empty or the proxy does not have its commands.
 func orDefault(p feature.Proxy, format string) string {
 	if format == "" || !knows(p, format) {
-		return defaultText
+		return mesh.LogText
 	}
 	return format
 }

@@ -1,16 +1,16 @@
-package telemetry
+package mesh
 
 import "google.golang.org/protobuf/types/known/structpb"
 
-// defaultText is the default format of access logs.
-const defaultText = `[%START_TIME%] "%REQ(:METHOD)% %REQ(X-ENVOY-ORIGINAL-PATH?:PATH)% %PROTOCOL%" %RESPONSE_CODE% %RESPONSE_FLAGS% ` +
+// LogText is the default format of access logs.
+const LogText = `[%START_TIME%] "%REQ(:METHOD)% %REQ(X-ENVOY-ORIGINAL-PATH?:PATH)% %PROTOCOL%" %RESPONSE_CODE% %RESPONSE_FLAGS% ` +
 	`%RESPONSE_CODE_DETAILS% %CONNECTION_TERMINATION_DETAILS% "%UPSTREAM_TRANSPORT_FAILURE_REASON%" %BYTES_RECEIVED% %BYTES_SENT% ` +
 	`%DURATION% %RESP(X-ENVOY-UPSTREAM-SERVICE-TIME)% "%REQ(X-FORWARDED-FOR)%" "%REQ(USER-AGENT)%" "%REQ(X-REQUEST-ID)%" ` +
 	`"%REQ(:AUTHORITY)%" "%UPSTREAM_HOST%" %UPSTREAM_CLUSTER_RAW% %UPSTREAM_LOCAL_ADDRESS% %DOWNSTREAM_LOCAL_ADDRESS% ` +
 	`%DOWNSTREAM_REMOTE_ADDRESS% %REQUESTED_SERVER_NAME% %ROUTE_NAME%` + "\n"
 
-// defaultLabels returns the default fields of access logs in JSON.
-func defaultLabels() *structpb.Struct {
+// LogLabels returns the default fields of access logs in JSON.
+func LogLabels() *structpb.Struct {
 	s := &structpb.Struct{Fields: map[string]*structpb.Value{}}
 	for k, v := range map[string]string{
 		"authority":                         "%REQ(:AUTHORITY)%",
