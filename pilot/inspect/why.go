@@ -35,6 +35,8 @@ type Way struct {
 	Reason   string        `json:"reason,omitempty"`
 	Answered bool          `json:"answered,omitempty"` // whether a proxy answers with that status, and no application does
 	Outside  bool          `json:"outside,omitempty"`  // whether it is passed on unchanged to an address outside the configuration
+	// Depends has a sentence for each thing that is not known and may change the answer.
+	Depends []string `json:"depends,omitempty"`
 }
 
 // Arrival is the trace of a request at one endpoint of a cluster.
@@ -113,6 +115,7 @@ func (i *Inspection) Why(q Query) (*Way, error) {
 		if err != nil {
 			return nil, err
 		}
+		r.Objects = objects{i, from.Proxy}
 		if w.Outbound, err = trace.Follow(sent, r); err != nil {
 			return nil, err
 		}
@@ -122,7 +125,7 @@ func (i *Inspection) Why(q Query) (*Way, error) {
 	var err error
 	var end outcome
 	w.Arrivals, end, err = h.onwards(w.Outbound, w.Address, from.identity, from.proxied, 0)
-	w.Status, w.Reason, w.Answered = end.status, end.reason, end.answered
+	w.Status, w.Reason, w.Answered, w.Depends = end.status, end.reason, end.answered, end.depends
 	w.Notes = append(w.Notes, h.notes...)
 	i.note(w, q, from, service)
 	i.named(w.Outbound)
@@ -166,12 +169,13 @@ func (i *Inspection) note(w *Way, q Query, from *sender, service *registry.Servi
 	}
 }
 
-// Reached reports whether the request reaches an application.
-func (w *Way) Reached() bool { return w.Status == 200 && !w.Answered }
+// Reached reports whether the request reaches an application, whatever is not known.
+func (w *Way) Reached() bool { return w.Status == 200 && !w.Answered && len(w.Depends) == 0 }
 
-// Reaches returns the workloads that the request reaches, as NAME.NAMESPACE. It is empty if there are none.
+// Reaches returns the workloads that the request reaches, as NAME.NAMESPACE, at least if what it depends on is as it
+// should be. It is empty if there are none.
 func (w *Way) Reaches() []string {
-	if !w.Reached() {
+	if w.Status != 200 || w.Answered {
 		return nil
 	}
 	var list []string
@@ -229,13 +233,15 @@ type outcome struct {
 	status   int
 	reason   string
 	answered bool
+	depends  []string
 }
 
 // sentTo returns what a proxy is sent. An application that uses xDS itself asks for one listener by its name.
 func (h *hops) sentTo(p *node.Proxy, listener string) (trace.Config, error) {
 	if name := p.Name + "." + p.Namespace; h.sent && h.server != nil && h.server.proxies[name] != nil {
 		config := trace.Config{}
-		for _, typeURL := range []string{envoy.ListenerType, envoy.RouteType, envoy.VirtualHostType, envoy.ClusterType, envoy.EndpointType} {
+		for _, typeURL := range []string{envoy.ListenerType, envoy.RouteType, envoy.VirtualHostType, envoy.ClusterType, envoy.EndpointType,
+			envoy.ExtensionType} {
 			list, ok := h.server.Sent(name, typeURL)
 			if !ok && typeURL == envoy.ListenerType {
 				return nil, fmt.Errorf("%s: it has not asked for listeners yet", name)
@@ -254,11 +260,12 @@ func (h *hops) sentTo(p *node.Proxy, listener string) (trace.Config, error) {
 // onwards follows a request that a proxy passes on, and returns the final result. A proxy of HTTP answers with an error
 // if the connection behind it is closed.
 func (h *hops) onwards(from *trace.Answer, address, identity string, proxied bool, depth int) (list []Arrival, end outcome, err error) {
+	end = outcome{from.Status, from.Reason, from.Answered, from.Depends}
 	if from.Status != 200 || from.Answered || depth == maxHops {
-		return nil, outcome{from.Status, from.Reason, from.Answered}, nil
+		return nil, end, nil
 	}
-	end = outcome{200, from.Reason, false}
-	lost, answered := 0, 0
+	var failures []string
+	answered := 0
 	for _, t := range from.Targets {
 		a, err := h.arrive(t, from.Forwarded, address, identity)
 		if err != nil {
@@ -269,7 +276,7 @@ func (h *hops) onwards(from *trace.Answer, address, identity string, proxied boo
 		}
 		got := outcome{status: 200}
 		if a.Answer != nil {
-			got = outcome{a.Answer.Status, a.Answer.Reason, a.Answer.Answered}
+			got = outcome{a.Answer.Status, a.Answer.Reason, a.Answer.Answered, a.Answer.Depends}
 			if got.status == 200 && !got.answered && a.gateway {
 				if a.Next, got, err = h.onwards(a.Answer, "", a.own, true, depth+1); err != nil {
 					return nil, end, err
@@ -277,23 +284,27 @@ func (h *hops) onwards(from *trace.Answer, address, identity string, proxied boo
 			}
 		}
 		list = append(list, *a)
+		at := cmp.Or(a.Pod, a.Endpoint) + ": "
+		for _, on := range got.depends {
+			end.depends = append(slices.Clip(end.depends), at+on)
+		}
 		if got.status == 200 && !got.answered {
-			if got.reason != "" && end.reason == "" {
-				end.reason = cmp.Or(a.Pod, a.Endpoint) + ": " + got.reason
-			}
 			continue
 		}
-		lost++
 		if got.answered {
 			answered++
 		}
-		end.reason = fmt.Sprintf("%s: %s", cmp.Or(a.Pod, a.Endpoint), got.reason)
-		if lost == len(from.Targets) {
-			end.status, end.answered = got.status, answered == lost
+		end.reason = at + got.reason
+		failures = append(failures, end.reason)
+		if len(failures) == len(from.Targets) {
+			end.status, end.answered = got.status, answered == len(failures)
 		}
 	}
 	if end.status == 0 && proxied && from.HTTP {
 		end.status = 503
+	}
+	if end.status == 200 && !end.answered && len(failures) > 0 { // other targets take the request
+		end.reason, end.depends = "", append(slices.Clip(end.depends), failures...)
 	}
 	return list, end, nil
 }
@@ -350,6 +361,7 @@ func (h *hops) arrive(t trace.Target, r trace.Request, address, identity string)
 			a.Identity, in.Identity = identity, identity
 		}
 	}
+	in.Objects = objects{h.Inspection, p.Proxy}
 	a.MTLS, a.Origins = h.peerPolicy(p.Proxy, e.Port)
 	if a.Answer, err = trace.Follow(sent, in); err != nil {
 		return nil, err
@@ -410,11 +422,8 @@ func (i *Inspection) Where(k kinds.Key, field string) string {
 	return i.places[text]
 }
 
-// Origin returns the object and its rule that a decision comes from, or "" if no object is named.
-func (i *Inspection) Origin(from trace.Origin) string {
-	if from.Path == "" {
-		return ""
-	}
+// key returns the key of the object that a decision comes from, or a zero key if it is not known.
+func (i *Inspection) key(from trace.Origin) kinds.Key {
 	if i.paths == nil {
 		i.paths = map[string]kinds.Key{}
 		for _, o := range i.world.Objects() {
@@ -423,7 +432,15 @@ func (i *Inspection) Origin(from trace.Origin) string {
 			}
 		}
 	}
-	k := i.paths[from.Path]
+	return i.paths[from.Path]
+}
+
+// Origin returns the object and its rule that a decision comes from, or "" if no object is named.
+func (i *Inspection) Origin(from trace.Origin) string {
+	if from.Path == "" {
+		return ""
+	}
+	k := i.key(from)
 	if k.Kind == nil {
 		return from.Path
 	}

@@ -71,10 +71,13 @@ The token of the request is in the headers, or --jwt TOKEN, or has the claims of
 policies look for it. Its signature is not verified: it is taken to be valid if its issuer, its
 audience and its times are right.
 
+The answer may depend on parts that it does not evaluate, for example an external authorizer, a rate
+limit or a Lua filter. It names them: the request reaches the application, if none of them prevents it.
+
 -o wide prints every alternative that lost, -o name prints the workloads that the request reaches.
 
-The exit code is 0 if the request reaches an application, 79 if it does not, and 1 if the command
-fails.`,
+The exit code is 0 if the request always reaches an application, 79 if it does not or if that depends on
+something, and 1 if the command fails.`,
 		Example: `  pilot-discovery why productpage-1.bookinfo reviews:9080 --path /reviews/0 --configDir mesh
   pilot-discovery why productpage-1.bookinfo "->" http://reviews:9080/reviews/0 --header end-user=jason
   pilot-discovery why istio-ingress-0.istio-system shop.example.com:80 --claim groups=admin -o json
@@ -317,14 +320,20 @@ func printWay(w io.Writer, q inspect.Query, way *inspect.Way, wide bool, color c
 	case way.Status == 200 && way.Outside:
 		fmt.Fprintln(&out, color.Paint(cli.Amber, "It leaves the mesh")+": it is passed on to where the connection was meant to go, and "+
 			"whether anything answers there is not known here.")
-	case way.Status == 200 && way.Reason == "":
+	case way.Status == 200 && len(way.Depends) == 0:
 		fmt.Fprintln(&out, color.Paint(cli.Green, "It reaches the application."))
 	case way.Status == 200:
-		fmt.Fprintf(&out, "%s: %s\n", color.Paint(cli.Amber, "It reaches the application, but not always"), way.Reason)
+		fmt.Fprintln(&out, color.Paint(cli.Amber, "It reaches the application, if none of these prevents it:"))
 	case way.Status == 0:
 		fmt.Fprintf(&out, "%s: %s\n", color.Paint(cli.Red, "The connection is closed"), way.Reason)
 	default:
 		fmt.Fprintf(&out, "%s: %s\n", color.Paint(cli.Red, fmt.Sprintf("It is answered with status %d", way.Status)), way.Reason)
+	}
+	if len(way.Depends) > 0 && (way.Status != 200 || way.Answered || way.Outside) {
+		fmt.Fprintln(&out, "That is not certain:")
+	}
+	for _, on := range way.Depends {
+		fmt.Fprintf(&out, "  %s\n", on)
 	}
 	_, err := w.Write(out.Bytes())
 	return err

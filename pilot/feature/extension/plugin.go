@@ -8,6 +8,7 @@ import (
 	typev1beta1 "istio.io/api/type/v1beta1"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 )
 
@@ -90,22 +91,11 @@ func (p plugin) handles(c feature.Chain) bool {
 	})
 }
 
-// translatedSuffix ends the names that WasmPlugins get. No object can have such a name, so WasmPlugins and
-// TrafficExtensions never share one.
-const translatedSuffix = "~istio-translated-wasmplugin"
-
 // ownName returns the name of an object as a TrafficExtension.
-func ownName(o *kinds.Object) string {
-	if o.Kind == kinds.WasmPlugin {
-		return o.Name + translatedSuffix
-	}
-	return o.Name
-}
+func ownName(o *kinds.Object) string { return names.Extension(o.Name, o.Kind == kinds.WasmPlugin) }
 
 // pluginName returns the name of an object's plugin among the plugins of a proxy.
 func pluginName(o *kinds.Object) string { return o.Namespace + "." + ownName(o) }
 
 // filterName returns the name of an object's filter, and of its configuration.
-func filterName(o *kinds.Object) string {
-	return "extensions.istio.io/trafficextension/" + pluginName(o)
-}
+func filterName(o *kinds.Object) string { return names.ExtensionFilter(o.Namespace, ownName(o)) }

@@ -15,69 +15,54 @@ import (
 	tcprbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/rbac/v3"
 	uritemplatev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/path/match/uri_template/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/istiod-lite/istiod-lite/api/lists"
 )
 
-// rulesOf returns the enforced rules of a filter of policies, or nil for other filters and if none is enforced.
-func rulesOf(m proto.Message) *rbacv3.RBAC {
-	switch m := m.(type) {
-	case *httprbacv3.RBAC:
-		return m.GetRules()
-	case *tcprbacv3.RBAC:
-		return m.GetRules()
+// httpRBAC evaluates a filter of policies for requests.
+func httpRBAC(x *stream, f filter, m *httprbacv3.RBAC) bool {
+	route := &httprbacv3.RBACPerRoute{}
+	if x.override(f, route) {
+		m = route.GetRbac() // nil if the route has none
 	}
-	return nil
+	if m.GetMatcher() != nil {
+		x.depends("the matcher of HTTP filter %s is not evaluated, and may deny it", x.named(f))
+	}
+	x.shadow(m.GetShadowRules(), m.GetShadowRulesStatPrefix())
+	return m.GetRules() == nil || authorize(x.Answer, m.GetRules(), x.request, true)
 }
 
-// askedBy is the prefix of the names of rules that select requests for an external authorizer.
-const askedBy = "istio_ext_authz_"
-
-// askedOf returns the rules that select requests for the external authorizer behind a filter, or nil for other filters.
-func askedOf(m proto.Message) *rbacv3.RBAC {
-	switch m := m.(type) {
-	case *httprbacv3.RBAC:
-		if m.GetShadowRulesStatPrefix() == askedBy {
-			return m.GetShadowRules()
-		}
-	case *tcprbacv3.RBAC:
-		if m.GetShadowRulesStatPrefix() == askedBy {
-			return m.GetShadowRules()
-		}
+// networkRBAC evaluates a filter of policies for connections.
+func networkRBAC(x *stream, f filter, m *tcprbacv3.RBAC) bool {
+	if m.GetMatcher() != nil {
+		x.depends("the matcher of network filter %s is not evaluated, and may close the connection", x.named(f))
 	}
-	return nil
-}
-
-// ask records whether an external authorizer is asked about a request. Its answer is not known.
-func ask(a *Answer, rules *rbacv3.RBAC, r Request) {
-	for _, name := range slices.Sorted(maps.Keys(rules.GetPolicies())) {
-		if policyMismatch(rules.GetPolicies()[name], r) == "" {
-			a.step(Step{What: "authorization", Name: "CUSTOM", Reason: "an authorizer is asked, and may deny it", Origin: originOf(name)})
-			a.Asked = true
-			return
-		}
-	}
-	a.step(Step{What: "authorization", Name: "CUSTOM", Reason: "no authorizer is asked: no policy matches"})
+	x.shadow(m.GetShadowRules(), m.GetShadowRulesStatPrefix())
+	return m.GetRules() == nil || authorize(x.Answer, m.GetRules(), x.request, false)
 }
 
 // shadow records the results of dry-run rules, as the filter does for later filters.
-func shadow(m proto.Message, r *Request) {
-	f, ok := m.(*httprbacv3.RBAC)
-	if !ok || f.GetShadowRules() == nil {
+func (x *stream) shadow(rules *rbacv3.RBAC, prefix string) {
+	if rules == nil {
 		return
 	}
-	matched := false
-	for _, p := range f.GetShadowRules().GetPolicies() {
-		matched = matched || policyMismatch(p, *r) == ""
+	matched := ""
+	for _, name := range slices.Sorted(maps.Keys(rules.GetPolicies())) {
+		if policyMismatch(rules.GetPolicies()[name], x.request) == "" {
+			matched = name
+			break
+		}
 	}
 	result := "allowed"
-	if matched == (f.GetShadowRules().GetAction() == rbacv3.RBAC_DENY) {
+	if (matched != "") == (rules.GetAction() == rbacv3.RBAC_DENY) {
 		result = "denied"
 	}
-	said := maps.Clone(r.said)
-	lists.Put(&said, f.GetShadowRulesStatPrefix()+"shadow_engine_result", result)
-	r.said = said
+	said := maps.Clone(x.request.said)
+	lists.Put(&said, prefix+"shadow_engine_result", result)
+	if matched != "" {
+		said[prefix+"shadow_effective_policy_id"] = matched
+	}
+	x.request.said = said
 }
 
 // saidMatches reports whether metadata that an earlier filter of policies or of tokens has set matches a matcher.
@@ -86,7 +71,7 @@ func saidMatches(m *matcherv3.MetadataMatcher, r Request) bool {
 		return payloadMatches(m, r)
 	}
 	matches := false
-	if m.GetFilter() == "envoy.filters.http.rbac" && len(m.GetPath()) == 1 {
+	if strings.HasSuffix(m.GetFilter(), ".rbac") && len(m.GetPath()) == 1 {
 		value, there := r.said[m.GetPath()[0].GetKey()]
 		matches = there && matchString(m.GetValue().GetStringMatch(), value)
 	}

@@ -9,10 +9,7 @@ import (
 	"strings"
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
-	faultv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/fault/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
-	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
-	"google.golang.org/genproto/googleapis/rpc/code"
 )
 
 // hostFor returns the virtual host of an authority: by an exact match, by the longest suffix, by the longest prefix, or
@@ -336,43 +333,4 @@ func actions(r *routev3.Route) []string {
 		}), " ")))
 	}
 	return list
-}
-
-// faultOf returns the fault that a route injects, or nil.
-func faultOf(r *routev3.Route) *faultv3.HTTPFault {
-	for _, config := range r.GetTypedPerFilterConfig() {
-		f := &faultv3.HTTPFault{}
-		if config.MessageIs(f) && config.UnmarshalTo(f) == nil {
-			return f
-		}
-	}
-	return nil
-}
-
-// aborts returns the percentage of requests that a route answers by a fault, and the status, in words and as a number.
-func aborts(r *routev3.Route) (share float64, text string, number int) {
-	abort := faultOf(r).GetAbort()
-	if abort == nil {
-		return 0, "", 0
-	}
-	text, number = statusOf(abort)
-	return share100(abort.GetPercentage()), text, number
-}
-
-// statusOf returns the status of an abort. A gRPC status is sent in a header, with HTTP status 200.
-func statusOf(abort *faultv3.FaultAbort) (string, int) {
-	if _, ok := abort.GetErrorType().(*faultv3.FaultAbort_GrpcStatus); ok {
-		return fmt.Sprintf("status %s of gRPC", code.Code(abort.GetGrpcStatus())), 200
-	}
-	return fmt.Sprintf("status %d", abort.GetHttpStatus()), int(abort.GetHttpStatus())
-}
-
-func percent(p *typev3.FractionalPercent) string {
-	return strconv.FormatFloat(share100(p), 'f', -1, 64) + " % of requests"
-}
-
-func share100(p *typev3.FractionalPercent) float64 {
-	of := map[typev3.FractionalPercent_DenominatorType]float64{typev3.FractionalPercent_HUNDRED: 100,
-		typev3.FractionalPercent_TEN_THOUSAND: 10000, typev3.FractionalPercent_MILLION: 1000000}[p.GetDenominator()]
-	return 100 * float64(p.GetNumerator()) / of
 }

@@ -70,14 +70,18 @@ func pass(a *Answer, c Config, r *routev3.RouteAction) error {
 			add(w.GetName(), w.GetWeight().GetValue())
 		}
 	default:
-		a.end(200, "the header %s of the request names the cluster", r.GetClusterHeader())
+		a.depends("the header %s of the request names the cluster", r.GetClusterHeader())
 		return nil
 	}
 	return targets(a, c, order, weights, missing)
 }
 
-// tcp records where a connection is forwarded.
-func tcp(a *Answer, c Config, t *tcpv3.TcpProxy) error {
+// tcpProxy records where a connection is forwarded.
+func tcpProxy(x *stream, f filter) (bool, error) {
+	t := &tcpv3.TcpProxy{}
+	if err := f.config.UnmarshalTo(t); err != nil {
+		return false, err
+	}
 	weights, order := map[string]uint32{}, []string{}
 	if t.GetCluster() != "" {
 		weights[t.GetCluster()], order = 1, append(order, t.GetCluster())
@@ -88,7 +92,7 @@ func tcp(a *Answer, c Config, t *tcpv3.TcpProxy) error {
 		}
 		weights[w.GetName()] += w.GetWeight()
 	}
-	return targets(a, c, order, weights, 0)
+	return false, targets(x.Answer, x.config, order, weights, 0)
 }
 
 func targets(a *Answer, c Config, order []string, weights map[string]uint32, missing int) error {
@@ -97,6 +101,15 @@ func targets(a *Answer, c Config, order []string, weights map[string]uint32, mis
 		total += w
 	}
 	served := false
+	var failures []string // of clusters to which requests are not passed
+	fail := func(t Target, status int, reason string) {
+		a.Status, a.Reason = status, cmp.Or(a.Reason, reason)
+		fate := "get status " + strconv.Itoa(status)
+		if status == 0 {
+			fate = "are closed"
+		}
+		failures = append(failures, fmt.Sprintf("%s %s: %s", share(t), fate, reason))
+	}
 	for _, name := range order {
 		if weights[name] == 0 {
 			continue
@@ -109,7 +122,7 @@ func targets(a *Answer, c Config, order []string, weights map[string]uint32, mis
 		if cluster == nil {
 			a.step(Step{What: "cluster", Name: name, Reason: "it is not there: " + absence(name), Details: []string{share(t)}})
 			a.Targets = append(a.Targets, t)
-			a.Status, a.Reason = missing, "cluster "+name+" is not there"
+			fail(t, missing, "cluster "+name+" is not there")
 			continue
 		}
 		s, err := t.fill(c, cluster)
@@ -124,20 +137,22 @@ func targets(a *Answer, c Config, order []string, weights map[string]uint32, mis
 		for _, secret := range lacks {
 			a.step(Step{What: stepSecret, Name: secret, Reason: "the proxy was not sent it"})
 		}
-		if !t.serves() && a.Reason == "" {
-			a.Status, a.Reason = 503, "cluster "+name+" has no endpoint that takes requests"
+		if !t.serves() {
+			reason := "cluster " + name + " has no endpoint that takes requests"
 			if len(lacks) > 0 {
-				a.Reason = "TLS to cluster " + name + " fails: " + lacking(lacks)
+				reason = "TLS to cluster " + name + " fails: " + lacking(lacks)
 			}
+			status := 503
 			if missing == 0 {
-				a.Status = 0
+				status = 0
 			}
+			fail(t, status, reason)
 		}
 	}
 	if served { // some of the requests are forwarded
-		a.Status = 200
-		if len(order) == 1 {
-			a.Reason = ""
+		a.Status, a.Reason = 200, ""
+		for _, f := range failures {
+			a.depends("%s", f)
 		}
 	}
 	return nil

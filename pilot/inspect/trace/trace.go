@@ -12,9 +12,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
-	jwtv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/jwt_authn/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
-	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
@@ -44,12 +42,20 @@ type Request struct {
 	Claims map[string]any // of a token wherever policies look for one, in addition to those in headers; nil if there is none
 	Now    time.Time      // time at which tokens are checked for expiry; zero if none expires
 
+	Objects Objects // names of the objects that the proxy's resources come from; nil for the names in their metadata
+
 	said    map[string]string // metadata that filters of policies have set for later filters
 	payload map[string]any    // claims of the valid token; nil if there is none
 
 	Gateway   bool // whether the proxy is a gateway, which listens by itself
 	Inbound   bool // whether the connection reaches the proxy of its destination workload
 	Proxyless bool // whether there is no proxy because the application uses xDS itself, as gRPC does
+}
+
+// Objects are the objects from which resources were made.
+type Objects interface {
+	// NameOf returns the name of the object of an origin, as sentences have it, or "" if it is not known.
+	NameOf(Origin) string
 }
 
 // Config is what one proxy is sent, by type URL.
@@ -80,6 +86,8 @@ type Origin struct {
 	Place int    // for a route: the number of routes of the same object before it
 	Count int    // number of routes of that object
 	Field string // spec.rules[0]
+
+	Filter string // name of a filter whose configuration does not name the object that added it
 }
 
 // Answer is the result for a request at one proxy.
@@ -90,6 +98,8 @@ type Answer struct {
 	Targets []Target `json:"targets,omitempty"`
 	HTTP    bool     `json:"http"`            // whether the proxy reads requests, and not only connections
 	Asked   bool     `json:"asked,omitempty"` // whether an external authorizer is asked, which may deny the request
+	// Depends has a sentence, with the name of an object, for each thing that is not known and may change the answer.
+	Depends []string `json:"depends,omitempty"`
 	// Answered says that the proxy answers the request itself, so that no application does.
 	Answered bool `json:"answered,omitempty"`
 
@@ -97,6 +107,13 @@ type Answer struct {
 }
 
 func (a *Answer) step(s Step) { a.Steps = append(a.Steps, s) }
+
+// depends adds a sentence about something that is not known and may change the answer.
+func (a *Answer) depends(format string, args ...any) {
+	if text := fmt.Sprintf(format, args...); !slices.Contains(a.Depends, text) {
+		a.Depends = append(a.Depends, text)
+	}
+}
 
 func (a *Answer) end(status int, format string, args ...any) {
 	a.Status, a.Reason = status, fmt.Sprintf(format, args...)
@@ -119,7 +136,7 @@ func Follow(c Config, r Request) (*Answer, error) {
 		if err := l.GetApiListener().GetApiListener().UnmarshalTo(h); err != nil {
 			return nil, fmt.Errorf("read %s: %w", l.GetName(), err)
 		}
-		return a, http(a, c, h, r)
+		return a, (&stream{Answer: a, config: c, request: r}).http(h)
 	}
 	if l == nil {
 		a.end(0, "%s", reason)
@@ -137,7 +154,7 @@ func Follow(c Config, r Request) (*Answer, error) {
 	if !handshake(a, c, chain, r) {
 		return a, nil
 	}
-	err = filters(a, c, chain, r)
+	err = (&stream{Answer: a, config: c, request: r}).network(chain)
 	if downstreamTLS(chain) != nil { // TLS is terminated: what it contains is passed on
 		f := &a.Forwarded
 		f.TLS, f.HTTP3, f.SNI, f.ALPN = false, false, "", nil
@@ -267,172 +284,9 @@ func manager(chain *listenerv3.FilterChain) *hcmv3.HttpConnectionManager {
 	return h
 }
 
-// filters evaluates the filters of a chain.
-func filters(a *Answer, c Config, chain *listenerv3.FilterChain, r Request) error {
-	for _, f := range chain.GetFilters() {
-		m, err := unpack(f.GetTypedConfig())
-		if err != nil {
-			continue // a filter of an unknown type has no known effect
-		}
-		switch m := m.(type) {
-		case *hcmv3.HttpConnectionManager:
-			return http(a, c, m, r)
-		case *tcpv3.TcpProxy:
-			return tcp(a, c, m)
-		default:
-			if rules := askedOf(m); rules != nil {
-				ask(a, rules, r)
-			}
-			if rules := rulesOf(m); rules != nil && !authorize(a, rules, r, false) {
-				return nil
-			}
-		}
-	}
-	a.end(0, "no filter of the chain passes the connection on")
-	return nil
-}
-
 func unpack(any *anypb.Any) (proto.Message, error) {
 	if any == nil {
 		return nil, fmt.Errorf("there is no configuration")
 	}
 	return any.UnmarshalNew()
-}
-
-// takesMethod reports whether the codec of a connection manager accepts the method of a request. The HTTP/1.1 codec
-// knows a list of methods. A request from another proxy has passed such a codec already.
-func takesMethod(h *hcmv3.HttpConnectionManager, r Request) bool {
-	if r.Inbound && !r.Gateway && r.Identity != "" || r.Proxyless || r.HTTP3 || slices.Contains(r.ALPN, "h2") ||
-		h.GetCodecType() == hcmv3.HttpConnectionManager_HTTP2 || h.GetHttpProtocolOptions().GetAllowCustomMethods() {
-		return true
-	}
-	switch r.Method {
-	case "ACL", "BIND", "CHECKOUT", "CONNECT", "COPY", "DELETE", "GET", "HEAD", "LINK", "LOCK", "MERGE", "MKACTIVITY", "MKCALENDAR",
-		"MKCOL", "MOVE", "MSEARCH", "NOTIFY", "OPTIONS", "PATCH", "POST",
-		"PROPFIND", "PROPPATCH", "PURGE", "PUT", "REBIND", "REPORT", "SEARCH", "SOURCE", "SUBSCRIBE", "TRACE", "UNBIND", "UNLINK",
-		"UNLOCK", "UNSUBSCRIBE":
-		return true
-	}
-	return false
-}
-
-// http evaluates the filters of a connection manager and routes the request.
-func http(a *Answer, c Config, h *hcmv3.HttpConnectionManager, r Request) error {
-	a.HTTP = true
-	if !takesMethod(h, r) {
-		a.end(400, "Envoy rejects HTTP/1.1 requests with the method %s: methods are in upper case, and of a fixed list", r.Method)
-		return nil
-	}
-	path, refusal := normalized(h, r.Path)
-	if refusal != "" {
-		a.end(400, "%s", refusal)
-		return nil
-	}
-	if path != r.Path {
-		a.step(Step{What: "path", Name: path, Reason: "that is what " + r.Path + " is normalized to"})
-		r.Path, a.Forwarded.Path = path, path
-	}
-	for _, f := range h.GetHttpFilters() {
-		m, err := unpack(f.GetTypedConfig())
-		if err != nil {
-			continue
-		}
-		if f, ok := m.(*jwtv3.JwtAuthentication); ok && !tokens(a, f, &r) {
-			return nil
-		}
-		if rules := askedOf(m); rules != nil {
-			ask(a, rules, r)
-		}
-		if rules := rulesOf(m); rules != nil && !authorize(a, rules, r, true) {
-			return nil
-		}
-		shadow(m, &r)
-	}
-	routes := h.GetRouteConfig()
-	if name := h.GetRds().GetRouteConfigName(); name != "" {
-		var err error
-		if routes, err = named[routev3.RouteConfiguration](c[envoy.RouteType], name); err != nil {
-			return err
-		}
-		if routes == nil {
-			a.end(404, "route configuration %s is not there", name)
-			return nil
-		}
-	}
-	if err := onDemand(c, routes); err != nil {
-		return err
-	}
-	a.step(Step{What: "route configuration", Name: cmp.Or(routes.GetName(), "(in the listener)")})
-	host, reason := hostFor(routes, r.Authority)
-	if host == nil {
-		a.end(404, "no virtual host of route configuration %s is for %s", routes.GetName(), r.Authority)
-		return nil
-	}
-	a.step(Step{What: "virtual host", Name: host.GetName(), Reason: reason})
-	if host.GetRequireTls() == routev3.VirtualHost_ALL && !r.TLS && !r.HTTP3 { // checked before any route
-		a.Answered = true
-		a.end(301, "virtual host %s redirects plaintext to HTTPS", host.GetName())
-		return nil
-	}
-	route, step := routeFor(host, r)
-	a.step(step)
-	if route == nil {
-		a.end(404, "no route of virtual host %s matches", host.GetName())
-		return nil
-	}
-	switch action := route.GetAction().(type) {
-	case *routev3.Route_Redirect:
-		a.Answered = true
-		a.end(redirectStatus(action.Redirect), "the route redirects")
-	case *routev3.Route_DirectResponse:
-		a.Answered = true
-		a.end(int(action.DirectResponse.GetStatus()), "the route answers by itself")
-	case *routev3.Route_Route:
-		share, status, number := aborts(route)
-		if share >= 100 {
-			a.Answered = true
-			a.end(number, "the route has a fault that answers every request with %s", status)
-			return nil
-		}
-		a.Forwarded = forwarded(r, routes, host, route)
-		err := pass(a, c, action.Route)
-		if share > 0 && a.Status == 200 && a.Reason == "" {
-			a.Reason = fmt.Sprintf("the route has a fault that answers %s with %s", percent(faultOf(route).GetAbort().GetPercentage()), status)
-		}
-		return err
-	case *routev3.Route_NonForwardingAction: // a gRPC server takes the call itself
-	default:
-		a.end(500, "the route has an action of an unknown type")
-	}
-	return nil
-}
-
-// onDemand adds the virtual hosts that are sent by VHDS to their route configuration.
-func onDemand(c Config, routes *routev3.RouteConfiguration) error {
-	if routes.GetVhds() == nil {
-		return nil
-	}
-	var list []*envoy.Resource
-	for _, r := range c[envoy.VirtualHostType] {
-		if strings.HasPrefix(r.Name, routes.GetName()+"/") {
-			list = append(list, r)
-		}
-	}
-	hosts, err := envoy.Decode[routev3.VirtualHost](list)
-	routes.VirtualHosts = append(routes.VirtualHosts, hosts...)
-	return err
-}
-
-func redirectStatus(r *routev3.RedirectAction) int {
-	switch r.GetResponseCode() {
-	case routev3.RedirectAction_FOUND:
-		return 302
-	case routev3.RedirectAction_SEE_OTHER:
-		return 303
-	case routev3.RedirectAction_TEMPORARY_REDIRECT:
-		return 307
-	case routev3.RedirectAction_PERMANENT_REDIRECT:
-		return 308
-	}
-	return 301
 }

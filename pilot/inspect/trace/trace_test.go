@@ -48,6 +48,15 @@ func http(t *testing.T, manager, hosts string) trace.Config {
 		%s"routeConfig":{"virtualHosts":%s}}}]}]}`, types, manager, hosts))
 }
 
+// filters returns the HTTP filters of a connection manager, by their types. A filter has the name of its package.
+func filters(list ...string) string {
+	for i, f := range list {
+		name, _, _ := strings.Cut(f, ".")
+		list[i] = fmt.Sprintf(`{"name":"envoy.filters.http.%s","typedConfig":{"@type":"%shttp.%s"}}`, name, types, f)
+	}
+	return `"httpFilters":[` + strings.Join(list, ",") + `]`
+}
+
 // with adds a listener to what a proxy is sent.
 func with(t *testing.T, c trace.Config, name, listener string) trace.Config {
 	t.Helper()
@@ -294,7 +303,7 @@ func TestActions(t *testing.T) {
 			"fault: 0.01 % of requests are delayed by 2s", 200},
 		{`"nonForwardingAction":{}`, "", 200},
 	} {
-		config := http(t, "", `[{"name":"all","domains":["*"],"routes":[{"match":{"prefix":"/"},`+c.action+`}]}]`)
+		config := http(t, filters("fault.v3.HTTPFault"), `[{"name":"all","domains":["*"],"routes":[{"match":{"prefix":"/"},`+c.action+`}]}]`)
 		cluster(t, config, "one", "10.0.0.1")
 		a := follow(t, config, trace.Request{})
 		if a.Status != c.status || c.want != "" && !slices.Contains(step(a, "route").Details, c.want) {

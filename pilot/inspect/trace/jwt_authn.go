@@ -51,15 +51,15 @@ type outcome struct {
 
 func (v outcome) passes() bool { return !v.missing && v.refused == "" }
 
-// tokens evaluates the filter that validates tokens. It records the result as a step, and reports whether the request
-// continues.
-func tokens(a *Answer, f *jwtv3.JwtAuthentication, r *Request) bool {
+// jwtAuthn validates tokens. It records the result as a step.
+func jwtAuthn(x *stream, _ filter, m *jwtv3.JwtAuthentication) bool {
+	a, r := x.Answer, &x.request
 	path, _, _ := strings.Cut(r.Path, "?")
-	for _, rule := range f.GetRules() {
+	for _, rule := range m.GetRules() {
 		if prefix := rule.GetMatch().GetPrefix(); !strings.HasPrefix(path, prefix) {
 			continue
 		}
-		v := require(f, rule.GetRequires(), *r)
+		v := require(m, rule.GetRequires(), *r)
 		switch {
 		case v.missing:
 			a.step(Step{What: "token", Name: "none", Reason: "there is no token where policies look for one, and one is required"})
@@ -74,6 +74,9 @@ func tokens(a *Answer, f *jwtv3.JwtAuthentication, r *Request) bool {
 			return true
 		}
 		accept(a, v, r)
+		if v.provider.GetClearRouteCache() {
+			x.match()
+		}
 		return true
 	}
 	return true

@@ -1,0 +1,64 @@
+package trace
+
+import (
+	"fmt"
+	"strconv"
+
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	faultv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/fault/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/genproto/googleapis/rpc/code"
+)
+
+// fault answers a share of requests itself. A fault of the route replaces the filter's own.
+func fault(x *stream, f filter, m *faultv3.HTTPFault) bool {
+	x.override(f, m)
+	abort := m.GetAbort()
+	if abort == nil {
+		return true
+	}
+	text, status := statusOf(abort)
+	origin := Origin{Path: configOf(x.route.GetMetadata())}
+	if origin.Path == "" {
+		origin.Filter = f.name
+	}
+	switch share := share100(abort.GetPercentage()); {
+	case share >= 100:
+		x.routed()
+		x.Answered = true
+		x.end(status, "the route has a fault that answers every request with %s", text)
+		return false
+	case share > 0:
+		x.depends("the fault%s answers %s with %s", x.of(origin), percent(abort.GetPercentage()), text)
+	}
+	return true
+}
+
+// faultOf returns the fault that a route injects, or nil.
+func faultOf(r *routev3.Route) *faultv3.HTTPFault {
+	for _, config := range r.GetTypedPerFilterConfig() {
+		f := &faultv3.HTTPFault{}
+		if config.MessageIs(f) && config.UnmarshalTo(f) == nil {
+			return f
+		}
+	}
+	return nil
+}
+
+// statusOf returns the status of an abort. A gRPC status is sent in a header, with HTTP status 200.
+func statusOf(abort *faultv3.FaultAbort) (string, int) {
+	if _, ok := abort.GetErrorType().(*faultv3.FaultAbort_GrpcStatus); ok {
+		return fmt.Sprintf("status %s of gRPC", code.Code(abort.GetGrpcStatus())), 200
+	}
+	return fmt.Sprintf("status %d", abort.GetHttpStatus()), int(abort.GetHttpStatus())
+}
+
+func percent(p *typev3.FractionalPercent) string {
+	return strconv.FormatFloat(share100(p), 'f', -1, 64) + " % of requests"
+}
+
+func share100(p *typev3.FractionalPercent) float64 {
+	of := map[typev3.FractionalPercent_DenominatorType]float64{typev3.FractionalPercent_HUNDRED: 100,
+		typev3.FractionalPercent_TEN_THOUSAND: 10000, typev3.FractionalPercent_MILLION: 1000000}[p.GetDenominator()]
+	return 100 * float64(p.GetNumerator()) / of
+}
