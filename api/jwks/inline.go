@@ -55,6 +55,24 @@ func Inline(text string) (set string, changed []string, err error) {
 	return string(out), changed, err
 }
 
+// Shared reports whether a key set has a key that both makes and verifies signatures.
+func Shared(text string) bool {
+	var set struct {
+		Keys []struct {
+			Kty string `json:"kty"`
+		} `json:"keys"`
+	}
+	if json.Unmarshal([]byte(text), &set) != nil {
+		return false
+	}
+	for _, k := range set.Keys {
+		if k.Kty == "oct" {
+			return true
+		}
+	}
+	return false
+}
+
 // keysOnce reports whether a JSON object has exactly one list called keys, in lower case. Go's decoder and Envoy's
 // decode other objects differently.
 func keysOnce(text string) bool {

@@ -75,6 +75,8 @@ type analysis struct {
 	readers     map[selectionKey]bool           // results of readsTokens, by the namespace and selector of the Gateway
 	policies    []*kinds.Object                 // one RequestAuthentication with rules for each namespace and selector
 	places      map[placeKey]placeValues        // results of placesOf
+	modes       map[string]*kinds.Object        // first PeerAuthentication without a selector of each namespace
+	behind      map[selectionKey]*workloadPorts // results of portsBehind
 }
 
 // Run returns findings about the relations between objects, in no order.

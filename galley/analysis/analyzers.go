@@ -21,6 +21,7 @@ const (
 	codeUnreachableRule    = "IST0130"
 	codeIneffectiveMatch   = "IST0131"
 	codeGatewayHost        = "IST0132"
+	codeSchemaWarning      = "IST0133"
 	codeAddresses          = "IST0134"
 	codeDeprecatedNote     = "IST0135"
 	codeSharedCertificate  = "IST0138"
@@ -53,6 +54,11 @@ const (
 	codeSelector     = "SelectorInRootNamespace"
 	codeMesh         = "MeshConfigNotRead"
 	codeProvider     = "NoAuthorizer"
+	codeAuthorizers  = "SeveralAuthorizers"
+	codeServicePort  = "PortOfService"
+	codeSplitRule    = "SplitRule"
+	codeTokenPolicy  = "NoTokens"
+	codePlaintext    = "PlaintextCallers"
 	codePolicies     = "RepeatedTrafficPolicy"
 	codeIssuer       = "RepeatedIssuer"
 	codeProxyConfigs = "RepeatedProxyConfig"
@@ -98,7 +104,12 @@ func Analyzers() []Analyzer {
 		{"no-effect", []string{codeNamespace, codeSelector, codeMesh}, false,
 			"objects in places where they have no effect", (*analysis).noEffect},
 		{"targets", []string{codeReference}, false, "targetRefs of policies that are not there", (*analysis).targets},
-		{"authorizers", []string{codeProvider}, false, "authorizers of CUSTOM policies that cannot be asked", (*analysis).authorizers},
+		{"authorizers", []string{codeProvider, codeAuthorizers, codeLimit}, false,
+			"authorizers of CUSTOM policies that cannot be asked, and several of one workload", (*analysis).authorizers},
+		{"tcp-denials", []string{codeSchemaWarning}, false,
+			"policies that deny requests, and so all connections to a TCP port of the workload", (*analysis).tcpDenials},
+		{"workload-ports", []string{codeServicePort}, false,
+			"policies that name the port of a Service instead of the port of its workloads", (*analysis).workloadPorts},
 		{"rival-entries", []string{codeHost, codeAddress}, false, "ServiceEntries whose host or address another has", (*analysis).rivalEntries},
 		{"peer-authentications", []string{codePeers, codeLimit}, false,
 			"several PeerAuthentications of one workload or namespace", (*analysis).peerAuthentications},
@@ -139,6 +150,12 @@ func Analyzers() []Analyzer {
 			"issuers that several RequestAuthentications of a workload have with different keys", (*analysis).issuers},
 		{"tokens", []string{codeTokenPort, codeIssuer}, true,
 			"tokens on ports that are not HTTP, and issuers that are there twice", (*analysis).tokens},
+		{"token-policies", []string{codeTokenPolicy}, true,
+			"AuthorizationPolicies that read tokens where no RequestAuthentication accepts them", (*analysis).tokenIdentities},
+		{"split-rules", []string{codeSplitRule}, true,
+			"AuthorizationPolicies whose callers and operations are two rules", (*analysis).splitRules},
+		{"plaintext-callers", []string{codePlaintext}, true,
+			"AuthorizationPolicies that keep out identities where callers need none", (*analysis).plaintextCallers},
 		{"addresses", []string{codeAddresses}, true, "TCP ports of ServiceEntries without addresses", (*analysis).entryAddresses},
 		{"traffic-policies", []string{codePolicies, codeLimit}, true,
 			"DestinationRules of one host that each have a trafficPolicy, or select the same workload", (*analysis).trafficPolicies},

@@ -53,6 +53,7 @@ var istioNames = map[string]string{
 	codeUnreachableRule:    "VirtualServiceUnreachableRule",
 	codeIneffectiveMatch:   "VirtualServiceIneffectiveMatch",
 	codeGatewayHost:        "VirtualServiceHostNotFoundInGateway",
+	codeSchemaWarning:      "SchemaWarning",
 	codeAddresses:          "ServiceEntryAddressesRequired",
 	codeDeprecatedNote:     "DeprecatedAnnotation",
 	codeSharedCertificate:  "GatewayDuplicateCertificate",

@@ -15,22 +15,6 @@ import (
 // mtls reports DestinationRules whose TLS settings contradict the PeerAuthentication of the host's namespace.
 // PeerAuthentications with a selector are ignored.
 func (a *analysis) mtls() {
-	modes := map[string]*kinds.Object{}
-	for _, o := range a.of(kinds.PeerAuthentication) {
-		if spec := o.Spec.(*securityv1.PeerAuthentication); len(spec.GetSelector().GetMatchLabels()) == 0 && modes[o.Namespace] == nil {
-			modes[o.Namespace] = o
-		}
-	}
-	mode := func(ns string) (securityv1.PeerAuthentication_MutualTLS_Mode, *kinds.Object) {
-		for _, where := range []string{ns, a.root} {
-			if o := modes[where]; o != nil {
-				if m := o.Spec.(*securityv1.PeerAuthentication).GetMtls().GetMode(); m != securityv1.PeerAuthentication_MutualTLS_UNSET {
-					return m, o
-				}
-			}
-		}
-		return securityv1.PeerAuthentication_MutualTLS_PERMISSIVE, nil
-	}
 	for _, o := range a.rules {
 		spec := o.Spec.(*networkingv1.DestinationRule)
 		tls := spec.GetTrafficPolicy().GetTls()
@@ -42,7 +26,7 @@ func (a *analysis) mtls() {
 			if !ok || service.Spec.Type == corev1.ServiceTypeExternalName {
 				continue
 			}
-			wanted, by := mode(h.object.Namespace)
+			wanted, by := a.peerMode(h.object.Namespace)
 			if wanted == securityv1.PeerAuthentication_MutualTLS_STRICT && !a.proxied(h.object.Namespace, service.Spec.Selector) {
 				continue // the namespace does not require TLS
 			}
@@ -55,6 +39,27 @@ func (a *analysis) mtls() {
 			}
 		}
 	}
+}
+
+// peerMode returns the mode of mutual TLS of a namespace and the PeerAuthentication that sets it, or nil. It does not
+// read PeerAuthentications with a selector.
+func (a *analysis) peerMode(namespace string) (securityv1.PeerAuthentication_MutualTLS_Mode, *kinds.Object) {
+	if a.modes == nil {
+		a.modes = map[string]*kinds.Object{}
+		for _, o := range a.of(kinds.PeerAuthentication) {
+			if len(o.Spec.(*securityv1.PeerAuthentication).GetSelector().GetMatchLabels()) == 0 && a.modes[o.Namespace] == nil {
+				a.modes[o.Namespace] = o
+			}
+		}
+	}
+	for _, where := range []string{namespace, a.root} {
+		if o := a.modes[where]; o != nil {
+			if m := o.Spec.(*securityv1.PeerAuthentication).GetMtls().GetMode(); m != securityv1.PeerAuthentication_MutualTLS_UNSET {
+				return m, o
+			}
+		}
+	}
+	return securityv1.PeerAuthentication_MutualTLS_PERMISSIVE, nil
 }
 
 // proxied reports whether a workload of a Service has a proxy. In files without its Pods, for example with Deployments,

@@ -1,6 +1,7 @@
 package analysis
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,11 +21,13 @@ func (a *analysis) authorizers() {
 			all = append(all, p.GetName())
 		}
 	}
-	for _, o := range a.objects {
-		policy, ok := o.Spec.(*securityv1.AuthorizationPolicy)
-		if !ok || policy.Action != securityv1.AuthorizationPolicy_CUSTOM {
+	rivals := a.newRivalAuthorizers()
+	for _, o := range a.of(kinds.AuthorizationPolicy) {
+		policy := o.Spec.(*securityv1.AuthorizationPolicy)
+		if policy.Action != securityv1.AuthorizationPolicy_CUSTOM {
 			continue
 		}
+		rivals.compare(o)
 		name := policy.GetProvider().GetName()
 		p := a.mesh.Provider(name)
 		switch g, h := p.GetEnvoyExtAuthzGrpc(), p.GetEnvoyExtAuthzHttp(); {
@@ -41,6 +44,68 @@ func (a *analysis) authorizers() {
 				"the mesh configuration has no ext_authz provider %q: %s", name, refused)
 		}
 	}
+}
+
+// rivalAuthorizers finds policies of action CUSTOM that name different authorizers for one workload. Proxies ask none
+// then.
+type rivalAuthorizers struct {
+	*owners
+	first map[string]*kinds.Object // first policy for all workloads of a namespace, or for a target
+}
+
+func (a *analysis) newRivalAuthorizers() *rivalAuthorizers {
+	return &rivalAuthorizers{a.newOwners(), map[string]*kinds.Object{}}
+}
+
+// compare reports a policy if one before it names another authorizer for the same workloads.
+func (x *rivalAuthorizers) compare(o *kinds.Object) {
+	if isDryRun(o) {
+		return // no authorizer is asked
+	}
+	spec := o.Spec.(*securityv1.AuthorizationPolicy)
+	var places []string
+	labels := spec.GetSelector().GetMatchLabels()
+	for _, r := range targetsOf(spec) {
+		places = append(places, o.Namespace+" "+r.GetKind()+" "+r.GetName())
+	}
+	targets := len(places) > 0
+	if !targets {
+		places = []string{o.Namespace, x.root}
+	}
+	report := func(other *kinds.Object, where string) bool {
+		if other == nil || other == o || spec.GetProvider().GetName() == provider(other) {
+			return false
+		}
+		x.report(o, diag.Error, codeAuthorizers, "spec.provider.name", "name one authorizer in both",
+			"%s has the authorizer %q for %s: a workload has one authorizer, so what the rules of either match is refused",
+			other, provider(other), where)
+		return true
+	}
+	for _, place := range places {
+		if report(x.first[place], "the same workloads") {
+			return
+		}
+	}
+	if targets || len(labels) == 0 {
+		x.first[places[0]] = cmp.Or(x.first[places[0]], o)
+	}
+	if targets {
+		return
+	}
+	spaces := []string{o.Namespace}
+	if o.Namespace == x.root {
+		spaces = x.namespaces
+	}
+	for _, l := range x.claim(o, labels, "", spaces...) {
+		if report(l.winner, l.at.object.String()) {
+			return
+		}
+	}
+}
+
+// provider returns the name of the authorizer of a policy.
+func provider(o *kinds.Object) string {
+	return o.Spec.(*securityv1.AuthorizationPolicy).GetProvider().GetName()
 }
 
 // refused is the effect of an authorizer that is not available.

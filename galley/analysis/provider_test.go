@@ -61,3 +61,40 @@ spec:
 		}
 	}
 }
+
+// TestSeveralAuthorizers: two policies of action CUSTOM that name different authorizers for one workload are a finding.
+func TestSeveralAuthorizers(t *testing.T) {
+	policy := func(ns, name, provider, of string) string {
+		return "---\napiVersion: security.istio.io/v1\nkind: AuthorizationPolicy\nmetadata: {name: " + name + ", namespace: " + ns +
+			"}\nspec: {action: CUSTOM, provider: {name: " + provider + "}, rules: [{}]" + of + "}\n"
+	}
+	const pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: p, namespace: a, labels: {app: x, version: v1}}\n" +
+		"spec: {containers: [{name: c, image: i}]}\n"
+	const byApp, byVersion = ", selector: {matchLabels: {app: x}}", ", selector: {matchLabels: {version: v1}}"
+	const target = ", targetRefs: [{kind: Service, name: s}]"
+	m := mesh.Default()
+	m.RootNamespace = "istio-system"
+	for name, c := range map[string]struct{ objects, want string }{
+		"one namespace": {policy("a", "one", "o", "") + policy("a", "two", "t", ""),
+			`a/two: spec.provider.name: AuthorizationPolicy a/one has the authorizer "o" for the same workloads`},
+		"the mesh": {policy("istio-system", "one", "o", "") + policy("a", "two", "t", byApp),
+			`AuthorizationPolicy istio-system/one has the authorizer "o" for the same workloads`},
+		"one workload": {policy("a", "one", "o", byApp) + policy("a", "two", "t", byVersion),
+			`has the authorizer "o" for Pod a/p: a workload has one authorizer`},
+		"some and all":      {policy("a", "one", "o", byApp) + policy("a", "two", "t", ""), `has the authorizer "o" for Pod a/p`},
+		"one target":        {policy("a", "one", "o", target) + policy("a", "two", "t", target), `has the authorizer "o" for the same workloads`},
+		"the same":          {policy("a", "one", "o", "") + policy("a", "two", "o", byApp), ""},
+		"other workloads":   {policy("a", "one", "o", byApp) + policy("a", "two", "t", ", selector: {matchLabels: {app: z}}"), ""},
+		"another namespace": {policy("a", "one", "o", "") + policy("b", "two", "t", ""), ""},
+	} {
+		var got []string
+		for _, d := range Run(decode(t, pod+c.objects), Options{Domain: "cluster.local", Mesh: m}) {
+			if d.Code == codeAuthorizers {
+				got = append(got, d.String())
+			}
+		}
+		if c.want == "" && len(got) > 0 || c.want != "" && (len(got) != 1 || !strings.Contains(got[0], c.want)) {
+			t.Errorf("%s: %v, want %s", name, got, c.want)
+		}
+	}
+}

@@ -15,6 +15,14 @@ type targeting interface {
 	GetTargetRefs() []*typev1beta1.PolicyTargetReference
 }
 
+// targetsOf returns the targets of a policy.
+func targetsOf(p targeting) []*typev1beta1.PolicyTargetReference {
+	if p.GetTargetRef() != nil {
+		return append([]*typev1beta1.PolicyTargetReference{p.GetTargetRef()}, p.GetTargetRefs()...)
+	}
+	return p.GetTargetRefs()
+}
+
 // targets reports policies whose targets do not exist.
 func (a *analysis) targets() {
 	exists := map[kinds.Key]bool{}

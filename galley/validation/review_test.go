@@ -1,6 +1,7 @@
 package validation
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -8,6 +9,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // A valid object of each kind and version is reviewed without a finding, and a mistyped field of it is a warning that
@@ -60,6 +62,37 @@ func TestReviewIsBounded(t *testing.T) {
 		findings, known := Review(l, gvk, []byte(text))
 		if !known || !HasErrors(findings) {
 			t.Errorf("%s: known %v, findings %v", name, known, findings)
+		}
+	}
+}
+
+// TestReviewWarnings: reviews warn as Istio's webhook does of rules that deny connections, and of keys that a server
+// leaves out.
+func TestReviewWarnings(t *testing.T) {
+	const private = `{"keys":[{"kty":"EC","crv":"P-256","x":"-hOZ08elhHQ-QaIaLCkciudGVUnH0Sv0z7ghplqie4c",` +
+		`"y":"aBiMHCIRhLbV2d2kop_GanRmmBGSTXtFazATLbLr32g","d":"AAEC"},{"kty":"oct","k":"c2VjcmV0"}]}`
+	jwks, err := json.Marshal(private)
+	must.Succeed(t, err)
+	for _, c := range []struct{ kind, spec, want string }{
+		{"AuthorizationPolicy", `{"action":"DENY","rules":[{"to":[{"operation":{"methods":["POST"]}}]}]}`, "IST0133"},
+		{"AuthorizationPolicy", `{"action":"DENY","rules":[{"from":[{"source":{"notRequestPrincipals":["*"]}}]}]}`, "IST0133"},
+		{"AuthorizationPolicy", `{"action":"DENY","rules":[{"from":[{"source":{"namespaces":["a"]}}]}]}`, ""},
+		{"AuthorizationPolicy", `{"action":"DENY","rules":[{"to":[{"operation":{"methods":["POST"],"ports":["80"]}}]}]}`, ""},
+		{"AuthorizationPolicy", `{"action":"DENY","rules":[{"when":[{"key":"destination.port","values":["80"]}],` +
+			`"to":[{"operation":{"methods":["POST"]}}]}]}`, ""},
+		{"AuthorizationPolicy", `{"rules":[{"to":[{"operation":{"methods":["POST"]}}]}]}`, ""},
+		{"AuthorizationPolicy", `{"action":"DENY","rules":[{}]}`, ""},
+		{"RequestAuthentication", `{"jwtRules":[{"issuer":"i","jwks":` + string(jwks) + `}]}`, "KeysLeftOut Doubtful"},
+	} {
+		gvk := schema.GroupVersionKind{Group: "security.istio.io", Version: "v1", Kind: c.kind}
+		findings, _ := Review(limits.Default(), gvk, []byte(`{"apiVersion":"security.istio.io/v1","kind":"`+c.kind+
+			`","metadata":{"name":"a","namespace":"b"},"spec":`+c.spec+`}`))
+		var codes []string
+		for _, d := range findings {
+			codes = append(codes, d.Code)
+		}
+		if got := strings.Join(codes, " "); got != c.want || HasErrors(findings) {
+			t.Errorf("%s: %v, want %q", c.spec, findings, c.want)
 		}
 	}
 }

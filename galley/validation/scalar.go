@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/istiod-lite/istiod-lite/api/yaml11"
 )
@@ -73,6 +74,14 @@ func quoted(n *node) string {
 		return n.shape.String() + " (" + n.value + ")"
 	}
 	return n.describe()
+}
+
+// ofClaims is the end of a fix for a boolean that a policy compares with a claim of a token.
+func ofClaims(n *node, path string) string {
+	if n.shape == boolean && strings.Contains(path, ".when[") {
+		return ", and note that a claim that is a boolean matches no text"
+	}
+	return ""
 }
 
 // quoteFix is the fix for a value that must be a string: a scalar needs quotes.

@@ -216,7 +216,7 @@ func (s protoSchema) scalar(n *node, fd protoreflect.FieldDescriptor, path strin
 		}
 	case protoreflect.StringKind:
 		if n.shape != text {
-			s.errorAt(n.pos, path, "WrongType", quoteFix(n), "expected a string, found %s", quoted(n))
+			s.errorAt(n.pos, path, "WrongType", quoteFix(n)+ofClaims(n, path), "expected a string, found %s", quoted(n))
 		}
 	case protoreflect.BytesKind:
 		if n.shape != text || !isBase64(n.value) {

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/jwks"
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
@@ -46,8 +47,12 @@ func authorizationPolicy(p fieldRef) {
 	if p.at("rules").empty() && (action == "CUSTOM" || action == "DENY") {
 		p.missing("rules", "add a rule: {} matches every request", "action %s without rules never applies", action)
 	}
+	if p.admission && action == "DENY" {
+		onlyRequests(p)
+	}
 	for _, r := range p.at("rules").items() {
 		rule(r)
+		openHosts(r, action)
 		if action == "CUSTOM" {
 			external(r)
 		}
@@ -78,6 +83,7 @@ func rule(r fieldRef) {
 	for _, w := range r.at("when").items() {
 		condition(w)
 	}
+	contradictions(r.at("when").items())
 }
 
 // external refuses conditions on values that an external authorizer, which is asked first, cannot know yet.
@@ -121,12 +127,16 @@ func (p fieldRef) values(fields []string, judge func(fieldRef)) {
 			}
 		}
 	}
+	for _, f := range fields {
+		p.excluded(f)
+	}
 }
 
 func source(s fieldRef) {
 	s.values([]string{"principals", "notPrincipals"}, principal)
 	s.values([]string{"requestPrincipals", "notRequestPrincipals"}, requestPrincipal)
-	s.values([]string{"namespaces", "notNamespaces", "trustDomains", "notTrustDomains"}, segment)
+	s.values([]string{"namespaces", "notNamespaces"}, namespace)
+	s.values([]string{"trustDomains", "notTrustDomains"}, trustDomain)
 	s.values([]string{"ipBlocks", "notIpBlocks", "remoteIpBlocks", "notRemoteIpBlocks"}, block)
 	s.values([]string{"serviceAccounts", "notServiceAccounts"}, serviceAccount)
 	if accounts := s.at("serviceAccounts"); !accounts.absent() || !s.at("notServiceAccounts").absent() {
@@ -138,12 +148,6 @@ func source(s fieldRef) {
 	}
 }
 
-// block checks an address or a CIDR range that callers' addresses are compared with.
-func block(v fieldRef) {
-	v.istioAccepts = hasZone(v.text())
-	v.subnet()
-}
-
 // serviceAccount checks name or namespace/name.
 func serviceAccount(v fieldRef) {
 	if strings.Contains(v.text(), "*") || strings.Count(v.text(), "/") > 1 ||
@@ -152,21 +156,14 @@ func serviceAccount(v fieldRef) {
 	}
 	if len(v.text()) > 320 {
 		v.refuse("write name or namespace/name", "the name is longer than 320 characters")
+	} else if !isPlainName(v.text(), "-._/*") {
+		v.neverMatches("write name or namespace/name", "no service account has the name %q", v.text())
 	}
 }
 
 // pattern checks a value that is matched exactly, by prefix (abc*), by suffix (*abc) or for presence (*).
 func pattern(v fieldRef) {
 	v.oneStar("only one star at the beginning or the end of %q is a wildcard, any other is a plain character")
-}
-
-// principal checks a pattern of a peer's identity.
-func principal(v fieldRef) {
-	if strings.HasPrefix(v.text(), "*") {
-		segment(v)
-	} else {
-		pattern(v)
-	}
 }
 
 // segment checks a pattern of a namespace or a trust domain.
@@ -198,13 +195,14 @@ func (p fieldRef) oneStar(message string) {
 }
 
 func operation(o fieldRef) {
-	o.values([]string{"hosts", "notHosts", "methods", "notMethods"}, pattern)
+	o.values([]string{"hosts", "notHosts"}, authority)
+	o.values([]string{"methods", "notMethods"}, method)
 	o.values([]string{"ports", "notPorts"}, portText)
 	o.values([]string{"paths", "notPaths"}, func(v fieldRef) {
 		if strings.ContainsAny(v.text(), "{}") {
 			pathTemplate(v)
 		} else {
-			pattern(v)
+			path(v)
 		}
 	})
 }
@@ -215,7 +213,7 @@ func portText(v fieldRef) {
 	case err != nil || n < 0 || n > 65535 || v.text()[0] == '+' || v.text()[0] == '-':
 		v.bad(`write a port from 1 to 65535, such as "8080"`, "%q is not a port", v.text())
 	case n == 0:
-		v.warn("write a port from 1 to 65535", "nothing is called on port 0")
+		v.neverMatches("write a port from 1 to 65535", "no connection is to port 0")
 	}
 }
 
@@ -266,13 +264,17 @@ func condition(w fieldRef) {
 		return
 	case name == "request.headers" && strings.ContainsAny(bracket, "\x00\n\r"):
 		w.at("key").bad("use letters, digits and dashes", "%q names no header", key)
-	case name == "request.headers" && hasBracket, name == "request.auth.claims" && hasBracket,
-		strings.HasPrefix(name, "experimental.envoy.filters.") && hasBracket:
+	case name == "request.headers" && hasBracket:
+		header(w.at("key"), strings.TrimSuffix(bracket, "]"))
+		w.values(lists, nil)
+	case name == "request.auth.claims" && hasBracket, strings.HasPrefix(name, "experimental.envoy.filters.") && hasBracket:
 		w.values(lists, nil)
 	case hasBracket:
 		w.at("key").bad(diag.UnknownName(name, conditionKeys()), "unknown key %q", key)
 	case key == "request.headers", key == "request.auth.claims", strings.HasPrefix(key, "experimental.envoy.filters."):
 		w.at("key").bad("write "+key+"[name]", "%q has no name in brackets", key)
+	case bracketed(key) != "":
+		w.at("key").bad("write "+bracketed(key), "%q has no name in brackets", key)
 	case key == "source.serviceAccount":
 		w.values(lists, serviceAccount)
 	case key == "source.ip", key == "remote.ip", key == "destination.ip":
@@ -283,13 +285,28 @@ func condition(w fieldRef) {
 		w.values(lists, requestPrincipal)
 	case key == "source.principal":
 		w.values(lists, principal)
-	case key == "source.namespace", key == "source.trustDomain":
-		w.values(lists, segment)
+	case key == "source.namespace":
+		w.values(lists, namespace)
+	case key == "source.trustDomain":
+		w.values(lists, trustDomain)
+	case key == "connection.sni":
+		w.values(lists, requestedName)
 	case slices.Contains(conditionKeys(), key):
 		w.values(lists, pattern)
 	default:
 		w.at("key").bad(diag.UnknownName(key, conditionKeys()), "unknown key %q", key)
 	}
+}
+
+// bracketed returns a key whose name follows a dot, such as request.auth.claims.groups, with the name in brackets. It
+// returns "" for any other key.
+func bracketed(key string) string {
+	for _, begin := range []string{"request.headers", "request.auth.claims"} {
+		if name, dotted := strings.CutPrefix(key, begin+"."); dotted && name != "" {
+			return begin + "[" + strings.ReplaceAll(name, ".", "][") + "]"
+		}
+	}
+	return ""
 }
 
 func conditionKeys() []string {
@@ -341,6 +358,7 @@ func jwtRule(r fieldRef) {
 			k.istioAccepts = why == ""
 			k.bad(`write the JSON of a key set: {"keys": [...]}`, "jwks is not a JSON Web Key Set")
 		}
+		keysOf(k)
 	}
 	for _, h := range r.at("fromHeaders").items() {
 		if h.required("name") {
@@ -371,6 +389,18 @@ func jwtRule(r fieldRef) {
 		c.required("claim")
 	}
 	r.at("timeout").interval()
+}
+
+// keysOf warns of keys that should not be in an object. If the object is in force, the feature of tokens reports what
+// is left out of the set.
+func keysOf(k fieldRef) {
+	const fix = "write public keys alone, RSA ones of 2048 bits or more"
+	if _, changed, err := jwks.Inline(k.text()); err == nil && len(changed) > 0 && k.admission {
+		k.add(diag.Warning, "KeysLeftOut", fix, "%s", strings.Join(changed, "; "))
+	}
+	if jwks.Shared(k.text()) {
+		k.warn(fix, "a key of type oct is a shared secret: every reader of this object can make tokens with it")
+	}
 }
 
 // keySetFault returns why Istio's webhook refuses a JSON Web Key Set, or "". The webhook accepts a single key too, and

@@ -210,6 +210,69 @@ func (s *credentialStore) findings() []diag.Diagnostic {
 	return list
 }
 
+// lackingPart is a field that names a Secret or a ConfigMap without the part of a credential that it needs.
+type lackingPart struct {
+	object    kinds.Key
+	reference credentials.Reference
+	source    kinds.Key
+}
+
+// lacking returns the fields whose objects are there and can be read, and have not what the fields need.
+func (s *credentialStore) lacking() (list []lackingPart) {
+	for object, references := range s.references {
+		for _, r := range references {
+			var source *kinds.Object
+			has := false
+			for _, name := range r.Names() {
+				for _, h := range s.held[name] {
+					if h.source == nil || h.inForce == nil {
+						continue
+					}
+					c := h.inForce.Spec.(*credentials.Credential)
+					has = has || len(h.problems) > 0 || r.Own && c.Certificate != nil || !r.Own && c.Roots != nil
+					if source == nil || compareKeys(h.source.Key, source.Key) < 0 {
+						source = h.source
+					}
+				}
+			}
+			if source != nil && !has {
+				list = append(list, lackingPart{object, r, source.Key})
+			}
+		}
+	}
+	slices.SortFunc(list, func(a, b lackingPart) int {
+		return cmp.Or(compareKeys(a.object, b.object), cmp.Compare(a.reference.Field, b.reference.Field))
+	})
+	return list
+}
+
+// lackingCredentials returns a finding for each field that names a Secret or a ConfigMap without the part that it
+// needs.
+func (w *World) lackingCredentials() (list []diag.Diagnostic) {
+	w.mu.Lock()
+	lacking := w.lacking
+	w.mu.Unlock()
+	for _, l := range lacking {
+		if w.originOf(l.object) != nil {
+			continue // the stage that derived the object reports it
+		}
+		d := diag.Diagnostic{
+			Severity: diag.Error, Code: "BadCredential", Object: l.object.String(), Field: l.reference.Field,
+			Message: l.source.String() + " has no CA certificates, which verify the certificates of the other end: connections are refused",
+			Fix:     "add ca.crt or cacert to it",
+		}
+		if l.reference.Own {
+			d.Message = l.source.String() + " has CA certificates only, and no certificate with a key: connections are refused"
+			d.Fix = "add tls.crt and tls.key, or name another one"
+		}
+		if o := w.Object(l.object); o != nil {
+			d = d.At(o.Position)
+		}
+		list = append(list, d)
+	}
+	return w.Located(list)
+}
+
 // servedUntil is a part of a credential that proxies may be sent and that expires, and the object it comes from.
 type servedUntil struct {
 	source       *kinds.Object

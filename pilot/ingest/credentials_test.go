@@ -287,3 +287,44 @@ func TestExpiry(t *testing.T) {
 		}
 	}
 }
+
+// TestLackingCredentials: a field whose Secret is there without the part that the field needs is a finding.
+func TestLackingCredentials(t *testing.T) {
+	certificate, key := pair(t)
+	gateway := &kinds.Object{Key: kinds.Key{Kind: kinds.Gateway, Namespace: "b", Name: "gw"}, Spec: &networkingv1.Gateway{
+		Servers: []*networkingv1alpha3.Server{
+			{Tls: &networkingv1alpha3.ServerTLSSettings{Mode: networkingv1alpha3.ServerTLSSettings_MUTUAL, CredentialName: "x"}},
+		},
+	}}
+	const noRoots, noPair = "has no CA certificates, which verify", "has CA certificates only"
+	for name, c := range map[string]struct {
+		data map[string]map[string]string
+		want string
+	}{
+		"whole":        {map[string]map[string]string{"x": {"tls.crt": certificate, "tls.key": key, "ca.crt": certificate}}, ""},
+		"no roots":     {map[string]map[string]string{"x": {"tls.crt": certificate, "tls.key": key}}, noRoots},
+		"roots beside": {map[string]map[string]string{"x": {"tls.crt": certificate, "tls.key": key}, "x-cacert": {"cacert": certificate}}, ""},
+		"roots alone":  {map[string]map[string]string{"x": {"ca.crt": certificate}}, noPair},
+		"no Secret":    {nil, ""},
+		"broken":       {map[string]map[string]string{"x": {"tls.crt": "x", "tls.key": key}}, ""},
+	} {
+		w := newTestWorld(t, Options{})
+		w.credentials.now = func() time.Time { return time.Unix(0, 0) }
+		batch := []*kinds.Object{gateway}
+		for secret, data := range c.data {
+			key := kinds.Key{Kind: kinds.Secret, Namespace: "a", Name: secret}
+			batch = append(batch, &kinds.Object{Key: key, Spec: &corev1.Secret{StringData: data}})
+		}
+		w.apply(batch...)
+		var got []string
+		for _, d := range w.Findings() {
+			if strings.Contains(d.Message, noRoots) || strings.Contains(d.Message, noPair) {
+				got = append(got, d.String())
+			}
+		}
+		at := "Gateway b/gw: spec.servers[0].tls.credentialName: Secret a/x "
+		if c.want == "" && len(got) > 0 || c.want != "" && (len(got) != 1 || !strings.Contains(got[0], at+c.want)) {
+			t.Errorf("%s: %v, want %q", name, got, c.want)
+		}
+	}
+}

@@ -65,7 +65,7 @@
 //   - A Secret that breaks keeps its last good content and is a finding, and a Secret that no object names is not
 //     held: [TestCredentials]. Certificates that expire while they are served, names without a server, and missing
 //     Secrets are findings: [TestExpiry], [TestUnservedCredentials], [TestMissingCredentials],
-//     [TestMissingCredentialsOfRules], [deploy/e2e/gatewaytls.TestCluster].
+//     [TestMissingCredentialsOfRules], [TestLackingCredentials], [deploy/e2e/gatewaytls.TestCluster].
 //   - A rule whose keys no server fetches is a finding: [TestKeysThatNobodyFetches].
 //   - A finding about an unsupported field has the line of the field: [TestUnsupportedFieldsAreLocated],
 //     [TestUnsupportedMeshFieldsAreLocated].

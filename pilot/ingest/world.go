@@ -76,6 +76,7 @@ type World struct {
 	referenced   *References
 	stageSecrets []kinds.Key // looked up by stages, sorted
 	served       []servedUntil
+	lacking      []lackingPart
 	counts       Counts
 	nodeAccounts *accountsByNode // nil unless Options.CountNodeAccounts is set
 	accounts     accounts
@@ -186,6 +187,7 @@ func (w *World) Commit(batch []kinds.Change, received time.Time) *snapshot.Snaps
 		w.setFindings("credentials", w.credentials.findings())
 		w.mu.Lock()
 		w.referenced, w.served = w.credentials.frozen(w.referenced), w.credentials.served()
+		w.lacking = w.credentials.lacking()
 		w.mu.Unlock()
 	}
 	if rebuild {
@@ -486,7 +488,7 @@ func (w *World) Findings() []diag.Diagnostic {
 	w.mu.Unlock()
 	objects = w.Located(objects)
 	slices.SortFunc(objects, compareFindings)
-	return slices.Concat(found, w.unresolved(), w.failingFacts(), w.unservedCredentials(), objects)
+	return slices.Concat(found, w.unresolved(), w.failingFacts(), w.unservedCredentials(), w.lackingCredentials(), objects)
 }
 
 // Counts returns the numbers as of the last commit.

@@ -1,0 +1,226 @@
+package analysis
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
+	securityv1 "istio.io/api/security/v1"
+	securityv1beta1 "istio.io/api/security/v1beta1"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+)
+
+// splitRules reports policies of action ALLOW with two rules, one with callers alone and one with operations alone.
+// Each rule allows by itself, and the author of such a policy often means both together.
+func (a *analysis) splitRules() {
+	for _, o := range a.of(kinds.AuthorizationPolicy) {
+		spec := o.Spec.(*securityv1.AuthorizationPolicy)
+		if spec.Action != securityv1.AuthorizationPolicy_ALLOW || len(spec.Rules) != 2 {
+			continue
+		}
+		first, second := spec.Rules[0], spec.Rules[1]
+		if len(first.To)+len(first.When)+len(second.From)+len(second.When) == 0 && len(first.From) > 0 && len(second.To) > 0 {
+			a.report(o, diag.Info, codeSplitRule, "spec.rules[1]", "if both are meant together, write from and to into one rule, with one dash",
+				"spec.rules[0] allows its callers everything, and this rule allows every caller its operations: either is enough")
+		}
+	}
+}
+
+// tokenIdentities reports policies that read tokens where no RequestAuthentication accepts a token, or none of the
+// issuer. Without one a request has no claims.
+func (a *analysis) tokenIdentities() {
+	policies := a.of(kinds.RequestAuthentication)
+	for _, o := range a.of(kinds.AuthorizationPolicy) {
+		spec := o.Spec.(*securityv1.AuthorizationPolicy)
+		field, issuers := tokenFields(spec)
+		if field == "" || a.validatesTokensItself(o.Namespace) {
+			continue
+		}
+		accepted, anyIssuer := map[string]bool{}, false
+		var list []string
+		applies := false
+		for _, r := range policies {
+			auth := r.Spec.(*securityv1.RequestAuthentication)
+			if len(auth.JwtRules) == 0 || !a.mayApplyTogether(o, spec, r, auth) {
+				continue
+			}
+			applies = true
+			for _, rule := range auth.JwtRules {
+				accepted[rule.Issuer] = true
+				list = append(list, rule.Issuer)
+				anyIssuer = anyIssuer || rule.Issuer == ""
+			}
+		}
+		if !applies {
+			a.report(o, diag.Warning, codeTokenPolicy, field, "add a RequestAuthentication for the same workloads",
+				"no RequestAuthentication applies to the workloads of this policy: their requests have no token that was validated, and no claims")
+			continue
+		}
+		for _, i := range issuers {
+			if anyIssuer || accepted[i.name] {
+				continue
+			}
+			fix := "add the issuer to a RequestAuthentication; the policies there have " + listed(list)
+			if near := a.nearest(i.name, list); near != "" {
+				fix = diag.DidYouMean(near)
+			}
+			a.report(o, diag.Warning, codeTokenPolicy, i.field, fix,
+				"no RequestAuthentication that applies has the issuer %q: no token is of it", i.name)
+		}
+	}
+}
+
+// issuerAt is an issuer, and the field that names it.
+type issuerAt struct{ name, field string }
+
+// tokenFields returns the first field of a policy that reads tokens, or "", and the issuers that its values name.
+func tokenFields(spec *securityv1.AuthorizationPolicy) (first string, issuers []issuerAt) {
+	add := func(field string, values []string, principals bool) {
+		for i, v := range values {
+			at := indexed(field, i)
+			if first == "" {
+				first = at
+			}
+			if slash := strings.LastIndexByte(v, '/'); principals && slash > 0 && !strings.HasPrefix(v, "*") && v[slash+1:] != "" {
+				issuers = append(issuers, issuerAt{v[:slash], at})
+			}
+		}
+	}
+	for i, r := range spec.Rules {
+		rule := indexed("spec.rules", i)
+		for j, f := range r.GetFrom() {
+			source := indexed(rule+".from", j) + ".source"
+			add(source+".requestPrincipals", f.GetSource().GetRequestPrincipals(), true)
+			add(source+".notRequestPrincipals", f.GetSource().GetNotRequestPrincipals(), true)
+		}
+		for j, w := range r.GetWhen() {
+			if strings.HasPrefix(w.GetKey(), "request.auth.") {
+				principals := w.GetKey() == "request.auth.principal"
+				add(indexed(rule+".when", j)+".values", w.GetValues(), principals)
+				add(indexed(rule+".when", j)+".notValues", w.GetNotValues(), principals)
+			}
+		}
+	}
+	return first, issuers
+}
+
+// mayApplyTogether reports whether a RequestAuthentication may apply to workloads of an AuthorizationPolicy. It does
+// not compare targets.
+func (a *analysis) mayApplyTogether(
+	o *kinds.Object, spec *securityv1.AuthorizationPolicy, r *kinds.Object, auth *securityv1.RequestAuthentication,
+) bool {
+	if o.Namespace != r.Namespace && o.Namespace != a.root && r.Namespace != a.root {
+		return false
+	}
+	return len(targetsOf(spec))+len(targetsOf(auth)) > 0 ||
+		compatible(spec.GetSelector().GetMatchLabels(), auth.GetSelector().GetMatchLabels())
+}
+
+// compatible reports whether a workload can have the labels of both selectors.
+func compatible(a, b map[string]string) bool {
+	for key, value := range a {
+		if other, both := b[key]; both && other != value {
+			return false
+		}
+	}
+	return true
+}
+
+// validatesTokensItself reports whether an EnvoyFilter that may apply in a namespace mentions the filter of tokens.
+func (a *analysis) validatesTokensItself(namespace string) bool {
+	return slices.ContainsFunc(a.of(kinds.EnvoyFilter), func(o *kinds.Object) bool {
+		return (namespace == a.root || o.Namespace == namespace || o.Namespace == a.root) &&
+			strings.Contains(o.Spec.(*networkingv1alpha3.EnvoyFilter).String(), "jwt_authn")
+	})
+}
+
+// plaintextCallers reports policies that keep out callers by their identity where callers may come without one: over
+// plaintext they have no identity, and the policy does not match them.
+func (a *analysis) plaintextCallers() {
+	for _, o := range a.of(kinds.AuthorizationPolicy) {
+		spec := o.Spec.(*securityv1.AuthorizationPolicy)
+		field := keptOut(spec)
+		labels := spec.GetSelector().GetMatchLabels()
+		if field == "" || len(targetsOf(spec)) > 0 || !a.takesPlaintext(o.Namespace, labels) {
+			continue
+		}
+		a.report(o, diag.Warning, codePlaintext, field, "set mode STRICT in a PeerAuthentication of these workloads",
+			"the workloads take plaintext too, over which a caller has no identity: the policy does not keep it out")
+	}
+}
+
+// takesPlaintext reports whether workloads of a selector certainly take connections without mutual TLS.
+func (a *analysis) takesPlaintext(namespace string, labels map[string]string) bool {
+	if mode, _ := a.peerMode(namespace); mode == securityv1.PeerAuthentication_MutualTLS_STRICT {
+		return false
+	}
+	return !slices.ContainsFunc(a.of(kinds.PeerAuthentication), func(o *kinds.Object) bool {
+		selector := o.Spec.(*securityv1.PeerAuthentication).GetSelector().GetMatchLabels()
+		return (o.Namespace == namespace || namespace == a.root) && len(selector) > 0 && compatible(selector, labels)
+	})
+}
+
+// keptOut returns the first field of a policy that keeps out callers by their identity, or "".
+func keptOut(spec *securityv1.AuthorizationPolicy) string {
+	denies := spec.Action == securityv1.AuthorizationPolicy_DENY
+	if !denies && spec.Action != securityv1.AuthorizationPolicy_ALLOW {
+		return ""
+	}
+	for i, r := range spec.Rules {
+		rule := indexed("spec.rules", i)
+		for j, f := range r.GetFrom() {
+			if field := identityField(f.GetSource(), denies); field != "" {
+				return indexed(rule+".from", j) + ".source." + field
+			}
+		}
+		for j, w := range r.GetWhen() {
+			if !strings.HasPrefix(w.GetKey(), "source.") || w.GetKey() == "source.ip" {
+				continue
+			}
+			if denies && len(w.GetValues()) > 0 {
+				return indexed(rule+".when", j) + ".values"
+			}
+			if !denies && len(w.GetValues()) == 0 && len(r.GetFrom()) == 0 {
+				return indexed(rule+".when", j) + ".notValues"
+			}
+		}
+	}
+	return ""
+}
+
+// identityField returns the first list of a source with identities that a policy keeps out, or "". A policy that denies
+// keeps out the identities that a source names. Another keeps out the identities that a source excludes, if the source
+// names none.
+func identityField(s *securityv1beta1.Source, denies bool) string {
+	excluded := ""
+	for _, n := range []struct {
+		field, notField string
+		values, others  []string
+	}{
+		{"principals", "notPrincipals", s.GetPrincipals(), s.GetNotPrincipals()},
+		{"namespaces", "notNamespaces", s.GetNamespaces(), s.GetNotNamespaces()},
+		{"serviceAccounts", "notServiceAccounts", s.GetServiceAccounts(), s.GetNotServiceAccounts()},
+		{"trustDomains", "notTrustDomains", s.GetTrustDomains(), s.GetNotTrustDomains()},
+	} {
+		switch {
+		case len(n.values) > 0 && denies:
+			return n.field
+		case len(n.values) > 0:
+			return ""
+		case len(n.others) > 0 && !denies:
+			excluded = cmp.Or(excluded, n.notField)
+		}
+	}
+	if len(s.GetRequestPrincipals()) > 0 {
+		return ""
+	}
+	return excluded
+}
+
+// ofRequests reports whether a key of a condition is an attribute that only HTTP requests have.
+func ofRequests(key string) bool {
+	return strings.HasPrefix(key, "request.") || strings.HasPrefix(key, "experimental.envoy.filters.")
+}

@@ -1,0 +1,200 @@
+package analysis
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strconv"
+
+	networkingv1 "istio.io/api/networking/v1"
+	securityv1 "istio.io/api/security/v1"
+	securityv1beta1 "istio.io/api/security/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+)
+
+// workloadPorts are the ports of the workloads that a policy selects.
+type workloadPorts struct {
+	own       map[uint32]bool          // ports of the workloads
+	ofService map[uint32]servicePorted // first port of a Service with each number
+	tcp       *servicePorted           // first port of a Service that says that it is no HTTP; nil if there is none
+}
+
+// servicePorted is a port of a Service.
+type servicePorted struct {
+	service *kinds.Object
+	port    *corev1.ServicePort
+	targets []string // the workloads' ports that it leads to
+	unknown bool     // it leads to a named port of a workload whose number is not known
+}
+
+// portsBehind returns the ports of the workloads that a policy of a namespace selects.
+func (a *analysis) portsBehind(namespace string, labels map[string]string) *workloadPorts {
+	key := selectionKey{namespace, written(labels)}
+	if known := a.behind[key]; known != nil {
+		return known
+	}
+	out := &workloadPorts{own: map[uint32]bool{}, ofService: map[uint32]servicePorted{}}
+	if a.behind == nil {
+		a.behind = map[selectionKey]*workloadPorts{}
+	}
+	a.behind[key] = out
+	spaces := []string{namespace}
+	if namespace == a.root {
+		spaces = a.namespaces
+	}
+	named := map[string]map[uint32]bool{} // ports of the workloads by name
+	for _, ns := range spaces {
+		for w := range a.selected(ns, labels) {
+			if w.pod == nil {
+				continue
+			}
+			for _, n := range w.pod.Numbers {
+				out.own[n] = true
+			}
+			for name, n := range w.pod.Ports {
+				if named[name] == nil {
+					named[name] = map[uint32]bool{}
+				}
+				named[name][n] = true
+			}
+		}
+	}
+	for _, o := range a.of(kinds.Sidecar) {
+		for _, l := range o.Spec.(*networkingv1.Sidecar).Ingress {
+			out.own[l.GetPort().GetNumber()] = true
+		}
+	}
+	for o := range a.servicesUnder(namespace, labels) {
+		spec := &o.Spec.(*corev1.Service).Spec
+		for i := range spec.Ports {
+			p := &spec.Ports[i]
+			if cmp.Or(p.Protocol, corev1.ProtocolTCP) != corev1.ProtocolTCP {
+				continue
+			}
+			s := servicePorted{service: o, port: p}
+			targets := map[uint32]bool{uint32(cmp.Or(p.TargetPort.IntVal, p.Port)): true} //nolint:gosec // validated
+			if p.TargetPort.Type == intstr.String {
+				targets = named[p.TargetPort.StrVal]
+				s.unknown = len(targets) == 0
+			}
+			for _, n := range slices.Sorted(maps.Keys(targets)) {
+				out.own[n] = true
+				s.targets = append(s.targets, strconv.FormatUint(uint64(n), 10))
+			}
+			number := uint32(p.Port) //nolint:gosec // validated
+			if _, known := out.ofService[number]; !known {
+				out.ofService[number] = s
+			}
+			if protocol := protocolOf(p); out.tcp == nil && protocol != "" && !isHTTP(protocol) {
+				out.tcp = &s
+			}
+		}
+	}
+	return out
+}
+
+// tcpDenials reports rules that deny requests where a port of the workload is not HTTP. There proxies leave out the
+// conditions that they cannot evaluate, and the rule denies every connection.
+func (a *analysis) tcpDenials() {
+	for _, o := range a.of(kinds.AuthorizationPolicy) {
+		spec := o.Spec.(*securityv1.AuthorizationPolicy)
+		if spec.Action != securityv1.AuthorizationPolicy_DENY || len(targetsOf(spec)) > 0 || isDryRun(o) {
+			continue
+		}
+		for i, r := range spec.Rules {
+			if !readsRequestsOnly(r) {
+				continue
+			}
+			if tcp := a.portsBehind(o.Namespace, spec.GetSelector().GetMatchLabels()).tcp; tcp != nil {
+				a.report(o, diag.Warning, codeSchemaWarning, indexed("spec.rules", i), "name the HTTP ports in to.operation.ports",
+					"the rule reads what only HTTP requests have, and names no ports: it denies every connection to port %d of %s, which is %s",
+					tcp.port.Port, tcp.service, protocolOf(tcp.port))
+			}
+			break // other rules deny no more connections
+		}
+	}
+}
+
+// isDryRun reports whether a policy only logs what it would deny.
+func isDryRun(o *kinds.Object) bool {
+	dry, err := strconv.ParseBool(o.Annotations[kinds.AnnotationDryRun])
+	return err == nil && dry
+}
+
+// readsRequestsOnly reports whether each condition of a rule is one that only requests have.
+func readsRequestsOnly(r *securityv1beta1.Rule) bool {
+	for _, w := range r.GetWhen() {
+		if !ofRequests(w.GetKey()) {
+			return false
+		}
+	}
+	for _, t := range r.GetTo() {
+		if o := t.GetOperation(); len(o.GetPorts())+len(o.GetNotPorts()) > 0 {
+			return false
+		}
+	}
+	for _, f := range r.GetFrom() {
+		s := f.GetSource()
+		if len(s.GetPrincipals())+len(s.GetNotPrincipals())+len(s.GetNamespaces())+len(s.GetNotNamespaces())+
+			len(s.GetServiceAccounts())+len(s.GetNotServiceAccounts())+len(s.GetTrustDomains())+len(s.GetNotTrustDomains())+
+			len(s.GetIpBlocks())+len(s.GetNotIpBlocks())+len(s.GetRemoteIpBlocks())+len(s.GetNotRemoteIpBlocks()) > 0 {
+			return false
+		}
+	}
+	return len(r.GetTo())+len(r.GetFrom())+len(r.GetWhen()) > 0
+}
+
+// workloadPorts reports ports in policies that only Services have. Proxies compare the port of the workload, to which a
+// Service leads.
+func (a *analysis) workloadPorts() {
+	judge := func(o *kinds.Object, labels map[string]string, field, text, effect string) {
+		n, err := strconv.ParseUint(text, 10, 16)
+		if err != nil {
+			return
+		}
+		ports := a.portsBehind(o.Namespace, labels)
+		s, known := ports.ofService[uint32(n)]
+		if !known || s.unknown || ports.own[uint32(n)] {
+			return
+		}
+		a.report(o, diag.Warning, codeServicePort, field, "write "+listed(s.targets),
+			"port %d is a port of %s, which leads to port %s of its workloads: %s", n, s.service, listed(s.targets), effect)
+	}
+	for _, o := range a.of(kinds.PeerAuthentication) {
+		spec := o.Spec.(*securityv1.PeerAuthentication)
+		if labels := spec.GetSelector().GetMatchLabels(); len(labels) > 0 && o.Namespace != a.root {
+			for _, port := range slices.Sorted(maps.Keys(spec.PortLevelMtls)) {
+				text := strconv.FormatUint(uint64(port), 10)
+				judge(o, labels, "spec.portLevelMtls."+text, text, "the mode is never in force")
+			}
+		}
+	}
+	for _, o := range a.of(kinds.AuthorizationPolicy) {
+		spec := o.Spec.(*securityv1.AuthorizationPolicy)
+		if len(targetsOf(spec)) > 0 {
+			continue
+		}
+		each := func(field string, values []string) {
+			for i, v := range values {
+				judge(o, spec.GetSelector().GetMatchLabels(), indexed(field, i), v, "nothing matches it")
+			}
+		}
+		for i, r := range spec.Rules {
+			rule := indexed("spec.rules", i)
+			for j, t := range r.GetTo() {
+				each(indexed(rule+".to", j)+".operation.ports", t.GetOperation().GetPorts())
+				each(indexed(rule+".to", j)+".operation.notPorts", t.GetOperation().GetNotPorts())
+			}
+			for j, w := range r.GetWhen() {
+				if w.GetKey() == "destination.port" {
+					each(indexed(rule+".when", j)+".values", w.GetValues())
+					each(indexed(rule+".when", j)+".notValues", w.GetNotValues())
+				}
+			}
+		}
+	}
+}
