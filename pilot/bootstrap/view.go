@@ -48,7 +48,8 @@ func (v view) Clusters() any { return v.s.from.Clusters() }
 
 // Why traces a request through the configuration of proxies.
 func (v view) Why(query url.Values) (any, error) {
-	way, err := inspect.Running{Options: v.s.o.Options, World: v.World, Translator: v.s.translator, Discovery: v.s.discovery}.Why(query)
+	way, err := inspect.Running{Options: v.s.o.Options, World: v.World, Translator: v.s.translator, Discovery: v.s.discovery,
+		Pushes: v.s.pushes}.Why(query)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", debug.ErrBadQuery, err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/catalog"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/ingest"
+	"github.com/istiod-lite/istiod-lite/pilot/pushes"
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
 	"github.com/istiod-lite/istiod-lite/pilot/xds"
 )
@@ -22,6 +23,7 @@ type Running struct {
 	World      *ingest.World
 	Translator *translate.Translator
 	Discovery  Discovery
+	Pushes     *pushes.Log // optional
 }
 
 // Discovery returns the streams of a server.
@@ -53,7 +55,11 @@ func (r Running) Why(query url.Values) (*Way, error) {
 		s.clients[c.Proxy.ID], s.proxies[c.Proxy.ID] = c, c.Proxy
 	}
 	i := &Inspection{Snapshot: snap, o: r.Options, features: catalog.Features(), world: r.World, translator: r.Translator, server: s}
-	return i.Why(q)
+	w, err := i.Why(q)
+	if err == nil && w.Log != nil && w.Outbound != nil && r.Pushes != nil {
+		i.changed(r.Pushes.Since(0, 0), w)
+	}
+	return w, err
 }
 
 // Sent returns what a proxy was sent of a type. It returns false if the proxy never subscribed to the type.

@@ -29,6 +29,7 @@ type Query struct {
 	HTTP3   bool           // whether the application calls by HTTP/3, which includes TLS
 	Claims  map[string]any // of a token, wherever policies look for one; nil if the only tokens are in Headers
 	Now     time.Time      // time at which tokens are checked for expiry; zero if none expires
+	Log     string         // line of an access log, from which Source, Host, Port and the rest are read where they are empty
 	Sent    bool           // on a server: whether to use what proxies were sent, instead of what they would be sent now
 }
 
@@ -49,6 +50,9 @@ func (q Query) Values() url.Values {
 	}
 	if q.Sent {
 		v.Set("sent", "true")
+	}
+	if q.Log != "" {
+		v.Set("log", q.Log)
 	}
 	if q.Claims != nil {
 		text, _ := json.Marshal(q.Claims) // values decoded from JSON can always be encoded
@@ -76,14 +80,14 @@ func (q *Query) ValidPath() bool { return q.Path == "" || q.Path[0] == '/' || q.
 // ParseQuery parses the result of Values.
 func ParseQuery(v url.Values) (Query, error) {
 	q := Query{Source: v.Get("source"), Host: v.Get("host"), Method: v.Get("method"), Path: v.Get("path"), TLS: v.Get("tls") == "true",
-		HTTP3: v.Get("http3") == "true", Sent: v.Get("sent") == "true", Headers: map[string]string{}}
+		HTTP3: v.Get("http3") == "true", Log: v.Get("log"), Sent: v.Get("sent") == "true", Headers: map[string]string{}}
 	port, err := strconv.ParseUint(cmp.Or(v.Get("port"), "0"), 10, 16)
 	if errors.Is(err, strconv.ErrSyntax) {
 		q.Named, err = v.Get("port"), nil
 	}
-	if err != nil || q.Source == "" || q.Host == "" {
+	if err != nil || q.Log == "" && (q.Source == "" || q.Host == "") {
 		return q, errors.New("write ?source=NAME.NAMESPACE&host=HOST&port=PORT, with &path=, &method=, &header=NAME=VALUE, &tls=true, " +
-			"&http3=true, &sent=true, &claims=JSON")
+			"&http3=true, &sent=true, &claims=JSON, or ?log=LINE")
 	}
 	q.Port = uint32(port)
 	for _, h := range v["header"] {

@@ -34,6 +34,7 @@ type Way struct {
 	Status   int           `json:"status"`             // 200 if it reaches the application, unless Answered; 0 if the connection is closed
 	Reason   string        `json:"reason,omitempty"`
 	Answered bool          `json:"answered,omitempty"` // whether a proxy answers with that status, and no application does
+	Log      *Log          `json:"log,omitempty"`      // what the line of an access log says, if the question is one
 	Outside  bool          `json:"outside,omitempty"`  // whether it is passed on unchanged to an address outside the configuration
 	// Depends has a sentence for each thing that is not known and may change the answer.
 	Depends []string `json:"depends,omitempty"`
@@ -58,6 +59,9 @@ type Arrival struct {
 func (i *Inspection) Why(q Query) (*Way, error) {
 	if i.Snapshot == nil {
 		return nil, i.Refusal
+	}
+	if q.Log != "" {
+		return i.whyLog(q)
 	}
 	from := i.sender(q.Source)
 	if from == nil {
@@ -169,13 +173,16 @@ func (i *Inspection) note(w *Way, q Query, from *sender, service *registry.Servi
 	}
 }
 
-// Reached reports whether the request reaches an application, whatever is not known.
-func (w *Way) Reached() bool { return w.Status == 200 && !w.Answered && len(w.Depends) == 0 }
+// Reached reports whether the request reaches an application, whatever is not known, and no line of a log says that it
+// did not.
+func (w *Way) Reached() bool {
+	return w.Status == 200 && !w.Answered && len(w.Depends) == 0 && (w.Log == nil || !w.Log.Failed && w.Outbound != nil)
+}
 
 // Reaches returns the workloads that the request reaches, as NAME.NAMESPACE, at least if what it depends on is as it
 // should be. It is empty if there are none.
 func (w *Way) Reaches() []string {
-	if w.Status != 200 || w.Answered {
+	if w.Status != 200 || w.Answered || w.Log != nil && w.Log.Failed {
 		return nil
 	}
 	var list []string

@@ -50,7 +50,7 @@ type flags struct {
 func Command(e *env.Env) *cobra.Command {
 	f := &flags{}
 	c := &cobra.Command{
-		Use:   "why SOURCE HOST:PORT",
+		Use:   "why SOURCE HOST:PORT | why --log LINE [SOURCE [HOST:PORT]]",
 		Short: "Trace a request: each decision, its object and line, and why alternatives lost",
 		Long: `Trace a request from the proxy SOURCE, NAME.NAMESPACE, to the application that answers, with the
 reason for each decision. SOURCE is a Pod, a WorkloadEntry of a virtual machine or the WorkloadGroup
@@ -74,15 +74,25 @@ audience and its times are right.
 The answer may depend on parts that it does not evaluate, for example an external authorizer, a rate
 limit or a Lua filter. It names them: the request reaches the application, if none of them prevents it.
 
+With --log, the request is read from a line of an Envoy's access log: in Istio's text format or JSON, or
+in the formats of the mesh (accessLogFormat and the extensionProviders). It says what the response
+flags and details mean, and compares the answer in the line with what happens by the configuration as
+it is now. SOURCE is the Pod whose log it is, or the caller; it and HOST:PORT are needed only if the
+line does not tell them. LINE may also be the body of a response of Envoy, such as "no healthy
+upstream", or response flags, such as UF,URX. With --address it also lists the changes that may be
+the cause.
+
 -o wide prints every alternative that lost, -o name prints the workloads that the request reaches.
 
-The exit code is 0 if the request always reaches an application, 79 if it does not or if that depends on
-something, and 1 if the command fails.`,
+The exit code is 0 if the request always reaches an application, 79 if it does not, if that depends on
+something, or if the line of --log says that it did not, and 1 if the command fails.`,
 		Example: `  pilot-discovery why productpage-1.bookinfo reviews:9080 --path /reviews/0 --configDir mesh
   pilot-discovery why productpage-1.bookinfo "->" http://reviews:9080/reviews/0 --header end-user=jason
   pilot-discovery why istio-ingress-0.istio-system shop.example.com:80 --claim groups=admin -o json
-  pilot-discovery why productpage-1.bookinfo reviews:9080 --address 127.0.0.1:15014 --watch`,
-		Args: cobra.RangeArgs(2, 3),
+  pilot-discovery why productpage-1.bookinfo reviews:9080 --address 127.0.0.1:15014 --watch
+  kubectl logs web-1 -c istio-proxy | tail -1 | pilot-discovery why --log -
+  pilot-discovery why productpage-1.bookinfo reviews:9080 --log UF,URX`,
+		Args: f.logArgs,
 		RunE: func(c *cobra.Command, args []string) error { return f.run(c, args) },
 	}
 	flags := c.Flags()
@@ -90,6 +100,8 @@ something, and 1 if the command fails.`,
 	flags.StringVar(&f.ConfigDir, "configDir", "", "directory of YAML that describes the mesh; the cluster by default")
 	flags.StringVar(&f.address, "address", "", "ask the server with this --monitoringAddr, for example 127.0.0.1:15014")
 	flags.BoolVar(&f.query.Sent, "sent", false, "with --address, use what the server has sent the proxies")
+	flags.StringVar(&f.query.Log, "log", "", "line of an access log, response of Envoy or response flags to explain; - for "+
+		"standard input")
 	flags.StringVar(&f.query.Path, "path", "", "path of the request, with its query; / by default")
 	flags.StringVar(&f.query.Method, "method", "", "method of the request: GET by default, POST for gRPC")
 	flags.StringArrayVarP(&f.headers, "header", "H", nil, "header of the request: NAME=VALUE; may be repeated")
@@ -110,6 +122,9 @@ something, and 1 if the command fails.`,
 func (f *flags) run(c *cobra.Command, args []string) error {
 	color, err := cli.Painted(c, f.Env.Getenv)
 	if err != nil {
+		return err
+	}
+	if err := f.readLog(c); err != nil {
 		return err
 	}
 	q, err := f.ask(args)
@@ -140,17 +155,23 @@ func (f *flags) ask(args []string) (inspect.Query, error) {
 		}
 		args = []string{args[0], args[2]}
 	}
-	q, err := inspect.ParseTarget(args[1])
-	if err != nil {
-		return q, fmt.Errorf("%s: %w", args[1], err)
+	source, q, err := "", inspect.Query{}, error(nil)
+	if len(args) > 1 {
+		if q, err = inspect.ParseTarget(args[1]); err != nil {
+			return q, fmt.Errorf("%s: %w", args[1], err)
+		}
 	}
-	if _, _, err := cli.SplitName(args[0]); err != nil {
-		return q, fmt.Errorf("%s: %w", args[0], err)
+	if len(args) > 0 {
+		source = args[0]
+		if _, _, err := cli.SplitName(source); err != nil {
+			return q, fmt.Errorf("%s: %w", source, err)
+		}
 	}
 	if f.query.Sent && f.address == "" {
 		return q, errors.New("--sent: only a running server knows what it has sent: name it by --address")
 	}
-	q.Source, q.Method, q.TLS, q.Sent, q.Now, q.Headers = args[0], f.query.Method, q.TLS ||
+	q.Log = f.query.Log
+	q.Source, q.Method, q.TLS, q.Sent, q.Now, q.Headers = source, f.query.Method, q.TLS ||
 		f.query.TLS, f.query.Sent, time.Now(), map[string]string{}
 	q.HTTP3 = f.query.HTTP3
 	if f.query.Path != "" {
@@ -196,6 +217,11 @@ func (f *flags) ask(args []string) (inspect.Query, error) {
 
 // way returns the trace of the request: the server's answer, or the result of reading the configuration.
 func (f *flags) way(ctx context.Context, c *cobra.Command, q *inspect.Query) (*inspect.Way, error) {
+	if q.Log != "" && q.Source == "" && q.Host == "" {
+		if way := inspect.Meaning(q.Log); way != nil {
+			return way, nil
+		}
+	}
 	if f.address != "" {
 		way := &inspect.Way{}
 		err := cli.Ask(ctx, http.MethodGet, f.address, "/debug/why?"+q.Values().Encode(), func(body io.Reader) error {
@@ -292,6 +318,9 @@ func (f *flags) print(w io.Writer, q inspect.Query, way *inspect.Way, color cli.
 			fmt.Fprintln(w, name)
 		}
 		return nil
+	}
+	if way.Log != nil {
+		return printLog(w, q, way, f.Output == "wide", color)
 	}
 	return printWay(w, q, way, f.Output == "wide", color)
 }

@@ -1,0 +1,456 @@
+package inspect
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/pilot/inspect/accesslog"
+	"github.com/istiod-lite/istiod-lite/pilot/inspect/trace"
+	"github.com/istiod-lite/istiod-lite/registry"
+)
+
+// Log is what a line of an access log says, and whether the configuration explains it.
+type Log struct {
+	*accesslog.Entry
+	Meanings []accesslog.Meaning `json:"meanings,omitempty"`
+	Of       string              `json:"of,omitempty"`   // workload whose proxy wrote the line, as NAME.NAMESPACE
+	Side     Side                `json:"side,omitempty"` // what that proxy does with the request
+	Source   string              `json:"source,omitempty"`
+	Target   string              `json:"target,omitempty"` // HOST:PORT
+	Missing  []string            `json:"missing,omitempty"`
+	Notes    []string            `json:"notes,omitempty"`
+	// Explained says that the configuration is the cause, as it is now.
+	Explained bool   `json:"explained"`
+	Verdict   string `json:"verdict,omitempty"`
+	Failed    bool   `json:"failed"` // whether the line says that no application answered
+	// Changes are what a server has pushed: if the configuration explains the line, the last changes before it of the
+	// objects that decide the request, otherwise the changes after it that may concern the request.
+	Changes []Change `json:"changes,omitempty"`
+}
+
+// Side is where a proxy stands on the way of a request.
+type Side string
+
+// Values of Side.
+const (
+	sideOutbound Side = "outbound" // beside the caller
+	sideInbound  Side = "inbound"  // beside the application that is called
+	sideGateway  Side = "gateway"
+)
+
+// Meaning returns what response flags and responses of Envoy mean that are given without a source and a target. It
+// returns nil if the text needs the configuration: it is a line of an access log, or unknown.
+func Meaning(text string) *Way {
+	e, err := accesslog.Parse(text, accesslog.Defaults())
+	if err != nil || e.Kind == accesslog.Line {
+		return nil
+	}
+	l := newLog(e)
+	l.lacks("who called", "SOURCE, the NAME.NAMESPACE of the caller's Pod")
+	l.lacks("what was called", "HOST:PORT")
+	return &Way{Log: l, Status: e.Code}
+}
+
+func newLog(e *accesslog.Entry) *Log {
+	return &Log{Entry: e, Meanings: e.Meanings(), Failed: e.Failed()}
+}
+
+func (l *Log) lacks(what, give string) {
+	l.Missing = append(l.Missing, fmt.Sprintf("The text does not say %s: give %s.", what, give))
+}
+
+func (l *Log) note(format string, args ...any) {
+	l.Notes = append(l.Notes, fmt.Sprintf(format, args...))
+}
+
+// whyLog explains a line of an access log: it follows the request that the line is of, and compares.
+func (i *Inspection) whyLog(q Query) (*Way, error) {
+	e, err := accesslog.Parse(q.Log, accesslog.FormatsOf(i.Snapshot.Mesh.MeshConfig))
+	if err != nil {
+		return nil, fmt.Errorf("log: %w", err)
+	}
+	l := newLog(e)
+	q.Log = ""
+	i.locate(l, &q)
+	i.describe(l, &q)
+	if len(l.Missing) > 0 {
+		return &Way{Log: l, Status: e.Code, Method: q.Method}, nil
+	}
+	l.Source, l.Target = q.Source, q.Host
+	w, err := i.Why(q)
+	if err != nil {
+		return nil, err
+	}
+	l.Target += ":" + strconv.Itoa(int(w.Port))
+	w.Log = l
+	i.judge(l, w)
+	return w, nil
+}
+
+// describe takes the request of a line into a query. The query keeps what the user has given.
+func (i *Inspection) describe(l *Log, q *Query) {
+	q.Method = cmp.Or(q.Method, l.Method)
+	if from := (Query{Path: l.Path}); q.Path == "" && from.ValidPath() {
+		q.Path = l.Path
+	} else if q.Path == "" {
+		l.note("the path of the line is no path, and / is taken: %.100s", l.Path)
+	}
+	headers := map[string]string{}
+	for k, v := range l.Headers {
+		headers[k] = v
+	}
+	if l.Authority != "" {
+		headers["host"] = l.Authority
+	}
+	for k, v := range q.Headers {
+		headers[strings.ToLower(k)] = v
+	}
+	q.Headers = headers
+	if !l.Time.IsZero() {
+		q.Now = l.Time
+	}
+	for _, what := range l.Shortened {
+		l.note("the format writes only the beginning of %s: the request may differ in the rest", what)
+	}
+}
+
+// podAt returns the workload of the own cluster with an address, or "".
+func (i *Inspection) podAt(a netip.Addr) string {
+	if !a.IsValid() {
+		return ""
+	}
+	if w := i.Snapshot.WorkloadByAddress("", a.String()); w != nil {
+		return w.Name + "." + w.Namespace
+	}
+	return ""
+}
+
+// locate finds the proxy that wrote a line, and the source and target of its request.
+func (i *Inspection) locate(l *Log, q *Query) {
+	local, peer := accesslog.HostPort(l.DownstreamLocal), accesslog.Host(cmp.Or(l.DirectRemote, l.DownstreamRemote))
+	cluster, _ := names.ParseCluster(l.UpstreamCluster)
+	at, caller := i.podAt(local.Addr()), i.podAt(peer)
+	if l.Pod != "" && l.Namespace != "" {
+		l.Of = l.Pod + "." + l.Namespace
+	} else if l.Pod != "" {
+		if list := slices.DeleteFunc(i.Workloads(), func(name string) bool { return !strings.HasPrefix(name, l.Pod+".") }); len(list) == 1 {
+			l.Of = list[0]
+		}
+	}
+	owner := cmp.Or(l.Of, q.Source)
+	isOutbound := cluster.Direction == names.Outbound || slices.Contains([]string{"PassthroughCluster", "BlackHoleCluster"}, l.UpstreamCluster)
+	switch {
+	case i.isGateway(cmp.Or(at, owner)):
+		l.Side, l.Of = sideGateway, cmp.Or(at, owner)
+	case isOutbound || at == "" && cluster.Direction == "" && !strings.HasPrefix(l.ServerName, "outbound_"):
+		l.Side, l.Of = sideOutbound, cmp.Or(l.Of, caller, q.Source)
+	case cluster.Direction == names.Inbound || l.UpstreamCluster == "InboundPassthroughCluster" || strings.HasPrefix(l.ServerName, "outbound_"):
+		l.Side, l.Of = sideInbound, cmp.Or(l.Of, at, owner)
+	case owner == caller && owner != "":
+		l.Side, l.Of = sideOutbound, owner
+	default:
+		l.Side, l.Of = sideInbound, cmp.Or(l.Of, at, owner)
+	}
+	switch l.Side {
+	case sideInbound:
+		i.locateCaller(l, q, caller, peer)
+		i.locateService(l, q, local)
+	case sideGateway:
+		q.Source = l.Of
+		i.locateTarget(l, q, local, cluster)
+	case sideOutbound:
+		if q.Source = cmp.Or(q.Source, l.Of); q.Source == "" && peer.IsValid() {
+			l.Missing = append(l.Missing, fmt.Sprintf("%s called, and no Pod has this address now: give SOURCE, such as a newer Pod of the same "+
+				"workload.", peer))
+		} else if q.Source == "" {
+			l.lacks("who called", "SOURCE, the NAME.NAMESPACE of the caller's Pod")
+		}
+		i.locateTarget(l, q, local, cluster)
+	}
+	if host := accesslog.HostPort(l.UpstreamHost); host.IsValid() && l.Side != sideInbound {
+		switch pod := i.podAt(host.Addr()); {
+		case pod != "":
+			l.note("the proxy chose the endpoint %s, which is %s", host, pod)
+		case cluster.Direction == names.Outbound && i.isInCluster(cluster.Host):
+			l.note("the proxy chose the endpoint %s: no Pod has this address now, so that the Pod of the line is gone", host)
+		}
+	}
+}
+
+func (i *Inspection) isGateway(name string) bool {
+	s := i.sender(name)
+	return s != nil && s.proxied && s.Type == node.Router
+}
+
+// isInCluster reports whether the endpoints of a host are Pods.
+func (i *Inspection) isInCluster(host string) bool {
+	for s := range i.Snapshot.ServicesByHost(host) {
+		return s.Provider == registry.Kubernetes
+	}
+	return false
+}
+
+// locateCaller finds who called the workload whose proxy wrote a line.
+func (i *Inspection) locateCaller(l *Log, q *Query, caller string, peer netip.Addr) {
+	if q.Source == l.Of && q.Source != "" { // the Pod whose log it is
+		q.Source = ""
+	}
+	q.Source = cmp.Or(q.Source, caller)
+	switch {
+	case q.Source != "":
+	case peer.IsValid():
+		l.Missing = append(l.Missing, fmt.Sprintf("%s called %s, and no Pod has this address now: give SOURCE, such as a newer Pod of the same "+
+			"workload.", peer, cmp.Or(l.Of, "the workload")))
+	default:
+		l.lacks("who called", "SOURCE, the NAME.NAMESPACE of the caller's Pod")
+	}
+}
+
+// locateService finds the service by which a workload was called. A sidecar names it in its TLS. Otherwise it is the one
+// of the authority, or the only one that has the workload, or none: then the Pod itself is called.
+func (i *Inspection) locateService(l *Log, q *Query, local netip.AddrPort) {
+	if q.Host != "" {
+		return
+	}
+	if called, ok := names.ParseCluster(l.ServerName); ok {
+		q.Host, q.Port = called.Host, called.Port
+		return
+	}
+	if !local.IsValid() {
+		l.lacks("what was called", "HOST:PORT")
+		return
+	}
+	type service struct {
+		host string
+		port uint32
+	}
+	var all []service
+	for s := range i.Snapshot.EachService {
+		for _, e := range i.Snapshot.Endpoints(s.Key()).List {
+			for _, p := range s.Ports {
+				if e.Address == local.Addr().String() && e.Port == uint32(local.Port()) && e.ServicePort == p.Name {
+					all = append(all, service{s.Host, p.Number})
+				}
+			}
+		}
+	}
+	_, namespace, _ := strings.Cut(q.Source, ".")
+	host, _ := splitAuthority(l.Authority)
+	if named := i.serviceOf(host, namespace); named != nil {
+		if at := slices.IndexFunc(all, func(s service) bool { return s.host == named.Host }); at >= 0 {
+			all = all[at : at+1]
+		}
+	}
+	if len(all) == 1 {
+		q.Host, q.Port = all[0].host, all[0].port
+		return
+	}
+	q.Host, q.Port = local.Addr().String(), uint32(local.Port())
+}
+
+// splitAuthority returns the host and the port of a header Host. The port is 0 if there is none.
+func splitAuthority(authority string) (host string, port uint32) {
+	host = authority
+	if at := strings.LastIndexByte(authority, ':'); at > strings.LastIndexByte(authority, ']') {
+		if n, err := strconv.ParseUint(authority[at+1:], 10, 16); err == nil {
+			host, port = authority[:at], uint32(n)
+		}
+	}
+	return strings.Trim(host, "[]"), port
+}
+
+// locateTarget finds what a proxy called for its application, or what the client of a gateway called.
+func (i *Inspection) locateTarget(l *Log, q *Query, local netip.AddrPort, cluster names.ClusterName) {
+	if q.Host != "" {
+		return
+	}
+	host, port := splitAuthority(l.Authority)
+	q.TLS = q.TLS || l.ServerName != ""
+	q.Port = cmp.Or(uint32(local.Port()), port, cluster.Port)
+	switch {
+	case l.ServerName != "":
+		q.Host, q.Port = l.ServerName, cmp.Or(q.Port, 443)
+	case l.Side == sideGateway:
+		q.Host = cmp.Or(host, cluster.Host)
+	case local.IsValid():
+		q.Host = i.hostAt(local.Addr().String(), host, cluster.Host)
+	default:
+		q.Host = cmp.Or(host, cluster.Host)
+	}
+	q.Port = cmp.Or(q.Port, 80)
+	if q.Host == "" {
+		l.lacks("what was called", "HOST:PORT")
+	}
+}
+
+// hostAt returns the host of the service with an address that an application has called: one of the preferred hosts if
+// several have it, or the address itself if none has.
+func (i *Inspection) hostAt(address string, preferred ...string) string {
+	found := ""
+	for s := range i.Snapshot.EachService {
+		if !slices.Contains(s.Addresses, address) && !slices.Contains(s.AutoAddress, address) {
+			continue
+		}
+		if slices.Contains(preferred, s.Host) {
+			return s.Host
+		}
+		found = s.Host
+	}
+	return cmp.Or(found, address)
+}
+
+// end is the part of an answer with which a line is compared.
+type end struct {
+	reaches bool
+	status  int
+	reason  string
+	causes  []accesslog.Cause // what the access log of this proxy would have; empty if it is not known
+}
+
+// judge says whether the configuration explains a line.
+func (i *Inspection) judge(l *Log, w *Way) {
+	now := endOf(w)
+	if l.Side == sideInbound {
+		if a := arrivalAt(w.Arrivals, l.Of); a == nil {
+			l.note("the line is of %s, and the request does not come there by the configuration as it is now", cmp.Or(l.Of, "a workload"))
+		} else if a.Answer != nil {
+			now = endOfAnswer(a.Answer)
+			now.reaches = a.Answer.Status == 200 && !a.Answer.Answered
+		}
+	}
+	policy := i.policyOf(l)
+	causes := l.Causes()
+	line := cmp.Or(l.Answer(), "no answer")
+	runtime := len(causes) > 0 && !slices.ContainsFunc(causes, func(c accesslog.Cause) bool { return !c.Runtime() })
+	other := fmt.Sprintf("The line is of another state of the configuration, or of another request: it has %s", line)
+	switch {
+	case !l.Failed && now.reaches:
+		l.Verdict = "The line shows no failure, and the request reaches the application by the configuration as it is now."
+	case !l.Failed:
+		l.Verdict = other + fmt.Sprintf(", and now %s.", now)
+	case now.reaches && slices.Contains(causes, accesslog.Application):
+		l.Verdict = "The answer is not by the proxy that wrote the line: it comes from where the request was passed on to, and the " +
+			"configuration lets the request through there. The application answered so, or the proxy beside it, whose log has the line."
+	case now.reaches && runtime:
+		l.Verdict = "The configuration lets the request through. It failed for what the configuration does not decide: " + firstSays(l)
+	case now.reaches && policy != "":
+		l.Verdict = other + ". By the configuration as it is now, the request reaches the application. " + policy
+	case now.reaches:
+		l.Verdict = other + ". By the configuration as it is now, the request reaches the application."
+	case l.HasCode && l.Code != now.status || policy != "" && !strings.Contains(now.reason, l.Policy()):
+		l.Verdict = other + fmt.Sprintf(", and now %s.", now)
+	case len(causes) > 0 && len(now.causes) > 0 && !slices.ContainsFunc(causes, func(c accesslog.Cause) bool { return slices.Contains(now.causes, c) }):
+		l.Verdict = other + fmt.Sprintf(", and now %s.", now)
+	default:
+		l.Explained = true
+		l.Verdict = "The configuration explains the line: " + now.reason + "."
+	}
+	l.note("%s", policy)
+	l.Notes = slices.DeleteFunc(l.Notes, func(s string) bool { return s == "" || strings.Contains(l.Verdict, s) })
+}
+
+func (e end) String() string {
+	if e.status == 0 {
+		return "the connection is closed: " + e.reason
+	}
+	return fmt.Sprintf("the request is answered with status %d: %s", e.status, e.reason)
+}
+
+// firstSays returns what the first meaning of a line with a cause says.
+func firstSays(l *Log) string {
+	for _, m := range l.Meanings {
+		if m.Cause != accesslog.Unknown {
+			return m.Says + " " + m.Look
+		}
+	}
+	return "see the meaning above."
+}
+
+// endOf returns the end of a request for the proxy of its sender.
+func endOf(w *Way) end {
+	e := end{reaches: w.Status == 200 && !w.Answered, status: w.Status, reason: w.Reason}
+	switch {
+	case e.reaches:
+	case w.Outbound.Status != 200 || w.Outbound.Answered:
+		e.causes = endOfAnswer(w.Outbound).causes
+	case w.Status == 0 || !w.Outbound.HTTP:
+		e.causes = []accesslog.Cause{accesslog.Broken, accesslog.Connect, accesslog.TLS}
+	default:
+		e.causes = []accesslog.Cause{accesslog.Application, accesslog.Broken, accesslog.Connect, accesslog.TLS}
+	}
+	return e
+}
+
+// endOfAnswer returns the end of a request at one proxy, with the causes that its log would have.
+func endOfAnswer(a *trace.Answer) end {
+	e := end{reaches: a.Status == 200 && !a.Answered, status: a.Status, reason: a.Reason}
+	if len(a.Steps) == 0 || e.reaches {
+		return e
+	}
+	last := a.Steps[len(a.Steps)-1]
+	one := func(c ...accesslog.Cause) { e.causes = c }
+	switch last.What {
+	case "filter chain":
+		if last.Name == "none" {
+			one(accesslog.NoChain, accesslog.NoRoute)
+		}
+	case "route configuration":
+		one(accesslog.NoRoute)
+	case "route":
+		if last.Name == "none" {
+			one(accesslog.NoRoute)
+		} else {
+			one(accesslog.Direct, accesslog.Fault)
+		}
+	case "authorization":
+		one(accesslog.Policy, accesslog.Authorizer)
+	case "token":
+		one(accesslog.Token)
+	case "cluster":
+		if strings.HasPrefix(last.Reason, "it is not there") {
+			one(accesslog.NoCluster)
+		} else {
+			one(accesslog.NoEndpoint)
+		}
+	}
+	return e
+}
+
+// arrivalAt returns the arrival of a request at a workload, or nil.
+func arrivalAt(list []Arrival, name string) *Arrival {
+	for n := range list {
+		if list[n].Pod == name {
+			return &list[n]
+		}
+		if a := arrivalAt(list[n].Next, name); a != nil {
+			return a
+		}
+	}
+	return nil
+}
+
+// policyOf returns where the rule of the AuthorizationPolicy is that the details of a line name, as a sentence, or "".
+func (i *Inspection) policyOf(l *Log) string {
+	from := trace.PolicyOrigin(l.Policy())
+	if from.Path == "" {
+		return ""
+	}
+	key := policyKey(from)
+	if i.world.Object(key) == nil {
+		return fmt.Sprintf("%s, which refused the request, does not exist any more.", key)
+	}
+	return fmt.Sprintf("The request was refused by %s.", i.Where(key, from.Field))
+}
+
+// policyKey returns the key of the AuthorizationPolicy at an origin.
+func policyKey(from trace.Origin) kinds.Key {
+	part := strings.Split(from.Path, "/")
+	return kinds.Key{Kind: kinds.AuthorizationPolicy, Namespace: part[len(part)-3], Name: part[len(part)-1]}
+}
