@@ -106,7 +106,11 @@ func (c concern) touches(o pushes.Object) bool {
 // changed lists the changes of a server that explain a line, or that came after it.
 func (i *Inspection) changed(page pushes.Page, w *Way) {
 	l, c := w.Log, i.concernOf(w)
+	const load = 1 // ID of the first push, which has all objects
 	for _, p := range slices.Backward(page.Pushes) {
+		if p.ID == load {
+			break
+		}
 		after := p.Time.After(l.Time)
 		if !l.Time.IsZero() && after == l.Explained {
 			continue
@@ -125,5 +129,7 @@ func (i *Inspection) changed(page pushes.Page, w *Way) {
 		l.note("the line has no time, so that its place among the changes is not known")
 	case page.Pushes[0].Time.After(l.Time):
 		l.note("the server remembers changes since %s, and the line is older", page.Pushes[0].Time.UTC().Format(time.RFC3339))
+	case len(l.Changes) == 0 && l.Explained:
+		l.note("none of what decides the request has changed between %s and the line", page.Pushes[0].Time.UTC().Format(time.RFC3339))
 	}
 }

@@ -353,6 +353,9 @@ func (i *Inspection) judge(l *Log, w *Way) {
 		l.Verdict = "The configuration explains the line: " + now.reason + "."
 	}
 	l.note("%s", policy)
+	if l.Kind == accesslog.Line && l.Failed == now.reaches && !(now.reaches && runtime) {
+		l.note("the line has not all headers of the request: if routes or policies read them, give them by --header, --claim or --jwt")
+	}
 	l.Notes = slices.DeleteFunc(l.Notes, func(s string) bool { return s == "" || strings.Contains(l.Verdict, s) })
 }
 

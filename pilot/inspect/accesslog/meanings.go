@@ -304,12 +304,35 @@ func (e *Entry) Meanings() []Meaning {
 		}
 		list = append(list, m)
 	}
+	for _, name := range []string{e.UpstreamCluster, e.Route} {
+		if m := destinationMeaning(name); m.Name != "" && !slices.Contains(list, m) {
+			list = append(list, m)
+		}
+	}
 	for _, reason := range []string{e.Transport, e.Refused} {
 		if m := transportMeaning(reason); m.Name != "" {
 			list = append(list, m)
 		}
 	}
 	return list
+}
+
+// destinationMeaning returns the meaning of a cluster or a route that is none of a service. Its name is empty for others.
+func destinationMeaning(name string) Meaning {
+	switch name {
+	case "BlackHoleCluster", "block_all":
+		return Meaning{Name: name, Cause: Direct, Says: "No service of the mesh has the host, the address and the port that were called, and the mesh " +
+			"lets no other connections out (outboundTrafficPolicy REGISTRY_ONLY).",
+			Look: "Look at the host and port that were called, at Sidecars and exportTo that hide services, and add a ServiceEntry if it is outside."}
+	case "PassthroughCluster", "allow_any":
+		return Meaning{Name: name, Says: "No service that the proxy knows has the host, the address and the port that were called: the " +
+			"connection was passed on unchanged, without routes and without mutual TLS of the mesh.",
+			Look: "Look at the host and port that were called, and at Sidecars and exportTo that hide services."}
+	case "InboundPassthroughCluster":
+		return Meaning{Name: name, Says: "No Service has the port that was called: the connection was passed on to the application unchanged.",
+			Look: "Look at the ports of the Services that select the Pod."}
+	}
+	return Meaning{}
 }
 
 // transportMeaning returns the meaning of the reason why a connection failed.
