@@ -11,6 +11,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/inspect/accesslog"
 	"github.com/istiod-lite/istiod-lite/pilot/inspect/trace"
 	"github.com/istiod-lite/istiod-lite/registry"
@@ -78,8 +79,8 @@ func (i *Inspection) whyLog(q Query) (*Way, error) {
 	}
 	l := newLog(e)
 	q.Log = ""
-	i.locate(l, &q)
 	i.describe(l, &q)
+	i.locate(l, &q)
 	if len(l.Missing) > 0 {
 		return &Way{Log: l, Status: e.Code, Method: q.Method}, nil
 	}
@@ -160,6 +161,20 @@ func (i *Inspection) locate(l *Log, q *Query) {
 	}
 	switch l.Side {
 	case sideInbound:
+		forwarded := accesslog.HostPort(l.DownstreamRemote)
+		isForwarded := l.DirectRemote == "" && forwarded.IsValid() && forwarded.Port() == 0
+		switch {
+		case q.Source != "" && q.Source != l.Of:
+		case isForwarded:
+			if i.throughGateway(l, q, i.gateways()) {
+				return
+			}
+			l.Missing = append(l.Missing, fmt.Sprintf("The request came through a gateway for %s, and the line does not say which: give SOURCE, "+
+				"the NAME.NAMESPACE of its Pod, and HOST:PORT.", forwarded.Addr()))
+			return
+		case i.isGateway(caller) && i.throughGateway(l, q, []string{caller}):
+			return
+		}
 		i.locateCaller(l, q, caller, peer)
 		i.locateService(l, q, local)
 	case sideGateway:
@@ -187,6 +202,54 @@ func (i *Inspection) locate(l *Log, q *Query) {
 func (i *Inspection) isGateway(name string) bool {
 	s := i.sender(name)
 	return s != nil && s.proxied && s.Type == node.Router
+}
+
+// gateways returns the proxies of gateways, as NAME.NAMESPACE.
+func (i *Inspection) gateways() []string {
+	return slices.DeleteFunc(i.Workloads(), func(name string) bool { return !i.isGateway(name) })
+}
+
+// maxTries bounds the ports of gateways that are tried for one line.
+const maxTries = 64
+
+// throughGateway finds the gateway and its port that send the request of a line to the workload whose proxy wrote it. It
+// reports false if there is none.
+func (i *Inspection) throughGateway(l *Log, q *Query, gateways []string) bool {
+	called, known := names.ParseCluster(l.ServerName)
+	host, _ := splitAuthority(cmp.Or(l.Authority, called.Host))
+	tries := 0
+	for _, name := range gateways {
+		p := i.sender(name).Proxy
+		listeners, err := i.translator.Get(i.Snapshot, i.translator.ResolveCohort(i.Snapshot, p), envoy.ListenerType, nil)
+		if err != nil {
+			continue
+		}
+		for r := range listeners.All {
+			port, err := strconv.ParseUint(r.Name[strings.LastIndexByte(r.Name, '_')+1:], 10, 16)
+			if err != nil {
+				continue
+			}
+			for _, tls := range []bool{false, true} {
+				if tries++; tries > maxTries {
+					return false
+				}
+				try := *q
+				try.Source, try.Host, try.Port, try.TLS = name, host, uint32(port), tls
+				w, err := i.Why(try)
+				if err != nil {
+					continue
+				}
+				a := arrivalAt(w.Arrivals, l.Of)
+				if a == nil || known && a.Cluster != names.Cluster(names.Outbound, called.Port, called.Subset, called.Host) {
+					continue
+				}
+				*q = try
+				l.note("the request came through a gateway: %s sends such requests from its port %d to %s", name, port, l.Of)
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // isInCluster reports whether the endpoints of a host are Pods.

@@ -125,13 +125,14 @@ spec:
 	suite.GatewayPodYAML("gateway", "a", whyGatewayPod)
 
 // TestAgreesWithEnvoys: for every combination of paths, methods and headers that the routes distinguish, the answer of
-// real Envoys is what why says: from a sidecar, from one whose calls are denied, and through a gateway. This includes
+// real Envoys is what why says, also of the line of the access log: from a sidecar, from one whose calls are denied, and through a gateway. This includes
 // valid and invalid tokens with claims that routes and policies require.
 func TestAgreesWithEnvoys(t *testing.T) {
 	tokens := newWhyIssuer(t)
-	m := start(t, whyYAML, suite.MeshOptions{Files: map[string]string{"tokens.yaml": tokens.policies()}, CA: true})
+	log, config := loggingTo(t)
+	m := start(t, whyYAML, suite.MeshOptions{Files: map[string]string{"tokens.yaml": tokens.policies()}, CA: true, Config: config})
 	i, err := inspect.Read(t.Context(), ingest.Options{
-		Logger: slog.New(slog.DiscardHandler), ConfigDir: m.Dir, Namespace: "istio-system", Domain: "cluster.local", ClusterID: "Kubernetes",
+		Logger: slog.New(slog.DiscardHandler), ConfigDir: m.Dir, MeshConfig: m.Config, Namespace: "istio-system", Domain: "cluster.local", ClusterID: "Kubernetes",
 		Limits: limits.Default(), NoWatch: true,
 	}, catalog.Features())
 	must.Succeed(t, err)
@@ -173,6 +174,7 @@ func TestAgreesWithEnvoys(t *testing.T) {
 	}
 	t.Logf("%d requests", n)
 	m.healthy()
+	explainLines(t, i, log, " UH ", " NC ", " NR ", " FI ", "rbac_access_denied_matched_policy[ns[", "jwt_authn_access_denied", "via_upstream")
 }
 
 func compare(t *testing.T, m mesh, i *inspect.Inspection, r request) {
