@@ -152,7 +152,7 @@ func (i *Inspection) locate(l *Log, q *Query) {
 		l.Side, l.Of = sideGateway, cmp.Or(at, owner)
 	case isOutbound || at == "" && cluster.Direction == "" && !strings.HasPrefix(l.ServerName, "outbound_"):
 		l.Side, l.Of = sideOutbound, cmp.Or(l.Of, caller, q.Source)
-	case cluster.Direction == names.Inbound || l.UpstreamCluster == "InboundPassthroughCluster" || strings.HasPrefix(l.ServerName, "outbound_"):
+	case cluster.Direction == names.Inbound || strings.HasPrefix(l.ServerName, "outbound_"):
 		l.Side, l.Of = sideInbound, cmp.Or(l.Of, at, owner)
 	case owner == caller && owner != "":
 		l.Side, l.Of = sideOutbound, owner
@@ -212,8 +212,8 @@ func (i *Inspection) gateways() []string {
 // maxTries bounds the ports of gateways that are tried for one line.
 const maxTries = 64
 
-// throughGateway finds the gateway and its port that send the request of a line to the workload whose proxy wrote it. It
-// reports false if there is none.
+// throughGateway finds the gateway and its port that send the request of a line to the workload whose proxy wrote it.
+// It reports false if there is none.
 func (i *Inspection) throughGateway(l *Log, q *Query, gateways []string) bool {
 	called, known := names.ParseCluster(l.ServerName)
 	host, _ := splitAuthority(cmp.Or(l.Authority, called.Host))
@@ -276,8 +276,8 @@ func (i *Inspection) locateCaller(l *Log, q *Query, caller string, peer netip.Ad
 	}
 }
 
-// locateService finds the service by which a workload was called. A sidecar names it in its TLS. Otherwise it is the one
-// of the authority, or the only one that has the workload, or none: then the Pod itself is called.
+// locateService finds the service by which a workload was called. A sidecar names it in its TLS. Otherwise it is the
+// service of the authority, or the only one that has the workload, or none: then the Pod itself is called.
 func (i *Inspection) locateService(l *Log, q *Query, local netip.AddrPort) {
 	if q.Host != "" {
 		return
@@ -409,7 +409,7 @@ func (i *Inspection) judge(l *Log, w *Way) {
 		l.Verdict = other + ". By the configuration as it is now, the request reaches the application."
 	case l.HasCode && l.Code != now.status || policy != "" && !strings.Contains(now.reason, l.Policy()):
 		l.Verdict = other + fmt.Sprintf(", and now %s.", now)
-	case len(causes) > 0 && len(now.causes) > 0 && !slices.ContainsFunc(causes, func(c accesslog.Cause) bool { return slices.Contains(now.causes, c) }):
+	case len(causes) > 0 && len(now.causes) > 0 && !slices.ContainsFunc(causes, now.has):
 		l.Verdict = other + fmt.Sprintf(", and now %s.", now)
 	default:
 		l.Explained = true
@@ -421,6 +421,8 @@ func (i *Inspection) judge(l *Log, w *Way) {
 	}
 	l.Notes = slices.DeleteFunc(l.Notes, func(s string) bool { return s == "" || strings.Contains(l.Verdict, s) })
 }
+
+func (e end) has(c accesslog.Cause) bool { return slices.Contains(e.causes, c) }
 
 func (e end) String() string {
 	if e.status == 0 {

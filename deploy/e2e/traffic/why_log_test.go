@@ -21,7 +21,8 @@ func loggingTo(t *testing.T) (file, config string) {
 	return file, "accessLogFile: " + file + "\naccessLogFormat: '" + strings.TrimSpace(meshconfig.LogText) + logHeaders + "'\n"
 }
 
-// tokenGone reports whether routes decide by a token of which the line has nothing: the proxy has taken the header away.
+// tokenGone reports whether routes decide by a token of which the line has nothing, because the proxy has taken the
+// header away.
 func tokenGone(way *inspect.Way) bool {
 	return slices.ContainsFunc(way.Log.Notes, func(s string) bool { return strings.HasPrefix(s, "the line has not all headers") }) &&
 		(strings.HasPrefix(way.Log.Path, "/claimed") || strings.HasPrefix(way.Log.Path, "/scoped"))
@@ -59,7 +60,8 @@ func explainLines(t *testing.T, i *inspect.Inspection, file string, expected ...
 			}
 		case way.Log.Failed:
 			if failed++; !way.Log.Explained && !(tokenGone(way) && strings.Contains(line, " direct_response ")) {
-				t.Errorf("%s\n%s: %s to %s: status %d: %s %q", line, way.Log.Verdict, way.Log.Source, way.Log.Target, way.Status, way.Reason, way.Log.Notes)
+				t.Errorf("%s\n%s: %s to %s: status %d: %s %q", line, way.Log.Verdict, way.Log.Source, way.Log.Target, way.Status, way.Reason,
+					way.Log.Notes)
 			}
 		case !strings.HasPrefix(way.Log.Verdict, "The line shows no failure, and the request reaches"):
 			t.Errorf("%s\n%s: %s to %s: status %d: %s", line, way.Log.Verdict, way.Log.Source, way.Log.Target, way.Status, way.Reason)

@@ -125,14 +125,15 @@ spec:
 	suite.GatewayPodYAML("gateway", "a", whyGatewayPod)
 
 // TestAgreesWithEnvoys: for every combination of paths, methods and headers that the routes distinguish, the answer of
-// real Envoys is what why says, also of the line of the access log: from a sidecar, from one whose calls are denied, and through a gateway. This includes
-// valid and invalid tokens with claims that routes and policies require.
+// real Envoys is what why says, also of the line of the access log: from a sidecar, from one whose calls are denied, and
+// through a gateway. This includes valid and invalid tokens with claims that routes and policies require.
 func TestAgreesWithEnvoys(t *testing.T) {
 	tokens := newWhyIssuer(t)
 	log, config := loggingTo(t)
 	m := start(t, whyYAML, suite.MeshOptions{Files: map[string]string{"tokens.yaml": tokens.policies()}, CA: true, Config: config})
 	i, err := inspect.Read(t.Context(), ingest.Options{
-		Logger: slog.New(slog.DiscardHandler), ConfigDir: m.Dir, MeshConfig: m.Config, Namespace: "istio-system", Domain: "cluster.local", ClusterID: "Kubernetes",
+		Logger: slog.New(slog.DiscardHandler), ConfigDir: m.Dir, MeshConfig: m.Config, Namespace: "istio-system",
+		Domain: "cluster.local", ClusterID: "Kubernetes",
 		Limits: limits.Default(), NoWatch: true,
 	}, catalog.Features())
 	must.Succeed(t, err)

@@ -317,13 +317,16 @@ func (e *Entry) Meanings() []Meaning {
 	return list
 }
 
-// destinationMeaning returns the meaning of a cluster or a route that is none of a service. Its name is empty for others.
+// destinationMeaning returns the meaning of a cluster or a route that is none of a service. Its name is empty for all
+// others.
 func destinationMeaning(name string) Meaning {
 	switch name {
 	case "BlackHoleCluster", "block_all":
-		return Meaning{Name: name, Cause: Direct, Says: "No service of the mesh has the host, the address and the port that were called, and the mesh " +
-			"lets no other connections out (outboundTrafficPolicy REGISTRY_ONLY).",
-			Look: "Look at the host and port that were called, at Sidecars and exportTo that hide services, and add a ServiceEntry if it is outside."}
+		return Meaning{Name: name, Cause: Direct,
+			Says: "No service of the mesh has the host, the address and the port that were called, and the mesh " +
+				"lets no other connections out (outboundTrafficPolicy REGISTRY_ONLY).",
+			Look: "Look at the host and port that were called, at Sidecars and exportTo that hide services, and add a ServiceEntry if " +
+				"it is outside."}
 	case "PassthroughCluster", "allow_any":
 		return Meaning{Name: name, Says: "No service that the proxy knows has the host, the address and the port that were called: the " +
 			"connection was passed on unchanged, without routes and without mutual TLS of the mesh.",
