@@ -369,6 +369,20 @@ func (i *Inspection) hostAt(address string, preferred ...string) string {
 	return cmp.Or(found, address)
 }
 
+// dependencies returns what the answer depends on and what may be the cause of a line.
+func dependencies(l *Log, w *Way) (list []string) {
+	words := map[accesslog.Cause]string{accesslog.Authorizer: "authorizer", accesslog.RateLimit: "ratelimit", accesslog.Fault: "fault",
+		accesslog.Direct: "may answer itself", accesslog.Policy: "may deny"}
+	for _, d := range w.Depends {
+		if l.Code != 0 && strings.Contains(d, fmt.Sprintf("status %d", l.Code)) || slices.ContainsFunc(l.Causes(), func(c accesslog.Cause) bool {
+			return words[c] != "" && strings.Contains(d, words[c])
+		}) {
+			list = append(list, d)
+		}
+	}
+	return list
+}
+
 // end is the part of an answer with which a line is compared.
 type end struct {
 	reaches bool
@@ -396,8 +410,15 @@ func (i *Inspection) judge(l *Log, w *Way) {
 	switch {
 	case !l.Failed && now.reaches:
 		l.Verdict = "The line shows no failure, and the request reaches the application by the configuration as it is now."
+		if len(w.Depends) > 0 {
+			l.Verdict = "The line shows no failure, and the request reaches the application by the configuration as it is now, if none of " +
+				"the above prevents it."
+		}
 	case !l.Failed:
 		l.Verdict = other + fmt.Sprintf(", and now %s.", now)
+	case len(dependencies(l, w)) > 0:
+		l.Explained = true
+		l.Verdict = "The configuration explains the line, if this was so: " + strings.Join(dependencies(l, w), "; ") + "."
 	case now.reaches && slices.Contains(causes, accesslog.Application):
 		l.Verdict = "The answer is not by the proxy that wrote the line: it comes from where the request was passed on to, and the " +
 			"configuration lets the request through there. The application answered so, or the proxy beside it, whose log has the line."
@@ -478,9 +499,15 @@ func endOfAnswer(a *trace.Answer) end {
 			one(accesslog.Direct, accesslog.Fault)
 		}
 	case "authorization":
-		one(accesslog.Policy, accesslog.Authorizer)
+		if e.status == 403 || e.status == 0 {
+			one(accesslog.Policy, accesslog.Authorizer)
+		}
 	case "token":
-		one(accesslog.Token)
+		if e.status == 401 || e.status == 403 {
+			one(accesslog.Token)
+		}
+	case "secret":
+		one(accesslog.TLS, accesslog.Connect)
 	case "cluster":
 		if strings.HasPrefix(last.Reason, "it is not there") {
 			one(accesslog.NoCluster)
