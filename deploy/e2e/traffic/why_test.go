@@ -125,8 +125,8 @@ spec:
 	suite.GatewayPodYAML("gateway", "a", whyGatewayPod)
 
 // TestAgreesWithEnvoys: for every combination of paths, methods and headers that the routes distinguish, the answer of
-// real Envoys is what why says, also of the line of the access log: from a sidecar, from one whose calls are denied, and
-// through a gateway. This includes valid and invalid tokens with claims that routes and policies require.
+// real Envoys is what why says, also from the line of the access log: from a sidecar, from one whose calls are denied,
+// and through a gateway. This includes valid and invalid tokens with claims that routes and policies require.
 func TestAgreesWithEnvoys(t *testing.T) {
 	tokens := newWhyIssuer(t)
 	log, config := loggingTo(t)
