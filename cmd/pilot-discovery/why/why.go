@@ -50,7 +50,7 @@ type flags struct {
 func Command(e *env.Env) *cobra.Command {
 	f := &flags{}
 	c := &cobra.Command{
-		Use:   "why SOURCE HOST:PORT | why --log LINE [SOURCE [HOST:PORT]]",
+		Use:   "why SOURCE HOST:PORT",
 		Short: "Trace a request: each decision, its object and line, and why alternatives lost",
 		Long: `Trace a request from the proxy SOURCE, NAME.NAMESPACE, to the application that answers, with the
 reason for each decision. SOURCE is a Pod, a WorkloadEntry of a virtual machine or the WorkloadGroup
