@@ -168,7 +168,8 @@ func New(o Options) *API {
 	}
 	if o.Server != nil {
 		a.pages = append(
-			a.pages, page{name: "why", about: "the trace of a request; ?source=NAME.NAMESPACE&host=HOST&port=PORT, or ?log=LINE", answer: o.Server.Why},
+			a.pages, page{name: "why", about: "the trace of a request; ?source=NAME.NAMESPACE&host=HOST&port=PORT, or &log=LINE",
+				answer: o.Server.Why},
 		)
 	}
 	if o.Admin {
