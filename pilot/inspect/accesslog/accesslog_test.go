@@ -235,6 +235,7 @@ func TestMistakes(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	for _, format := range []string{
 		"", "%RESPONSE_FLAGS%", `%START_TIME(%s)%%REQ(A?B):3%"%RESPONSE_CODE%"`, `{"a":"%REQ(:PATH)%","b":{"c":"x%%"}}`,
+		"%PROTOCOL%\xad",
 	} {
 		for _, text := range []string{
 			istioLine, `{"log":"x","a":"/","b":{"c":"x%"}}`, "UF,URX", "no healthy upstream", "İ" + connectError + " reset reason:",

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/types/known/structpb"
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
@@ -73,7 +74,7 @@ func FormatsOf(m *meshv1alpha1.MeshConfig) []Format {
 // match reads a text by a format with commands. It reports whether the text has the format, and how many values it has.
 func match(e *Entry, format, text string) (values int, ok bool) {
 	parts, ok := substitution.Parts(strings.TrimRight(format, "\r\n"))
-	if !ok || !slices.ContainsFunc(parts, func(p substitution.Part) bool { return p.Command != "" }) {
+	if !ok || !utf8.ValidString(format) || !slices.ContainsFunc(parts, func(p substitution.Part) bool { return p.Command != "" }) {
 		return 0, false
 	}
 	found := pattern(parts).FindStringSubmatch(text)
