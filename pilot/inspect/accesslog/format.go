@@ -71,10 +71,14 @@ func FormatsOf(m *meshv1alpha1.MeshConfig) []Format {
 	return append(list, Defaults()...)
 }
 
+// maxParts bounds the literals and commands of a format, because the time to match a line grows with the square of their
+// number. A format with more matches nothing.
+const maxParts = 500
+
 // match reads a text by a format with commands. It reports whether the text has the format, and how many values it has.
 func match(e *Entry, format, text string) (values int, ok bool) {
 	parts, ok := substitution.Parts(strings.TrimRight(format, "\r\n"))
-	if !ok || !utf8.ValidString(format) || !slices.ContainsFunc(parts, func(p substitution.Part) bool { return p.Command != "" }) {
+	if !ok || len(parts) > maxParts || !utf8.ValidString(format) || !slices.ContainsFunc(parts, func(p substitution.Part) bool { return p.Command != "" }) {
 		return 0, false
 	}
 	found := pattern(parts).FindStringSubmatch(text)
