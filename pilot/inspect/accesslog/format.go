@@ -72,7 +72,7 @@ func FormatsOf(m *meshv1alpha1.MeshConfig) []Format {
 }
 
 // maxParts bounds the literals and commands of a format, because the time to match a line grows with the square of
-// their number. A format with more matches nothing.
+// their number. A format with more of them matches nothing.
 const maxParts = 500
 
 // match reads a text by a format with commands. It reports whether the text has the format, and how many values it has.
