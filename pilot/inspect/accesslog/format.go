@@ -78,7 +78,8 @@ const maxParts = 500
 // match reads a text by a format with commands. It reports whether the text has the format, and how many values it has.
 func match(e *Entry, format, text string) (values int, ok bool) {
 	parts, ok := substitution.Parts(strings.TrimRight(format, "\r\n"))
-	if !ok || len(parts) > maxParts || !utf8.ValidString(format) || !slices.ContainsFunc(parts, func(p substitution.Part) bool { return p.Command != "" }) {
+	isCommand := func(p substitution.Part) bool { return p.Command != "" }
+	if !ok || len(parts) > maxParts || !utf8.ValidString(format) || !slices.ContainsFunc(parts, isCommand) {
 		return 0, false
 	}
 	found := pattern(parts).FindStringSubmatch(text)
