@@ -322,6 +322,9 @@ type RouteOptions struct {
 	Destinations  Destinations
 	// Retries is the mesh's default retry policy. Nil: the default of Retries applies.
 	Retries *networkingv1alpha3.HTTPRetry
+	// Made is optional. It is told the places of the rule and of the match from which each route is made. The match is -1
+	// if the rule has none.
+	Made func(r *routev3.Route, rule, match int)
 }
 
 // Destinations are the services that HTTP routes lead to.

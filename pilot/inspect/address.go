@@ -13,6 +13,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/lists"
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/inspect/trace"
 	"github.com/istiod-lite/istiod-lite/registry"
@@ -169,20 +170,62 @@ func noAnswer(s *registry.Service, address string, port uint32, ready []trace.En
 	return ""
 }
 
-// directly returns the answer for a request that no proxy takes: it goes to an endpoint of the service, or to its
-// original address.
-func (i *Inspection) directly(address string, s *registry.Service, r trace.Request) *trace.Answer {
+// directly returns the answer for a request that no proxy takes, for a reason: it goes to an endpoint of the service, or
+// to its original address.
+func (i *Inspection) directly(address string, s *registry.Service, r trace.Request, reason string) *trace.Answer {
 	t := trace.Target{Cluster: address, Share: 100, Original: true}
-	a := &trace.Answer{Status: 200, Forwarded: r, Steps: []trace.Step{{What: "proxy", Name: "none",
-		Reason: "the Pod has none: the connection leaves unchanged, and no route or policy of the client applies"}}}
+	refusal := ""
 	if isClusterIP(s, address) {
 		t.Cluster, t.Endpoints = s.Host, i.ready(s, r.Port)
-		if reason := noAnswer(s, address, r.Port, t.Endpoints); reason != "" {
-			a.Status, a.Reason = 0, reason
-		}
+		refusal = noAnswer(s, address, r.Port, t.Endpoints)
 	}
-	a.Targets = []trace.Target{t}
+	a := unchanged(r, t, reason+": the connection leaves unchanged, and no route or policy of the client applies")
+	if refusal != "" {
+		a.Status, a.Reason = 0, refusal
+	}
 	return a
+}
+
+// unchanged returns the answer for a request that no proxy takes.
+func unchanged(r trace.Request, t trace.Target, reason string) *trace.Answer {
+	return &trace.Answer{Status: 200, Forwarded: r, Targets: []trace.Target{t},
+		Steps: []trace.Step{{What: "proxy", Name: "none", Reason: reason}}}
+}
+
+// isOwn reports whether a host is the Pod that calls it. Its connections to itself reach no proxy.
+func isOwn(host string, from *sender) bool {
+	ip, err := netip.ParseAddr(host)
+	return from.Type != node.Router && from.Generator != node.GRPC &&
+		(host == "localhost" || err == nil && ip.IsLoopback() || slices.Contains(from.IPs, host))
+}
+
+// avoids returns why the annotations of a Pod let a connection leave without its proxy, or "" if they do not.
+func avoids(from *sender, address string, port uint32) string {
+	if from.Type == node.Router || from.Generator == node.GRPC {
+		return ""
+	}
+	ip, err := netip.ParseAddr(address)
+	within := func(annotation string) bool {
+		return slices.ContainsFunc(strings.Split(from.Annotations[annotation], ","), func(text string) bool {
+			p, failure := netip.ParsePrefix(strings.TrimSpace(text))
+			return strings.TrimSpace(text) == "*" || err == nil && failure == nil && p.Contains(ip.Unmap())
+		})
+	}
+	_, chooses := from.Annotations[names.AnnotationIncludeOutboundIPRanges]
+	reason := ""
+	switch {
+	case hasPortIn(from.Annotations[names.AnnotationExcludeOutboundPorts], port):
+		reason = names.AnnotationExcludeOutboundPorts
+	case hasPortIn(from.Annotations[names.AnnotationIncludeOutboundPorts], port):
+	case within(names.AnnotationExcludeOutboundIPRanges):
+		reason = names.AnnotationExcludeOutboundIPRanges
+	case chooses && address != "" && !within(names.AnnotationIncludeOutboundIPRanges):
+		reason = names.AnnotationIncludeOutboundIPRanges
+	}
+	if reason == "" {
+		return ""
+	}
+	return "the annotation " + reason + " of the Pod lets such connections leave without its proxy"
 }
 
 // nearHosts suggests hosts of services with a similar name, as they are written in a namespace. It is empty if none is

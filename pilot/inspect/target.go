@@ -25,12 +25,14 @@ type Query struct {
 	Method  string
 	Path    string
 	Headers map[string]string
-	TLS     bool           // whether the application speaks TLS itself
-	HTTP3   bool           // whether the application calls by HTTP/3, which includes TLS
-	Claims  map[string]any // of a token, wherever policies look for one; nil if the only tokens are in Headers
-	Now     time.Time      // time at which tokens are checked for expiry; zero if none expires
-	Log     string         // line of an access log, from which Source, Host, Port and the rest are read where they are empty
-	Sent    bool           // on a server: whether to use what proxies were sent, instead of what they would be sent now
+	TLS     bool // whether the application speaks TLS itself
+	HTTP3   bool // whether the application calls by HTTP/3, which includes TLS
+	// Certificate says that the client has a certificate that the proxy trusts.
+	Certificate bool
+	Claims      map[string]any // of a token, wherever policies look for one; nil if the only tokens are in Headers
+	Now         time.Time      // time at which tokens are checked for expiry; zero if none expires
+	Log         string         // line of an access log, from which Source, Host, Port and the rest are read where they are empty
+	Sent        bool           // on a server: whether to use what proxies were sent, instead of what they would be sent now
 }
 
 // Values returns the query of the page /debug/why that asks a server the same.
@@ -47,6 +49,9 @@ func (q Query) Values() url.Values {
 	}
 	if q.HTTP3 {
 		v.Set("http3", "true")
+	}
+	if q.Certificate {
+		v.Set("certificate", "true")
 	}
 	if q.Sent {
 		v.Set("sent", "true")
@@ -80,14 +85,15 @@ func (q *Query) ValidPath() bool { return q.Path == "" || q.Path[0] == '/' || q.
 // ParseQuery parses the result of Values.
 func ParseQuery(v url.Values) (Query, error) {
 	q := Query{Source: v.Get("source"), Host: v.Get("host"), Method: v.Get("method"), Path: v.Get("path"), TLS: v.Get("tls") == "true",
-		HTTP3: v.Get("http3") == "true", Log: v.Get("log"), Sent: v.Get("sent") == "true", Headers: map[string]string{}}
+		HTTP3: v.Get("http3") == "true", Certificate: v.Get("certificate") == "true", Log: v.Get("log"), Sent: v.Get("sent") == "true",
+		Headers: map[string]string{}}
 	port, err := strconv.ParseUint(cmp.Or(v.Get("port"), "0"), 10, 16)
 	if errors.Is(err, strconv.ErrSyntax) {
 		q.Named, err = v.Get("port"), nil
 	}
 	if err != nil || q.Log == "" && (q.Source == "" || q.Host == "") {
 		return q, errors.New("write ?source=NAME.NAMESPACE&host=HOST&port=PORT, with &path=, &method=, &header=NAME=VALUE, &tls=true, " +
-			"&http3=true, &sent=true, &claims=JSON, or ?log=LINE")
+			"&http3=true, &certificate=true, &sent=true, &claims=JSON, or ?log=LINE")
 	}
 	q.Port = uint32(port)
 	for _, h := range v["header"] {

@@ -9,13 +9,11 @@ import (
 	"strconv"
 	"strings"
 
-	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 	securityv1beta1 "istio.io/api/security/v1beta1"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/lists"
-	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/inspect/trace"
@@ -36,23 +34,24 @@ type Way struct {
 	Answered bool          `json:"answered,omitempty"` // whether a proxy answers with that status, and no application does
 	Log      *Log          `json:"log,omitempty"`      // what the line of an access log says, if the question is one
 	Outside  bool          `json:"outside,omitempty"`  // whether it is passed on unchanged to an address outside the configuration
-	// Depends has a sentence for each thing that is not known and may change the answer.
+	// Depends says what the answer depends on and cannot be known here, each in a sentence that names an object.
 	Depends []string `json:"depends,omitempty"`
+
+	called string // host of the request, without a port
 }
 
-// Arrival is the trace of a request at one endpoint of a cluster.
+// Arrival is the trace of a request at one endpoint of a cluster, and at all other endpoints that give the same answer.
 type Arrival struct {
 	Cluster  string        `json:"cluster"`
 	Endpoint string        `json:"endpoint"`
-	Pod      string        `json:"pod,omitempty"` // NAME.NAMESPACE; empty if the configuration has no such Pod
+	Pod      string        `json:"pod,omitempty"`     // NAME.NAMESPACE; empty if the configuration has no such Pod
+	Others   []string      `json:"others,omitempty"`  // the other endpoints: their Pods, or addresses
+	Failure  string        `json:"failure,omitempty"` // why no connection succeeds where there is no proxy
 	Identity string        `json:"identity,omitempty"`
 	MTLS     string        `json:"mtls,omitempty"`   // mutual TLS mode of the workload
 	Origins  []string      `json:"policy,omitempty"` // PeerAuthentications that set the mode
 	Answer   *trace.Answer `json:"answer,omitempty"` // nil if there is no proxy
 	Next     []Arrival     `json:"next,omitempty"`   // where a gateway passes the request on to
-
-	gateway bool
-	own     string // identity of the workload
 }
 
 // Why follows a request from the proxy that sends it to the applications that answer.
@@ -97,42 +96,56 @@ func (i *Inspection) Why(q Query) (*Way, error) {
 	}
 	r := trace.Request{
 		Authority: authority, Host: q.Host, Address: w.Address, Port: q.Port, Method: cmp.Or(q.Method, "GET"), Path: cmp.Or(q.Path, "/"),
-		Headers: headers, TLS: q.TLS, HTTP3: q.HTTP3,
+		Headers: headers, TLS: q.TLS, HTTP3: q.HTTP3, Certificate: q.Certificate,
 		Gateway: from.Type == node.Router, Proxyless: from.Generator == node.GRPC, SourceAddress: first(from.IPs), Claims: q.Claims, Now: q.Now,
 	}
 	if r.Proxyless {
 		r.Method, headers["content-type"] = cmp.Or(q.Method, "POST"), "application/grpc"
 	}
-	w.Method = r.Method
+	w.Method, w.called = r.Method, hostOf(authority)
 	if q.TLS {
 		r.SNI = q.Host
 		r.ALPN = []string{"h2", "http/1.1"}
 	}
+	var sent trace.Config
+	var err error
 	unresolved := i.unresolved(w, q, from, service)
 	switch {
 	case unresolved != "":
 		w.Outbound = &trace.Answer{Forwarded: r, Reason: unresolved, Steps: []trace.Step{{What: "address", Name: "none", Reason: unresolved}}}
+	case isOwn(q.Host, from):
+		at := net.JoinHostPort(q.Host, strconv.Itoa(int(q.Port)))
+		w.Status, w.Arrivals = 200, []Arrival{{Cluster: q.Host, Endpoint: at, Pod: q.Source}}
+		w.Outbound = unchanged(r, trace.Target{Cluster: q.Host, Share: 100, Original: true},
+			q.Host+" is the Pod itself: a proxy takes no such connections, not even those that arrive")
+		return w, nil
 	case !from.proxied:
-		w.Outbound = i.directly(w.Address, service, r)
+		w.Outbound = i.directly(w.Address, service, r, "the Pod has none")
+	case avoids(from, w.Address, q.Port) != "":
+		w.Outbound = i.directly(w.Address, service, r, avoids(from, w.Address, q.Port))
 	default:
-		sent, err := h.sentTo(from.Proxy, net.JoinHostPort(q.Host, strconv.Itoa(int(q.Port))))
+		sent, err = h.sentTo(from.Proxy, net.JoinHostPort(q.Host, strconv.Itoa(int(q.Port))))
 		if err != nil {
 			return nil, err
 		}
 		r.Objects = objects{i, from.Proxy}
-		if w.Outbound, err = trace.Follow(sent, r); err != nil {
+		if r.Gateway {
+			w.Outbound, err = h.atGateway(sent, r, from.Proxy)
+		} else {
+			w.Outbound, err = trace.Follow(sent, r)
+		}
+		if err != nil {
 			return nil, err
 		}
 		h.explain(w.Outbound, from.Proxy)
 		i.passedOn(w, service)
 	}
-	var err error
 	var end outcome
 	w.Arrivals, end, err = h.onwards(w.Outbound, w.Address, from.identity, from.proxied, 0)
 	w.Status, w.Reason, w.Answered, w.Depends = end.status, end.reason, end.answered, end.depends
 	w.Notes = append(w.Notes, h.notes...)
 	i.note(w, q, from, service)
-	i.named(w.Outbound)
+	i.named(w.Outbound, sent)
 	return w, err
 }
 
@@ -141,21 +154,45 @@ func (i *Inspection) note(w *Way, q Query, from *sender, service *registry.Servi
 	note := func(format string, args ...any) { w.Notes = append(w.Notes, fmt.Sprintf(format, args...)) }
 	_, isAddress := netip.ParseAddr(q.Host)
 	hasPort := hasPort(service, q.Port)
+	passed := len(w.Outbound.Targets) > 0 && w.mayReach() && !slices.ContainsFunc(w.Outbound.Targets, func(t trace.Target) bool {
+		return !t.Original
+	})
+	unknown := !slices.ContainsFunc(w.Outbound.Targets, func(t trace.Target) bool { return strings.Contains(t.Cluster, "|") })
 	switch {
-	case from.Type == node.Router:
-		hasPort = true // hosts of gateways come from routes
-	case service == nil && isAddress != nil:
+	case from.Type == node.Router: // hosts of gateways come from routes
+		hasPort = true
+	case service == nil && isAddress != nil && unknown:
 		note("no Service and no ServiceEntry has the host %s: its address is what DNS says%s", q.Host, i.nearHosts(q.Host, from.Namespace))
 	case service != nil && !hasPort:
 		note("%s has no port %d: it has %s%s", service.Host, q.Port, portsOf(service), ofPods(service, q.Port))
+	case service != nil && from.proxied && from.Generator != node.GRPC && !q.TLS:
+		if p := service.Port(q.Port); w.Outbound.HTTP && !p.Protocol.IsHTTP() && !p.Protocol.Sniffed() {
+			note("port %d of %s is %s, and the listener that takes the connection reads HTTP, as other services have this port for HTTP: "+
+				"an address of its own keeps it apart", p.Number, service.Host, p.Protocol)
+		} else if !w.Outbound.HTTP && p.Protocol.IsHTTP() && !unknown {
+			note("port %d of %s is %s, and the listener that takes the connection does not read HTTP, as another service has this port for "+
+				"another protocol", p.Number, service.Host, p.Protocol)
+		}
 	}
-	passed := w.Outbound.Status == 200 && len(w.Outbound.Targets) > 0 && !slices.ContainsFunc(w.Outbound.Targets, func(t trace.Target) bool {
-		return !t.Original
-	})
-	w.Outside = w.Status == 200 && passed && (!hasPort || service.Provider != registry.Kubernetes) &&
+	if other := i.hiddenBy(w, service); other != "" {
+		note("the connection goes to %s: it has port %d for every address too, and is older. Give %s an address of its own", other, q.Port,
+			service.Host)
+	}
+	w.Notes = append(append(w.Notes, i.unusedRoutes(w, from, service)...), i.unusedPolicies(from)...)
+	w.Outside = passed && (!hasPort || service == nil || service.Provider != registry.Kubernetes) &&
 		!slices.ContainsFunc(w.Arrivals, func(a Arrival) bool {
 			return a.Pod != ""
 		})
+	switch {
+	case !w.Outside || !unknown:
+	case service != nil:
+		w.Depends = append(w.Depends, fmt.Sprintf("it leaves the mesh to the address that DNS has for %s: port %d is none of the mesh", q.Host,
+			q.Port))
+	case isAddress == nil:
+		w.Depends = append(w.Depends, fmt.Sprintf("it leaves the mesh to %s, which is no Service, ServiceEntry or Pod", q.Host))
+	default:
+		w.Depends = append(w.Depends, fmt.Sprintf("it leaves the mesh to the address that DNS has for %s, if it has one", q.Host))
+	}
 	if i.server == nil {
 		return
 	}
@@ -173,24 +210,26 @@ func (i *Inspection) note(w *Way, q Query, from *sender, service *registry.Servi
 	}
 }
 
-// Reached reports whether the request reaches an application, whatever is not known, and no line of a log says that it
-// did not.
+// Reached reports whether the request reaches an application, whatever Envoy may choose and others may answer, and no
+// line of a log says that it did not.
 func (w *Way) Reached() bool {
-	return w.Status == 200 && !w.Answered && len(w.Depends) == 0 && (w.Log == nil || !w.Log.Failed && w.Outbound != nil)
+	return w.mayReach() && len(w.Depends) == 0 && (w.Log == nil || w.Outbound != nil)
 }
 
-// Reaches returns the workloads that the request reaches, as NAME.NAMESPACE, at least if what it depends on is as it
-// should be. It is empty if there are none.
+// mayReach reports whether the request reaches an application, as far as it is known.
+func (w *Way) mayReach() bool { return w.Status == 200 && !w.Answered && (w.Log == nil || !w.Log.Failed) }
+
+// Reaches returns the workloads that the request may reach, as NAME.NAMESPACE. It is empty if there are none.
 func (w *Way) Reaches() []string {
-	if w.Status != 200 || w.Answered || w.Log != nil && w.Log.Failed {
+	if !w.mayReach() {
 		return nil
 	}
 	var list []string
 	var each func([]Arrival)
 	each = func(all []Arrival) {
 		for _, a := range all {
-			if len(a.Next) == 0 && (a.Answer == nil || a.Answer.Status == 200 && !a.Answer.Answered) {
-				list = append(list, cmp.Or(a.Pod, a.Endpoint))
+			if len(a.Next) == 0 && a.Failure == "" && (a.Answer == nil || a.Answer.Status == 200 && !a.Answer.Answered) {
+				list = append(append(list, cmp.Or(a.Pod, a.Endpoint)), a.Others...)
 			}
 			each(a.Next)
 		}
@@ -211,16 +250,13 @@ func reached(list []Arrival) (names []string) {
 	return names
 }
 
-// named adds the names of objects to the steps of an answer.
-func (i *Inspection) named(a *trace.Answer) {
-	if a == nil {
-		return
-	}
+// named adds the names of objects to the steps of an answer of a proxy that was sent a configuration.
+func (i *Inspection) named(a *trace.Answer, sent trace.Config) {
 	for n := range a.Steps {
 		s := &a.Steps[n]
-		s.From = cmp.Or(i.Origin(s.Origin), s.From)
+		s.From = cmp.Or(i.ruleOrigin(s.Origin, sent), i.Origin(s.Origin), s.From)
 		for m := range s.Lost {
-			s.Lost[m].From = i.Origin(s.Lost[m].Origin)
+			s.Lost[m].From = cmp.Or(i.ruleOrigin(s.Lost[m].Origin, sent), i.Origin(s.Lost[m].Origin))
 		}
 	}
 }
@@ -233,14 +269,6 @@ type hops struct {
 	*Inspection
 	sent  bool     // whether to use what a server has sent the proxies
 	notes []string // what could not be determined
-}
-
-// outcome is the final result of a request, with the fields of Way.
-type outcome struct {
-	status   int
-	reason   string
-	answered bool
-	depends  []string
 }
 
 // sentTo returns what a proxy is sent. An application that uses xDS itself asks for one listener by its name.
@@ -264,122 +292,11 @@ func (h *hops) sentTo(p *node.Proxy, listener string) (trace.Config, error) {
 	return trace.Config(all), h.secrets(all, p)
 }
 
-// onwards follows a request that a proxy passes on, and returns the final result. A proxy of HTTP answers with an error
-// if the connection behind it is closed.
-func (h *hops) onwards(from *trace.Answer, address, identity string, proxied bool, depth int) (list []Arrival, end outcome, err error) {
-	end = outcome{from.Status, from.Reason, from.Answered, from.Depends}
-	if from.Status != 200 || from.Answered || depth == maxHops {
-		return nil, end, nil
-	}
-	var failures []string
-	answered := 0
-	for _, t := range from.Targets {
-		a, err := h.arrive(t, from.Forwarded, address, identity)
-		if err != nil {
-			return nil, end, err
-		}
-		if a == nil {
-			continue
-		}
-		got := outcome{status: 200}
-		if a.Answer != nil {
-			got = outcome{a.Answer.Status, a.Answer.Reason, a.Answer.Answered, a.Answer.Depends}
-			if got.status == 200 && !got.answered && a.gateway {
-				if a.Next, got, err = h.onwards(a.Answer, "", a.own, true, depth+1); err != nil {
-					return nil, end, err
-				}
-			}
-		}
-		list = append(list, *a)
-		at := cmp.Or(a.Pod, a.Endpoint) + ": "
-		for _, on := range got.depends {
-			end.depends = append(slices.Clip(end.depends), at+on)
-		}
-		if got.status == 200 && !got.answered {
-			continue
-		}
-		if got.answered {
-			answered++
-		}
-		end.reason = at + got.reason
-		failures = append(failures, end.reason)
-		if len(failures) == len(from.Targets) {
-			end.status, end.answered = got.status, answered == len(failures)
-		}
-	}
-	if end.status == 0 && proxied && from.HTTP {
-		end.status = 503
-	}
-	if end.status == 200 && !end.answered && len(failures) > 0 { // other targets take the request
-		end.reason, end.depends = "", append(slices.Clip(end.depends), failures...)
-	}
-	return list, end, nil
-}
-
 func first(list []string) string {
 	if len(list) == 0 {
 		return ""
 	}
 	return list[0]
-}
-
-// arrive follows a request to the first endpoint of a cluster that takes requests. It returns nil if there is none.
-func (h *hops) arrive(t trace.Target, r trace.Request, address, identity string) (*Arrival, error) {
-	e := trace.Endpoint{Address: address, Port: r.Port, TLS: t.TLS, SNI: t.SNI, ALPN: t.ALPN}
-	if !t.Original || len(t.Endpoints) > 0 {
-		at := slices.IndexFunc(t.Endpoints, func(e trace.Endpoint) bool { return e.Health == "" && len(e.Lacks) == 0 && e.Priority == 0 })
-		if at < 0 {
-			at = slices.IndexFunc(t.Endpoints, func(e trace.Endpoint) bool { return e.Health == "" && len(e.Lacks) == 0 })
-		}
-		if at < 0 {
-			return nil, nil
-		}
-		e = t.Endpoints[at]
-	}
-	if e.Address == "" {
-		return nil, nil
-	}
-	a := &Arrival{Cluster: t.Cluster, Endpoint: e.String()}
-	workload := h.Snapshot.WorkloadByAddress("", e.Address)
-	if workload == nil {
-		return a, nil
-	}
-	a.Pod = workload.Name + "." + workload.Namespace
-	p := h.sender(a.Pod)
-	if p == nil || !p.proxied {
-		return a, nil
-	}
-	a.own = p.identity
-	sent, err := h.sentTo(p.Proxy, names.ProxylessPort(e.Port))
-	if err != nil {
-		return nil, err
-	}
-	in := r
-	in.Proxyless = p.Generator == node.GRPC
-	a.gateway = p.Type == node.Router
-	in.Inbound, in.Gateway, in.Identity, in.HTTP3 = true, a.gateway, "", false
-	in.Address, in.Port, in.TLS, in.SNI, in.ALPN = e.Address, e.Port, r.TLS, r.SNI, r.ALPN
-	if e.TLS != "" {
-		in.TLS, in.SNI, in.ALPN = true, e.SNI, e.ALPN
-		if len(in.ALPN) == 0 || strings.Contains(e.TLS, "mesh") {
-			in.ALPN = slices.Concat(in.ALPN, names.MeshALPN)
-		}
-		if strings.Contains(e.TLS, "mesh") {
-			a.Identity, in.Identity = identity, identity
-		}
-	}
-	in.Objects = objects{h.Inspection, p.Proxy}
-	a.MTLS, a.Origins = h.peerPolicy(p.Proxy, e.Port)
-	if a.Answer, err = trace.Follow(sent, in); err != nil {
-		return nil, err
-	}
-	h.explain(a.Answer, p.Proxy)
-	if n := len(a.Answer.Steps); a.MTLS == securityv1beta1.PeerAuthentication_MutualTLS_STRICT.String() && !in.TLS && n > 0 &&
-		a.Answer.Steps[n-1].What == "filter chain" && a.Answer.Steps[n-1].Name == "none" {
-		a.Answer.Reason = "it accepts only mutual TLS, and the connection is plaintext"
-	}
-	h.named(a.Answer)
-	return a, nil
 }
 
 // peerPolicy returns the mutual TLS mode of a workload at a port, and the objects that set it, the most specific one
@@ -451,30 +368,8 @@ func (i *Inspection) Origin(from trace.Origin) string {
 	if k.Kind == nil {
 		return from.Path
 	}
-	field := from.Field
-	if vs, ok := i.world.Object(k).Spec.(*networkingv1alpha3.VirtualService); ok && field == "" {
-		field = ruleOf(vs, from)
-		if o := i.world.Origin(k); o != nil && o.Key != k {
-			return i.madeOf(o.Key, vs, field)
-		}
+	if o := i.world.Origin(k); o != nil && o.Key != k {
+		return i.Where(o.Key, "")
 	}
-	return i.Where(k, field)
-}
-
-// ruleOf returns the rule of a VirtualService from which a route was made. It is known if each match has become a
-// route.
-func ruleOf(vs *networkingv1alpha3.VirtualService, from trace.Origin) string {
-	var all []string
-	for n, h := range vs.GetHttp() {
-		if len(h.GetMatch()) == 0 {
-			all = append(all, fmt.Sprintf("spec.http[%d]", n))
-		}
-		for m := range h.GetMatch() {
-			all = append(all, fmt.Sprintf("spec.http[%d].match[%d]", n, m))
-		}
-	}
-	if len(all) != from.Count || from.Place >= len(all) {
-		return ""
-	}
-	return all[from.Place]
+	return i.Where(k, from.Field)
 }

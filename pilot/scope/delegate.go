@@ -23,6 +23,13 @@ import (
 // Hosts without a dot, and names of Gateways, are resolved in the delegate's own namespace. They are qualified here,
 // with suffix as the cluster's domain.
 func ResolveDelegates(root *kinds.Object, suffix string, maxBytes int, find func(namespace, name string) *kinds.Object) *kinds.Object {
+	return resolveDelegates(root, suffix, maxBytes, find, func(kinds.Key, int) {})
+}
+
+// resolveDelegates is ResolveDelegates. It calls from for each rule of the result, with the object that the rule is from
+// and its place there.
+func resolveDelegates(root *kinds.Object, suffix string, maxBytes int, find func(namespace, name string) *kinds.Object,
+	from func(k kinds.Key, rule int)) *kinds.Object {
 	s := VirtualSpec(root)
 	var http []*networkingv1alpha3.HTTPRoute
 	delegate := func(d *networkingv1alpha3.Delegate) *networkingv1.VirtualService {
@@ -36,6 +43,7 @@ func ResolveDelegates(root *kinds.Object, suffix string, maxBytes int, find func
 		d := h.GetDelegate()
 		if d == nil {
 			http = append(http, h)
+			from(root.Key, i)
 			continue
 		}
 		merged = true
@@ -44,13 +52,14 @@ func ResolveDelegates(root *kinds.Object, suffix string, maxBytes int, find func
 			continue
 		}
 		ns := cmp.Or(d.Namespace, root.Namespace)
-		for _, c := range child.Http {
+		for j, c := range child.Http {
 			if c.GetDelegate() != nil {
 				continue
 			}
 			if m := mergeRoute(delegates.Rule{HTTPRoute: h, Namespace: root.Namespace}, delegates.Rule{HTTPRoute: c, Namespace: ns},
 				suffix); m != nil {
 				http = append(http, m)
+				from(kinds.Key{Kind: kinds.VirtualService, Namespace: ns, Name: d.Name}, j)
 			}
 		}
 	}

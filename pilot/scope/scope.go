@@ -341,6 +341,15 @@ func (e *Egress) VirtualServices(yield func(*VirtualService) bool) {
 	}
 }
 
+// Sees reports whether a VirtualService is exported to the namespace, and whether the proxies import it.
+func (s *Scope) Sees(k kinds.Key) (exported, imported bool) {
+	v := s.index.virtualService(k)
+	if v == nil {
+		return false, false
+	}
+	return s.index.visibility(v, s.Namespace) != hidden, slices.ContainsFunc(s.Egress, func(e Egress) bool { return e.imports(v) })
+}
+
 func (e *Egress) imports(v *VirtualService) bool {
 	if e.scope.index.visibility(v, e.scope.Namespace) == hidden {
 		return false

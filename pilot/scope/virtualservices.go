@@ -214,11 +214,7 @@ func (x *Index) virtualService(k kinds.Key) *VirtualService {
 	v := &VirtualService{}
 	v.Object = ResolveDelegates(root, x.Domain, x.RepeatedText, func(ns, name string) *kinds.Object {
 		v.delegates = append(v.delegates, ns+"/"+name)
-		o := x.Snapshot.Object(kinds.Key{Kind: kinds.VirtualService, Namespace: ns, Name: name})
-		if o == nil || !exported(VirtualSpec(o).ExportTo, x.Mesh.GetDefaultVirtualServiceExportTo(), ns, k.Namespace) {
-			return nil
-		}
-		return o
+		return x.delegate(ns, name, k.Namespace)
 	})
 	v.Spec = VirtualSpec(v.Object)
 	for _, h := range v.Spec.Hosts {
@@ -243,6 +239,34 @@ func (x *Index) virtualService(k kinds.Key) *VirtualService {
 	slices.Sort(v.Gateways)
 	v.Gateways = slices.Compact(v.Gateways)
 	return v
+}
+
+// delegate returns a VirtualService to which VirtualServices of a namespace may delegate, or nil.
+func (x *Index) delegate(namespace, name, of string) *kinds.Object {
+	o := x.Snapshot.Object(kinds.Key{Kind: kinds.VirtualService, Namespace: namespace, Name: name})
+	if o == nil || !exported(VirtualSpec(o).ExportTo, x.Mesh.GetDefaultVirtualServiceExportTo(), namespace, of) {
+		return nil
+	}
+	return o
+}
+
+// RuleOrigin returns the VirtualService from which a rule of a VirtualService is, once its delegates are merged in, and
+// the place of the rule there.
+func (x *Index) RuleOrigin(k kinds.Key, rule int) (origin kinds.Key, place int) {
+	root := x.Snapshot.Object(k)
+	if root == nil {
+		return k, rule
+	}
+	origin, place = k, rule
+	n := 0
+	resolveDelegates(root, x.Domain, x.RepeatedText, func(ns, name string) *kinds.Object { return x.delegate(ns, name, k.Namespace) },
+		func(from kinds.Key, at int) {
+			if n == rule {
+				origin, place = from, at
+			}
+			n++
+		})
+	return origin, place
 }
 
 // virtualServiceInvalidation returns the invalidation rules for changed VirtualServices, and for hosts that depend on

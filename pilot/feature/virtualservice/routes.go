@@ -27,19 +27,24 @@ type virtualServices struct{}
 func (virtualServices) HTTP(in feature.RouteOptions) []*routev3.Route {
 	o := options(in)
 	var out []*routev3.Route
-	for _, h := range spec(o.Object).GetHttp() {
+	add := func(h *networkingv1alpha3.HTTPRoute, m *networkingv1alpha3.HTTPMatchRequest, rule, match int) *routev3.Route {
+		r := o.route(h, m)
+		out = append(out, r)
+		if o.Made != nil {
+			o.Made(r, rule, match)
+		}
+		return r
+	}
+	for i, h := range spec(o.Object).GetHttp() {
 		if h.GetDelegate() != nil { // the delegate does not exist
 			continue
 		}
 		if len(h.Match) == 0 {
-			return append(out, o.route(h, nil))
+			add(h, nil, i, -1)
+			return out
 		}
-		for _, m := range h.Match {
-			if !o.applies(m) {
-				continue
-			}
-			r := o.route(h, m)
-			if out = append(out, r); catchAll(r) {
+		for j, m := range h.Match {
+			if o.applies(m) && catchAll(add(h, m, i, j)) {
 				return out
 			}
 		}

@@ -241,6 +241,13 @@ func transport(chain *listenerv3.FilterChain, r Request) []string {
 	return []string{"it terminates TLS"}
 }
 
+// The kinds of TLS with which proxies call endpoints.
+const (
+	TLS       = "TLS"
+	MutualTLS = "mutual TLS"
+	MeshTLS   = "mutual TLS of the mesh" // with the certificates of the mesh
+)
+
 // upstreamTLS returns the kind of TLS of a transport socket, or "" for plaintext.
 func upstreamTLS(config proto.Message) (string, string, []string) {
 	t, ok := config.(*tlsv3.UpstreamTlsContext)
@@ -248,23 +255,23 @@ func upstreamTLS(config proto.Message) (string, string, []string) {
 		return "", "", nil
 	}
 	common := t.GetCommonTlsContext()
-	kind := "TLS"
+	kind := TLS
 	own := common.GetTlsCertificateProviderInstance() // as gRPC names its certificates
 	if len(common.GetTlsCertificateSdsSecretConfigs())+len(common.GetTlsCertificates()) > 0 || own != nil {
-		kind = "mutual TLS"
+		kind = MutualTLS
 	}
 	names := []string{own.GetCertificateName()}
 	for _, s := range common.GetTlsCertificateSdsSecretConfigs() {
 		names = append(names, s.GetName())
 	}
 	if slices.Contains(names, "default") {
-		kind = "mutual TLS of the mesh"
+		kind = MeshTLS
 	}
 	return kind, t.GetSni(), common.GetAlpnProtocols()
 }
 
 // tlsOf returns the TLS with which a cluster calls an endpoint, and the secrets for it that the proxy lacks.
-func tlsOf(c Config, cluster *clusterv3.Cluster, e *endpointv3.LbEndpoint) (kind, sni string, alpn, lacks []string) {
+func tlsOf(c Config, cluster *clusterv3.Cluster, e *endpointv3.LbEndpoint, o offer) (kind, sni string, alpn, lacks []string) {
 	socket := cluster.GetTransportSocket()
 	labels := e.GetMetadata().GetFilterMetadata()["envoy.transport_socket_match"].GetFields()
 	for _, m := range cluster.GetTransportSocketMatches() {
@@ -285,5 +292,5 @@ func tlsOf(c Config, cluster *clusterv3.Cluster, e *endpointv3.LbEndpoint) (kind
 		lacks = c.lacks(t.GetCommonTlsContext())
 	}
 	kind, sni, alpn = upstreamTLS(config)
-	return kind, sni, alpn, lacks
+	return kind, sni, o.of(alpn), lacks
 }

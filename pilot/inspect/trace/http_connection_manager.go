@@ -20,7 +20,7 @@ func connectionManager(x *stream, f filter) (bool, error) {
 
 // http evaluates the filters of a connection manager and routes the request.
 func (x *stream) http(h *hcmv3.HttpConnectionManager) error {
-	x.HTTP = true
+	x.HTTP, x.manager = true, h
 	if !takesMethod(h, x.request) {
 		x.end(400, "Envoy rejects HTTP/1.1 requests with the method %s: methods are in upper case, and of a fixed list", x.request.Method)
 		return nil

@@ -34,7 +34,7 @@ func (x *stream) match() {
 		x.redirects = true
 		return
 	}
-	route, step := routeFor(host, x.request)
+	route, step := routeFor(x.routes.GetName(), host, x.request)
 	x.route = route
 	x.found = append(x.found, step)
 }

@@ -45,18 +45,11 @@ func hostFor(c *routev3.RouteConfiguration, authority string) (*routev3.VirtualH
 }
 
 // routeFor returns the first route of a virtual host that matches, and why each other one does not apply.
-func routeFor(h *routev3.VirtualHost, r Request) (*routev3.Route, Step) {
+func routeFor(routes string, h *routev3.VirtualHost, r Request) (*routev3.Route, Step) {
 	s := Step{What: "route", Name: "none"}
-	count, place := map[string]int{}, make([]int, len(h.GetRoutes()))
-	for i, route := range h.GetRoutes() {
-		path := configOf(route.GetMetadata())
-		place[i] = count[path]
-		count[path]++
-	}
 	var won *routev3.Route
 	for i, route := range h.GetRoutes() {
-		path := configOf(route.GetMetadata())
-		origin := Origin{Path: path, Place: place[i], Count: count[path]}
+		origin := Origin{Path: configOf(route.GetMetadata()), Routes: routes, Host: h.GetName(), Place: i, Route: route}
 		name := nameOf(route, i)
 		reason := "it comes after the chosen one"
 		if won == nil {

@@ -88,9 +88,20 @@ func handshake(a *Answer, c Config, chain *listenerv3.FilterChain, r Request) bo
 	case !r.TLS:
 		a.end(0, "the chain terminates TLS, and the connection is plaintext")
 		return false
-	case r.Inbound && !r.Gateway && r.Identity == "" && t.GetRequireClientCertificate().GetValue() && trustsMesh(t.GetCommonTlsContext()):
-		a.end(0, "the chain requires a certificate of the mesh, and the client has none")
-		return false
+	}
+	if t.GetRequireClientCertificate().GetValue() {
+		switch ofMesh := trustsMesh(t.GetCommonTlsContext()); {
+		case r.Identity == "" && !r.Certificate && ofMesh:
+			a.end(0, "the chain requires a certificate of the mesh, and the client has none")
+			return false
+		case r.Identity == "" && !r.Certificate:
+			a.end(0, "the chain requires a certificate of the client, and the client has none")
+			return false
+		case r.Identity == "" && ofMesh:
+			a.depends("chain %s takes the client's certificate only if it is one of the mesh", chainName(chain))
+		case r.Identity != "" && !ofMesh:
+			a.depends("chain %s takes the certificate of the mesh only if it trusts the root of the mesh", chainName(chain))
+		}
 	}
 	missing := c.lacks(t.GetCommonTlsContext())
 	if len(missing) == 0 {

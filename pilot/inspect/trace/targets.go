@@ -3,6 +3,7 @@ package trace
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"strconv"
@@ -14,6 +15,8 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 
+	"github.com/istiod-lite/istiod-lite/api/lists"
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
@@ -22,7 +25,7 @@ type Target struct {
 	Cluster   string     `json:"cluster"`
 	Share     float64    `json:"share"` // percentage
 	Endpoints []Endpoint `json:"endpoints,omitempty"`
-	Origins   []string   `json:"-"` // sources of the cluster
+	Origin    Origin     `json:"-"` // the DestinationRule of the cluster, if it has one
 	Subset    string     `json:"subset,omitempty"`
 	Original  bool       `json:"original,omitempty"` // whether the connection goes to its original address, or to the host that is called
 
@@ -31,6 +34,8 @@ type Target struct {
 	Lacks []string `json:"lacks,omitempty"`
 	SNI   string   `json:"-"`
 	ALPN  []string `json:"-"`
+
+	panics float64 // percentage of healthy endpoints below which all of them get requests
 }
 
 // Endpoint is one endpoint of a cluster.
@@ -120,12 +125,16 @@ func targets(a *Answer, c Config, order []string, weights map[string]uint32, mis
 		}
 		t := Target{Cluster: name, Share: 100 * float64(weights[name]) / float64(max(total, 1))}
 		if cluster == nil {
-			a.step(Step{What: "cluster", Name: name, Reason: "it is not there: " + absence(name), Details: []string{share(t)}})
+			a.step(Step{What: "cluster", Name: name, Reason: "it is not there: " + absence(c, name), Details: []string{share(t)}})
 			a.Targets = append(a.Targets, t)
 			fail(t, missing, "cluster "+name+" is not there")
 			continue
 		}
-		s, err := t.fill(c, cluster)
+		var o offer
+		if a.manager != nil {
+			o = offerOf(a.manager, cluster)
+		}
+		s, err := t.fill(c, cluster, o)
 		if err != nil {
 			return err
 		}
@@ -163,42 +172,80 @@ func share(t Target) string {
 }
 
 // absence says why a cluster may be missing.
-func absence(name string) string {
-	if part := strings.Split(name, "|"); len(part) == 4 && part[2] != "" {
-		return "no DestinationRule in force for the proxy defines subset " + part[2] + " of " + part[3] + " at a port " + part[1] +
-			" that the proxy may see"
+func absence(c Config, name string) string {
+	missing, ok := names.ParseCluster(name)
+	if !ok {
+		return "the service does not exist, or the proxy may not see it"
+	}
+	var ports []int
+	for _, r := range c[envoy.ClusterType] {
+		switch there, ok := names.ParseCluster(r.Name); {
+		case !ok || there.Host != missing.Host:
+		case there.Port == missing.Port && there.Subset == "":
+			return "no DestinationRule in force for the proxy defines subset " + missing.Subset + " of " + missing.Host
+		case there.Subset == "":
+			ports = append(ports, int(there.Port))
+		}
+	}
+	if slices.Sort(ports); len(ports) > 0 {
+		return fmt.Sprintf("%s has no port %d: it has %s. A destination without a port has the port that was called", missing.Host, missing.Port,
+			strings.Join(lists.Map(slices.Compact(ports), strconv.Itoa), ", "))
 	}
 	return "the service does not exist, or the proxy may not see it"
 }
 
-// takes reports whether an endpoint is healthy enough to get requests.
-func (e Endpoint) takes() bool {
-	return e.Health == "" || e.Health == "draining" || e.Health == "degraded"
+// takes reports whether Envoy takes an endpoint to be healthy.
+func (e Endpoint) takes() bool { return e.Health == "" || e.Health == "degraded" }
+
+// Used returns the endpoints that get requests as long as no endpoint changes its health. Envoy sends requests to a
+// priority in proportion to its healthy endpoints times 1.4, and the rest to the next one. If so few endpoints of a
+// priority are healthy that the cluster panics, all of them get requests.
+func (t *Target) Used() (list []Endpoint) {
+	all, healthy := map[uint32]float64{}, map[uint32]float64{}
+	for _, e := range t.Endpoints {
+		all[e.Priority]++
+		if e.takes() {
+			healthy[e.Priority]++
+		}
+	}
+	const overprovisioning = 1.4
+	left := 1.0
+	for _, p := range slices.Sorted(maps.Keys(all)) {
+		part := healthy[p] / all[p]
+		panics := part*100 < t.panics
+		if left > 0 && (part > 0 || panics) {
+			for _, e := range t.Endpoints {
+				if e.Priority == p && (e.takes() || panics) {
+					list = append(list, e)
+				}
+			}
+			left -= overprovisioning * part
+		}
+	}
+	return list
 }
 
 // serves reports whether an endpoint of the target can get requests.
 func (t *Target) serves() bool {
-	return t.Original && len(t.Lacks) == 0 || slices.ContainsFunc(t.Endpoints, func(e Endpoint) bool { return e.takes() && len(e.Lacks) == 0 })
+	return t.Original && len(t.Lacks) == 0 || slices.ContainsFunc(t.Used(), func(e Endpoint) bool { return len(e.Lacks) == 0 })
 }
 
 // unready returns the missing secrets without which no connection to any endpoint succeeds.
 func (t *Target) unready() []string {
 	lacks := t.Lacks
-	for _, e := range t.Endpoints {
-		switch {
-		case !e.takes():
-		case len(e.Lacks) == 0:
+	for _, e := range t.Used() {
+		if len(e.Lacks) == 0 {
 			return nil
-		default:
-			lacks = e.Lacks
 		}
+		lacks = e.Lacks
 	}
 	return lacks
 }
 
 // fill fills in the properties of a cluster.
-func (t *Target) fill(c Config, cluster *clusterv3.Cluster) (Step, error) {
-	s := Step{What: "cluster", Name: cluster.GetName(), Origin: Origin{Path: configOf(cluster.GetMetadata())}}
+func (t *Target) fill(c Config, cluster *clusterv3.Cluster, o offer) (Step, error) {
+	t.Origin, t.panics = Origin{Path: configOf(cluster.GetMetadata())}, cluster.GetCommonLbConfig().GetHealthyPanicThreshold().GetValue()
+	s := Step{What: "cluster", Name: cluster.GetName(), Origin: t.Origin}
 	if part := strings.Split(cluster.GetName(), "|"); len(part) == 4 && part[2] != "" {
 		t.Subset = part[2]
 		s.Details = append(s.Details, "subset "+part[2])
@@ -220,7 +267,7 @@ func (t *Target) fill(c Config, cluster *clusterv3.Cluster) (Step, error) {
 		s.Details = append(s.Details, "it resolves the host that is called")
 	}
 	if t.Original {
-		if t.TLS, t.SNI, t.ALPN, t.Lacks = tlsOf(c, cluster, nil); t.TLS != "" {
+		if t.TLS, t.SNI, t.ALPN, t.Lacks = tlsOf(c, cluster, nil, o); t.TLS != "" {
 			s.Details = append(s.Details, "it calls by "+t.TLS)
 		}
 	}
@@ -236,7 +283,7 @@ func (t *Target) fill(c Config, cluster *clusterv3.Cluster) (Step, error) {
 			if h := e.GetHealthStatus(); h != corev3.HealthStatus_UNKNOWN && h != corev3.HealthStatus_HEALTHY {
 				x.Health = strings.ToLower(h.String())
 			}
-			x.TLS, x.SNI, x.ALPN, x.Lacks = tlsOf(c, cluster, e)
+			x.TLS, x.SNI, x.ALPN, x.Lacks = tlsOf(c, cluster, e, o)
 			t.Endpoints = append(t.Endpoints, x)
 		}
 	}

@@ -3,10 +3,7 @@ package trace
 import (
 	"cmp"
 	"fmt"
-	"net"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -16,8 +13,6 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
-	"github.com/istiod-lite/istiod-lite/api/lists"
-	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
@@ -38,6 +33,7 @@ type Request struct {
 	// SourceAddress and Identity describe the connection at the receiving side.
 	SourceAddress string
 	Identity      string // SPIFFE identity of the certificate; empty if there is none
+	Certificate   bool   // whether the client has a certificate that is not of the mesh
 
 	Claims map[string]any // of a token wherever policies look for one, in addition to those in headers; nil if there is none
 	Now    time.Time      // time at which tokens are checked for expiry; zero if none expires
@@ -83,11 +79,14 @@ type Lost struct {
 // Origin identifies the part of an object that a decision comes from.
 type Origin struct {
 	Path  string // as in metadata: /apis/networking.istio.io/v1/namespaces/a/virtual-service/web; empty if there is no object
-	Place int    // for a route: the number of routes of the same object before it
-	Count int    // number of routes of that object
 	Field string // spec.rules[0]
 
 	Filter string // name of a filter whose configuration does not name the object that added it
+
+	// Routes, Host and Place identify a route: the names of its route configuration and virtual host, and its place there.
+	Routes, Host string
+	Place        int
+	Route        *routev3.Route // the route itself; nil for everything else
 }
 
 // Answer is the result for a request at one proxy.
@@ -102,6 +101,8 @@ type Answer struct {
 	Depends []string `json:"depends,omitempty"`
 	// Answered says that the proxy answers the request itself, so that no application does.
 	Answered bool `json:"answered,omitempty"`
+
+	manager *hcmv3.HttpConnectionManager // what reads requests; nil for connections
 
 	Forwarded Request `json:"-"` // the request as it is passed on, with the path and the headers that routes have changed
 }
@@ -129,7 +130,7 @@ func Follow(c Config, r Request) (*Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, reason := listenerFor(c, listeners, r)
+	l, reason := listenerFor(listeners, r)
 	if l != nil && l.GetApiListener() != nil {
 		a.step(Step{What: "listener", Name: l.GetName(), Reason: reason})
 		h := &hcmv3.HttpConnectionManager{}
@@ -181,96 +182,6 @@ func named[T any, M interface {
 
 func configOf(m *corev3.Metadata) string {
 	return m.GetFilterMetadata()["istio"].GetFields()["config"].GetStringValue()
-}
-
-// listenerFor returns the listener that takes a connection, and why.
-func listenerFor(c Config, all []*listenerv3.Listener, r Request) (*listenerv3.Listener, string) {
-	byName := func(name string) *listenerv3.Listener {
-		i := slices.IndexFunc(all, func(l *listenerv3.Listener) bool { return l.GetName() == name })
-		if i < 0 {
-			return nil
-		}
-		return all[i]
-	}
-	if r.Proxyless {
-		at := net.JoinHostPort(r.Host, strconv.Itoa(int(r.Port)))
-		if r.Inbound {
-			at = names.ProxylessPort(r.Port)
-		}
-		if l := byName(at); l != nil {
-			return l, "the application asks for it by this name"
-		}
-		return nil, "there is no listener of the name " + at + ", for which the application asks"
-	}
-	if r.Inbound {
-		if l := byName("virtualInbound"); l != nil && !r.Gateway {
-			return l, "all connections to the workload come here"
-		}
-	}
-	all = slices.DeleteFunc(slices.Clone(all), func(l *listenerv3.Listener) bool { return (l.GetUdpListenerConfig() != nil) != r.HTTP3 })
-	var any *listenerv3.Listener
-	for _, l := range all {
-		if l.GetName() == "virtualInbound" || l.GetName() == "virtualOutbound" {
-			continue
-		}
-		for _, at := range append([]*corev3.Address{l.GetAddress()}, additional(l)...) {
-			s := at.GetSocketAddress()
-			if s.GetPortValue() != r.Port {
-				continue
-			}
-			if r.Address != "" && s.GetAddress() == r.Address {
-				return l, "it is for the address " + net.JoinHostPort(r.Address, strconv.Itoa(int(r.Port)))
-			}
-			if s.GetAddress() == "0.0.0.0" || s.GetAddress() == "::" {
-				any = l
-			}
-		}
-	}
-	if any != nil {
-		return any, fmt.Sprintf("it is for port %d at every address, and none is for %s alone", r.Port, cmp.Or(r.Address, "this address"))
-	}
-	if r.HTTP3 && !r.Gateway {
-		return nil, "the proxy takes no QUIC, as only gateways do"
-	}
-	if r.Gateway {
-		for _, l := range all {
-			for _, chain := range l.GetFilterChains() {
-				if isOfPort(c, manager(chain).GetRds().GetRouteConfigName(), r.Port) {
-					return l, fmt.Sprintf("it takes the connections of the Gateway's port %d", r.Port)
-				}
-			}
-		}
-		if r.HTTP3 {
-			return nil, fmt.Sprintf("no listener takes QUIC to port %d: no server there takes HTTP/3, or the gateway's Service does not "+
-				"have the port for UDP", r.Port)
-		}
-		return nil, fmt.Sprintf("no listener takes connections to port %d", r.Port)
-	}
-	if l := byName("virtualOutbound"); l != nil {
-		return l, fmt.Sprintf("no listener is for %s, so that the one for all other connections takes it",
-			net.JoinHostPort(cmp.Or(r.Address, "*"), strconv.Itoa(int(r.Port))))
-	}
-	return nil, fmt.Sprintf("no listener takes connections to port %d, and the proxy does not intercept", r.Port)
-}
-
-// isOfPort reports whether a route configuration belongs to a Gateway's port. A configuration for HTTP has the port of
-// its listener in its name, which may differ from the Gateway's. Its virtual hosts have the Gateway's port in their
-// names.
-func isOfPort(c Config, name string, port uint32) bool {
-	if strings.HasPrefix(name, fmt.Sprintf("https.%d.", port)) || name == fmt.Sprintf("http.%d", port) {
-		return true
-	}
-	routes, err := named[routev3.RouteConfiguration](c[envoy.RouteType], name)
-	if err != nil || routes == nil || onDemand(c, routes) != nil {
-		return false
-	}
-	return strings.HasPrefix(name, "http.") && slices.ContainsFunc(routes.GetVirtualHosts(), func(h *routev3.VirtualHost) bool {
-		return strings.HasSuffix(h.GetName(), ":"+strconv.Itoa(int(port)))
-	})
-}
-
-func additional(l *listenerv3.Listener) (list []*corev3.Address) {
-	return lists.Map(l.GetAdditionalAddresses(), func(a *listenerv3.AdditionalAddress) *corev3.Address { return a.GetAddress() })
 }
 
 // manager returns the connection manager of a chain, or an empty one.

@@ -9,7 +9,6 @@ import (
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
-	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/fault/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
@@ -436,15 +435,20 @@ func TestChains(t *testing.T) {
 	}
 }
 
-// TestClientCertificate: a chain that demands a certificate of the mesh refuses clients that have none.
+// TestClientCertificate: a chain that demands a certificate refuses clients that have none. Whether it trusts one that is
+// not of its own authority is not known.
 func TestClientCertificate(t *testing.T) {
 	for _, c := range []struct {
 		roots, identity string
-		want            int
+		certificate     bool
+		want, depends   int
 	}{
-		{"ROOTCA", "spiffe://cluster.local/ns/a/sa/b", 200},
-		{"ROOTCA", "", 0},
-		{"file-root:/etc/ca.pem", "", 200}, // the client may have a certificate of another authority
+		{"ROOTCA", "spiffe://cluster.local/ns/a/sa/b", false, 200, 0},
+		{"ROOTCA", "", false, 0, 0},
+		{"ROOTCA", "", true, 200, 1},
+		{"file-root:/etc/ca.pem", "", false, 0, 0},
+		{"file-root:/etc/ca.pem", "", true, 200, 0},
+		{"file-root:/etc/ca.pem", "spiffe://cluster.local/ns/a/sa/b", false, 200, 1},
 	} {
 		proxy := with(t, trace.Config{}, "virtualInbound", fmt.Sprintf(`{"name":"virtualInbound","filterChains":[{"name":"in",
 			"filters":[{"name":"tcp","typedConfig":{"@type":"%snetwork.tcp_proxy.v3.TcpProxy","statPrefix":"x","cluster":"app"}}],
@@ -453,9 +457,10 @@ func TestClientCertificate(t *testing.T) {
 			"requireClientCertificate":true,"commonTlsContext":{"combinedValidationContext":{"validationContextSdsSecretConfig":{"name":%q}}}}}}]}`,
 			types, c.roots))
 		cluster(t, proxy, "app", "10.0.0.1")
-		a := follow(t, proxy, trace.Request{Inbound: true, TLS: true, ALPN: []string{"h2"}, Identity: c.identity})
-		if a.Status != c.want {
-			t.Errorf("%s, %q: %d, not %d: %s", c.roots, c.identity, a.Status, c.want, a.Reason)
+		a := follow(t, proxy, trace.Request{Inbound: true, TLS: true, ALPN: []string{"h2"}, Identity: c.identity,
+			Certificate: c.certificate})
+		if a.Status != c.want || len(a.Depends) != c.depends {
+			t.Errorf("%+v: %d, %q: %s", c, a.Status, a.Depends, a.Reason)
 		}
 	}
 }
@@ -505,21 +510,38 @@ func TestPolicies(t *testing.T) {
 	}
 }
 
-// TestGatewayPorts: the listener of a Gateway's port may have another port, which begins with the same digits.
-func TestGatewayPorts(t *testing.T) {
+// TestBinds: of several listeners of one port, the address decides.
+func TestBinds(t *testing.T) {
 	c := trace.Config{}
-	for listens, port := range map[string]string{"8080": "80", "8081": "81", "8000": "8000"} {
-		with(t, c, "0.0.0.0_"+listens, fmt.Sprintf(
-			`{"name":"0.0.0.0_%s","address":{"socketAddress":{"address":"0.0.0.0","portValue":%s}},"filterChains":[{"filters":[
-			{"name":"hcm","typedConfig":{"@type":"%snetwork.http_connection_manager.v3.HttpConnectionManager",
-			  "rds":{"routeConfigName":"http.%s"}}}]}]}`, listens, listens, types, listens))
-		c[envoy.RouteType] = append(c[envoy.RouteType], resource(t, "http."+listens, &routev3.RouteConfiguration{},
-			fmt.Sprintf(`{"name":"http.%s","virtualHosts":[{"name":"h:%s","domains":["*"],`+
-				`"routes":[{"match":{"prefix":"/"},"directResponse":{"status":200}}]}]}`, listens, port)))
+	for _, bind := range []string{"10.0.0.1", "10.0.0.2"} {
+		with(t, c, bind+"_80", fmt.Sprintf(`{"name":"%s_80","address":{"socketAddress":{"address":"%s","portValue":80}},"filterChains":[{}]}`,
+			bind, bind))
 	}
-	for port, want := range map[uint32]string{80: "0.0.0.0_8080", 81: "0.0.0.0_8081", 8000: "0.0.0.0_8000", 8: ""} {
-		if got := step(follow(t, c, trace.Request{Gateway: true, Port: port}), "listener").Name; got != want {
-			t.Errorf("port %d: %q, not %q", port, got, want)
+	for address, want := range map[string]string{"10.0.0.1": "10.0.0.1_80", "10.0.0.2": "10.0.0.2_80", "10.0.0.3": ""} {
+		a := follow(t, c, trace.Request{Gateway: true, Address: address, Port: 80})
+		if got := step(a, "listener").Name; got != want || want == "" && !strings.Contains(a.Reason, "10.0.0.1, 10.0.0.2") {
+			t.Errorf("%s: %q, not %q: %s", address, got, want, a.Reason)
+		}
+	}
+}
+
+// TestPriorities: only endpoints of the priorities to which Envoy sends requests are used.
+func TestPriorities(t *testing.T) {
+	at := func(priority uint32, health string) trace.Endpoint {
+		return trace.Endpoint{Priority: priority, Health: health}
+	}
+	for _, c := range []struct {
+		endpoints []trace.Endpoint
+		want      int
+	}{
+		{[]trace.Endpoint{at(0, ""), at(1, "")}, 1},
+		{[]trace.Endpoint{at(0, ""), at(0, ""), at(0, ""), at(0, "unhealthy"), at(1, "")}, 3},
+		{[]trace.Endpoint{at(0, ""), at(0, "unhealthy"), at(1, ""), at(1, "")}, 3},
+		{[]trace.Endpoint{at(0, "unhealthy"), at(1, "")}, 1},
+		{[]trace.Endpoint{at(0, "draining")}, 0},
+	} {
+		if got := (&trace.Target{Endpoints: c.endpoints}).Used(); len(got) != c.want {
+			t.Errorf("%v: %v", c.endpoints, got)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	networkingv1 "istio.io/api/networking/v1"
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
+	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/api/names"
@@ -143,10 +144,11 @@ type virtualHostBuilder struct {
 	virtualHostKey
 	hooks  *hooks.Hooks
 	byHost map[string]destination
+	made   func(*kinds.Object) func(r *routev3.Route, rule, match int) // optional
 }
 
 func (k virtualHostKey) builder(h *hooks.Hooks) virtualHostBuilder {
-	r := virtualHostBuilder{k, h, map[string]destination{}}
+	r := virtualHostBuilder{virtualHostKey: k, hooks: h, byHost: map[string]destination{}}
 	for d := range k.destinations.All {
 		r.add(d.host, d)
 		if d.service != nil {
@@ -169,6 +171,9 @@ func (r virtualHostBuilder) httpRoutes() []*routev3.Route {
 	for b := range r.bindings.All {
 		o := r.options(b)
 		o.Destinations = destinations
+		if r.made != nil {
+			o.Made = r.made(b.object)
+		}
 		all = append(all, o)
 	}
 	return r.hooks.HTTPRoutes(all)

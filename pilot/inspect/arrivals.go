@@ -1,0 +1,296 @@
+package inspect
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	securityv1beta1 "istio.io/api/security/v1beta1"
+
+	"github.com/istiod-lite/istiod-lite/api/lists"
+	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/pilot/cohort"
+	"github.com/istiod-lite/istiod-lite/pilot/inspect/trace"
+	"github.com/istiod-lite/istiod-lite/registry"
+)
+
+// outcome is the final result of a request, with the fields of Way.
+type outcome struct {
+	status   int
+	reason   string
+	answered bool
+	depends  []string
+}
+
+// reaches reports whether an application gets the request.
+func (o outcome) reaches() bool { return o.status == 200 && !o.answered }
+
+// String says what happens to a request that reaches no application.
+func (o outcome) String() string {
+	if o.status == 0 {
+		return "the connection is closed: " + o.reason
+	}
+	return fmt.Sprintf("it is answered with status %d: %s", o.status, o.reason)
+}
+
+// onwards follows a request that a proxy passes on, to every endpoint that may get it, and returns the final result. A
+// proxy of HTTP answers with an error if the connection behind it is closed.
+func (h *hops) onwards(from *trace.Answer, address, identity string, proxied bool, depth int) (list []Arrival, end outcome, err error) {
+	end = outcome{from.Status, from.Reason, from.Answered, slices.Clone(from.Depends)}
+	if !end.reaches() {
+		return nil, end, nil
+	}
+	if depth == maxHops {
+		end.depends = append(end.depends, fmt.Sprintf("the request is not followed through more than %d gateways", maxHops))
+		return nil, end, nil
+	}
+	var lost []string
+	failed, answered := outcome{}, true
+	for _, t := range from.Targets {
+		for _, g := range h.groups(t, from.Forwarded, address) {
+			a, got, err := h.arrive(t, g, from.Forwarded, identity, depth)
+			if err != nil {
+				return nil, end, err
+			}
+			list = append(list, *a)
+			for _, d := range got.depends {
+				if !slices.Contains(end.depends, d) {
+					end.depends = append(end.depends, d)
+				}
+			}
+			if got.reaches() {
+				continue
+			}
+			name := cmp.Or(a.Pod, a.Endpoint)
+			lost = append(lost, fmt.Sprintf("Envoy may choose %s, where %s", name, got))
+			failed, answered = got, answered && got.answered
+			failed.reason = name + ": " + got.reason
+		}
+	}
+	switch {
+	case len(lost) == 0:
+		return list, end, nil
+	case len(lost) < len(list):
+		end.depends = append(end.depends, lost...)
+		return list, end, nil
+	}
+	failed.answered, failed.depends = answered, end.depends
+	if failed.status == 0 && proxied && from.HTTP {
+		failed.status = 503
+	}
+	return list, failed, nil
+}
+
+// group is an endpoint of a cluster, and the other endpoints that must give the same answer.
+type group struct {
+	trace.Endpoint
+	pod    string // NAME.NAMESPACE; empty if the configuration has no such Pod
+	to     *sender
+	known  *registry.Endpoint // nil if the service has no such endpoint
+	others []string
+}
+
+// groups returns the endpoints of a target that may get a request, grouped by what their answers depend on.
+func (h *hops) groups(t trace.Target, r trace.Request, address string) (list []*group) {
+	all := t.Used()
+	if t.Original && len(t.Endpoints) == 0 {
+		all = []trace.Endpoint{{Address: address, Port: r.Port, TLS: t.TLS, SNI: t.SNI, ALPN: t.ALPN, Lacks: t.Lacks}}
+	}
+	type likeness struct {
+		port              uint32
+		tls, sni, alpn    string
+		lacks             bool
+		cohort            cohort.Key
+		identity, cluster string
+		pod               string // set if the answer may be that of this Pod alone
+	}
+	byLikeness := map[likeness]*group{}
+	for _, e := range all {
+		if e.Address == "" {
+			continue
+		}
+		g := &group{Endpoint: e, known: h.endpoint(t.Cluster, e)}
+		k := likeness{port: e.Port, tls: e.TLS, sni: e.SNI, alpn: strings.Join(e.ALPN, ","), lacks: len(e.Lacks) > 0}
+		cluster := ""
+		if g.known != nil {
+			cluster = h.Snapshot.ClusterKey(g.known.Cluster)
+		}
+		k.cluster = cluster
+		switch w := h.Snapshot.WorkloadByAddress(cluster, e.Address); {
+		case w == nil:
+			k.pod = e.Address
+		default:
+			g.pod = w.Name + "." + w.Namespace
+			if cluster != "" { // only names of the own cluster identify proxies
+				k.pod = g.pod
+				break
+			}
+			if g.to = h.sender(g.pod); g.to == nil || !g.to.proxied || h.bypasses(g.to, e.Port) {
+				g.to = nil
+				break
+			}
+			k.cohort, k.identity = h.translator.ResolveCohort(h.Snapshot, g.to.Proxy).Cached(), g.to.identity
+			if h.server != nil && (h.sent || g.to.Type == node.Router) || g.to.Type == node.Router {
+				k.pod = g.pod
+			}
+		}
+		if same := byLikeness[k]; same != nil {
+			same.others = append(same.others, cmp.Or(g.pod, e.String()))
+			continue
+		}
+		byLikeness[k] = g
+		list = append(list, g)
+	}
+	return list
+}
+
+// endpoint returns the endpoint of a cluster's service, or nil if it is none of the service: the address may be that of
+// a network's gateway.
+func (h *hops) endpoint(cluster string, e trace.Endpoint) *registry.Endpoint {
+	name, ok := names.ParseCluster(cluster)
+	if !ok {
+		return nil
+	}
+	for s := range h.Snapshot.ServicesByHost(name.Host) {
+		for _, x := range h.Snapshot.Endpoints(s.Key()).List {
+			if x.Address == e.Address && x.Port == e.Port {
+				return x
+			}
+		}
+	}
+	return nil
+}
+
+// arrive follows a request to an endpoint of a cluster, and on from there if it is a gateway.
+func (h *hops) arrive(t trace.Target, g *group, r trace.Request, identity string, depth int) (*Arrival, outcome, error) {
+	e := g.Endpoint
+	a := &Arrival{Cluster: t.Cluster, Endpoint: e.String(), Pod: g.pod, Others: g.others}
+	end := outcome{status: 200}
+	if len(e.Lacks) > 0 {
+		a.Failure = "the proxy has not the secrets that TLS needs: " + strings.Join(e.Lacks, ", ")
+		return a, outcome{reason: a.Failure}, nil
+	}
+	if g.to == nil {
+		h.unproxied(a, t, g, r, &end)
+		return a, end, nil
+	}
+	p := g.to
+	sent, err := h.sentTo(p.Proxy, names.ProxylessPort(e.Port))
+	if err != nil {
+		return nil, end, err
+	}
+	gateway, ofMesh := p.Type == node.Router, e.TLS == trace.MeshTLS
+	in := r
+	in.Proxyless = p.Generator == node.GRPC
+	in.Inbound, in.Gateway, in.Identity, in.Certificate, in.HTTP3 = true, gateway, "", false, false
+	in.Address, in.Port = e.Address, e.Port
+	if e.TLS != "" {
+		in.TLS, in.SNI, in.ALPN, in.Certificate = true, e.SNI, e.ALPN, !ofMesh && e.TLS != trace.TLS
+	}
+	if ofMesh {
+		a.Identity, in.Identity = identity, identity
+	}
+	in.Objects = objects{h.Inspection, p.Proxy}
+	a.MTLS, a.Origins = h.peerPolicy(p.Proxy, e.Port)
+	if a.Answer, err = trace.Follow(sent, in); err != nil {
+		return nil, end, err
+	}
+	h.explain(a.Answer, p.Proxy)
+	if n := len(a.Answer.Steps); a.MTLS == securityv1beta1.PeerAuthentication_MutualTLS_STRICT.String() && !in.TLS && n > 0 &&
+		a.Answer.Steps[n-1].What == "filter chain" && a.Answer.Steps[n-1].Name == "none" {
+		a.Answer.Reason = "it accepts only mutual TLS, and the connection is plaintext"
+	}
+	h.named(a.Answer, sent)
+	end = outcome{a.Answer.Status, a.Answer.Reason, a.Answer.Answered, lists.Map(a.Answer.Depends, func(d string) string {
+		return a.Pod + ": " + d
+	})}
+	f := &a.Answer.Forwarded
+	if e.TLS != "" && r.TLS && !f.TLS { // the application's own TLS is within the proxy's
+		f.TLS, f.SNI, f.ALPN = true, r.SNI, r.ALPN
+		if a.Answer.HTTP && end.reaches() {
+			a.Answer.Status, a.Answer.Reason = 0, "the proxy reads HTTP within the TLS of "+h.tlsBy(t, e)+", and the application speaks TLS there"
+			end = outcome{reason: a.Answer.Reason}
+		}
+	}
+	switch {
+	case !end.reaches():
+	case gateway:
+		depends := end.depends
+		a.Next, end, err = h.onwards(a.Answer, "", p.identity, true, depth+1)
+		end.depends = slices.Concat(depends, end.depends)
+	case f.TLS && e.TLS != "" && !ofMesh:
+		h.originated(a, t, g, r, &end)
+	}
+	return a, end, err
+}
+
+// tlsBy names the TLS with which a proxy calls an endpoint, and what says so.
+func (h *hops) tlsBy(t trace.Target, e trace.Endpoint) string {
+	if by := h.Origin(t.Origin); by != "" {
+		return by
+	}
+	return cmp.Or(e.TLS, "the application")
+}
+
+// unproxied judges the connection to an endpoint without a proxy: it must be what the application there takes.
+func (h *hops) unproxied(a *Arrival, t trace.Target, g *group, r trace.Request, end *outcome) {
+	e := g.Endpoint
+	where := cmp.Or(g.pod, e.Address)
+	for _, n := range h.Snapshot.Networks.Gateways() {
+		if g.known == nil && n.Address == e.Address && n.Port == e.Port {
+			end.depends = append(end.depends, fmt.Sprintf("the gateway %s of network %s passes it on, and what answers there is not known here",
+				e.Address, n.Network))
+			return
+		}
+	}
+	if g.known != nil && h.Snapshot.ClusterKey(g.known.Cluster) != "" && g.known.TLSMode != "" {
+		end.depends = append(end.depends, fmt.Sprintf("what the proxy of %s answers is not known here: it is in cluster %s", where,
+			g.known.Cluster))
+		return
+	}
+	switch {
+	case e.TLS == trace.MeshTLS:
+		a.Failure = fmt.Sprintf("the TLS handshake fails: %s says %s, and %s has no proxy that takes it", h.tlsBy(t, e), e.TLS, where)
+		if h.Origin(t.Origin) == "" {
+			a.Failure = fmt.Sprintf("the TLS handshake fails: the label %s of %s says that a proxy takes %s, and it has none",
+				names.LabelTLSMode, where, e.TLS)
+		}
+		*end = outcome{reason: a.Failure}
+	case e.TLS != "":
+		h.originated(a, t, g, r, end)
+	}
+}
+
+// originated judges TLS that a proxy begins and an application ends.
+func (h *hops) originated(a *Arrival, t trace.Target, g *group, r trace.Request, end *outcome) {
+	where, by := cmp.Or(a.Pod, g.Address), h.tlsBy(t, g.Endpoint)
+	if r.TLS {
+		end.depends = append(end.depends, fmt.Sprintf("%s takes TLS within TLS: the application speaks TLS itself, and %s adds %s", where, by,
+			g.TLS))
+		return
+	}
+	name, ok := names.ParseCluster(t.Cluster)
+	if !ok {
+		return
+	}
+	for s := range h.Snapshot.ServicesByHost(name.Host) {
+		p := s.Port(name.Port)
+		if p != nil && p.Protocol.IsHTTP() && (s.Provider == registry.Kubernetes || p.Number == g.Port) {
+			end.depends = append(end.depends, fmt.Sprintf("%s takes TLS at port %d: %s says %s, and port %d of %s is declared as %s, which is plaintext",
+				where, g.Port, by, g.TLS, p.Number, s.Host, p.Protocol))
+			return
+		}
+	}
+}
+
+// bypasses reports whether the annotations of a Pod let connections to a port reach the application without the proxy.
+func (h *hops) bypasses(p *sender, port uint32) bool {
+	return p.Type == node.Sidecar && p.Generator != node.GRPC && hasPortIn(p.Annotations[names.AnnotationExcludeInboundPorts], port)
+}
+
+// hasPortIn reports whether a list of ports, separated by commas, has a port.
+func hasPortIn(list string, port uint32) bool {
+	return slices.ContainsFunc(strings.Split(list, ","), func(s string) bool { return strings.TrimSpace(s) == fmt.Sprint(port) })
+}
