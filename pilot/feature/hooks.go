@@ -322,9 +322,15 @@ type RouteOptions struct {
 	Destinations  Destinations
 	// Retries is the mesh's default retry policy. Nil: the default of Retries applies.
 	Retries *networkingv1alpha3.HTTPRetry
-	// Made is optional. It is told the places of the rule and of the match from which each route is made. The match is -1
-	// if the rule has none.
-	Made func(r *routev3.Route, rule, match int)
+	// Made is optional. HTTP adds the rule of each route that it makes.
+	Made map[*routev3.Route]Rule
+}
+
+// Rule is the place of a rule in an object, and the place of the match from which a route is made. Match is -1 if the
+// rule has none.
+type Rule struct {
+	Object      kinds.Key
+	Rule, Match int
 }
 
 // Destinations are the services that HTTP routes lead to.

@@ -170,8 +170,8 @@ func noAnswer(s *registry.Service, address string, port uint32, ready []trace.En
 	return ""
 }
 
-// directly returns the answer for a request that no proxy takes, for a reason: it goes to an endpoint of the service, or
-// to its original address.
+// directly returns the answer for a request that no proxy takes, and says why none does. It goes to an endpoint of the
+// service, or to its original address.
 func (i *Inspection) directly(address string, s *registry.Service, r trace.Request, reason string) *trace.Answer {
 	t := trace.Target{Cluster: address, Share: 100, Original: true}
 	refusal := ""

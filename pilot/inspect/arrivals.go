@@ -104,7 +104,7 @@ func (h *hops) groups(t trace.Target, r trace.Request, address string) (list []*
 		lacks             bool
 		cohort            cohort.Key
 		identity, cluster string
-		pod               string // set if the answer may be that of this Pod alone
+		pod               string // set if the other endpoints may answer differently
 	}
 	byLikeness := map[likeness]*group{}
 	for _, e := range all {
@@ -146,8 +146,8 @@ func (h *hops) groups(t trace.Target, r trace.Request, address string) (list []*
 	return list
 }
 
-// endpoint returns the endpoint of a cluster's service, or nil if it is none of the service: the address may be that of
-// a network's gateway.
+// endpoint returns the endpoint of a cluster's service, or nil if the service has none such: the address may be the
+// address of a network's gateway.
 func (h *hops) endpoint(cluster string, e trace.Endpoint) *registry.Endpoint {
 	name, ok := names.ParseCluster(cluster)
 	if !ok {
@@ -278,8 +278,8 @@ func (h *hops) originated(a *Arrival, t trace.Target, g *group, r trace.Request,
 	for s := range h.Snapshot.ServicesByHost(name.Host) {
 		p := s.Port(name.Port)
 		if p != nil && p.Protocol.IsHTTP() && (s.Provider == registry.Kubernetes || p.Number == g.Port) {
-			end.depends = append(end.depends, fmt.Sprintf("%s takes TLS at port %d: %s says %s, and port %d of %s is declared as %s, which is plaintext",
-				where, g.Port, by, g.TLS, p.Number, s.Host, p.Protocol))
+			end.depends = append(end.depends, fmt.Sprintf("%s takes TLS at port %d: %s says %s, and port %d of %s is declared as %s, "+
+				"which is plaintext", where, g.Port, by, g.TLS, p.Number, s.Host, p.Protocol))
 			return
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/feature"
 	"github.com/istiod-lite/istiod-lite/pilot/inspect/trace"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/rds"
 )
@@ -46,22 +47,22 @@ func (i *Inspection) ruleOrigin(from trace.Origin, sent trace.Config) string {
 }
 
 // ruleOf returns the rule of a route, or nil. Patches may have added, moved or changed routes.
-func ruleOf(made []rds.Rule, from trace.Origin) *rds.Rule {
-	is := func(r rds.Rule) bool {
-		return r.Route.GetName() == from.Route.GetName() && proto.Equal(r.Route.GetMatch(), from.Route.GetMatch())
+func ruleOf(made []rds.Made, from trace.Origin) *feature.Rule {
+	is := func(r rds.Made) bool {
+		return r.GetName() == from.Route.GetName() && proto.Equal(r.GetMatch(), from.Route.GetMatch())
 	}
 	if from.Place < len(made) && is(made[from.Place]) {
-		return &made[from.Place]
+		return &made[from.Place].Rule
 	}
 	if at := slices.IndexFunc(made, is); at >= 0 {
-		return &made[at]
+		return &made[at].Rule
 	}
 	return nil
 }
 
 // madeOf returns the place of the rule of a Gateway API route from which a rule of a derived VirtualService was made.
-// Several routes may be merged into one VirtualService: the name of its rule is that of the route's rule, or else
-// NAMESPACE.NAME.PLACE of the route's.
+// Several routes may be merged into one VirtualService: its rule has the name of the route's rule, or else the name
+// NAMESPACE.NAME.PLACE of the route.
 func (i *Inspection) madeOf(origin, derived kinds.Key, rule int) string {
 	var found []string
 	ofOrigin := ""

@@ -55,10 +55,12 @@ func TestWays(t *testing.T) {
 		says          []string // parts of steps, notes, reasons or what it depends on
 	}{
 		{"all endpoints", "", Query{Host: "web", Port: 80}, true, nil},
-		{"one of the endpoints refuses", object("AuthorizationPolicy", "deny", "selector: {matchLabels: {version: v2}}, action: DENY, rules: [{}]"),
+		{"one of the endpoints refuses",
+			object("AuthorizationPolicy", "deny", "selector: {matchLabels: {version: v2}}, action: DENY, rules: [{}]"),
 			Query{Host: "web", Port: 80}, false, []string{"Envoy may choose web-2.a, where it is answered with status 403: "}},
 		{"mutual TLS to a Pod without a proxy", object("DestinationRule", "all", `host: "*.local", trafficPolicy: {tls: {mode: ISTIO_MUTUAL}}`),
-			Query{Host: "legacy", Port: 8000}, false, []string{"status 503", "the TLS handshake fails: DestinationRule a/all", "legacy.a has no proxy"}},
+			Query{Host: "legacy", Port: 8000}, false,
+			[]string{"status 503", "the TLS handshake fails: DestinationRule a/all", "legacy.a has no proxy"}},
 		{"mutual TLS to an address", object("ServiceEntry", "out", "hosts: [out.test], resolution: STATIC, endpoints: [{address: 1.2.3.4}], "+
 			"ports: [{name: http, number: 80, protocol: HTTP}]") +
 			object("DestinationRule", "all", `host: "*", trafficPolicy: {tls: {mode: ISTIO_MUTUAL}}`),
@@ -75,7 +77,8 @@ func TestWays(t *testing.T) {
 		{"passthrough behind another port", gateway("port: {number: 443, name: tls, protocol: TLS}, tls: {mode: PASSTHROUGH}") +
 			object("VirtualService", "pass", "gateways: [gw], hosts: [shop.test], tls: [{match: [{sniHosts: [shop.test]}], "+
 				"route: [{destination: {host: legacy, port: {number: 8443}}}]}]"),
-			Query{Source: "gw.a", Host: "shop.test", Port: 443, TLS: true}, true, []string{"listener 0.0.0.0_8443", "a Service leads port 443 there"}},
+			Query{Source: "gw.a", Host: "shop.test", Port: 443, TLS: true}, true,
+			[]string{"listener 0.0.0.0_8443", "a Service leads port 443 there"}},
 		{"TCP behind another port", gateway("port: {number: 3306, name: tcp, protocol: TCP}") +
 			object("VirtualService", "tcp", "gateways: [gw], hosts: ['*'], tcp: [{route: [{destination: {host: web, port: {number: 90}}}]}]"),
 			Query{Source: "gw.a", Host: "shop.test", Port: 3306}, true, []string{"listener 0.0.0.0_13306"}},
@@ -88,7 +91,8 @@ func TestWays(t *testing.T) {
 			object("VirtualService", "v", "gateways: [gw], hosts: [shop.test], http: [{"+toWeb+"}]"),
 			Query{Source: "gw.a", Host: "shop.test", Port: 80}, false, []string{"servers bind it at 10.9.9.9 alone"}},
 
-		{"an unknown host", "", Query{Host: "wbe", Port: 80}, false, []string{"did you mean web", "it leaves the mesh to the address that DNS has for wbe"}},
+		{"an unknown host", "", Query{Host: "wbe", Port: 80}, false,
+			[]string{"did you mean web", "it leaves the mesh to the address that DNS has for wbe"}},
 		{"an unknown address", "", Query{Host: "1.2.3.4", Port: 80}, false, []string{"it leaves the mesh to 1.2.3.4"}},
 		{"the Pod itself", "", Query{Host: "127.0.0.1", Port: 8080}, true, []string{"127.0.0.1 is the Pod itself"}},
 		{"a destination without a port", object("VirtualService", "v", "hosts: [legacy], http: [{route: [{destination: {host: web}}]}]"),
@@ -97,7 +101,8 @@ func TestWays(t *testing.T) {
 		{"for another gateway", object("VirtualService", "v", "hosts: [web], gateways: [gw], http: [{"+toWeb+"}]"),
 			Query{Host: "web", Port: 80}, true, []string{"VirtualService a/v", "it is for the gateways a/gw, and not for sidecars"}},
 		{"not exported", strings.Replace(object("VirtualService", "v", "hosts: [web.a.svc.cluster.local], exportTo: ['.'], http: [{"+toWeb+"}]"),
-			"namespace: a}", "namespace: b}", 1), Query{Host: "web", Port: 80}, true, []string{"VirtualService b/v", "its exportTo does not have namespace a"}},
+			"namespace: a}", "namespace: b}", 1), Query{Host: "web", Port: 80}, true,
+			[]string{"VirtualService b/v", "its exportTo does not have namespace a"}},
 		{"not imported", strings.Replace(object("VirtualService", "v", "hosts: [web.a.svc.cluster.local], http: [{"+toWeb+"}]"),
 			"namespace: a}", "namespace: b}", 1) + object("Sidecar", "s", "egress: [{hosts: ['a/*']}]"),
 			Query{Host: "web", Port: 80}, true, []string{"VirtualService b/v", "Sidecar a/s", "does not import"}},
@@ -109,11 +114,13 @@ func TestWays(t *testing.T) {
 		{"hosts of no service", object("VirtualService", "v", "hosts: [none.test], http: [{"+toWeb+"}]"),
 			Query{Host: "none.test", Port: 8080}, false, []string{"sidecars use such a VirtualService at port 80 alone"}},
 
-		{"the rule of a delegate", object("VirtualService", "root", "hosts: [web], http: [{match: [{uri: {prefix: /a}}], delegate: {name: child}}]") +
-			object("VirtualService", "child", "http: [{match: [{uri: {prefix: /a/b}}], "+toWeb+"}, {"+toWeb+"}]"),
+		{"the rule of a delegate",
+			object("VirtualService", "root", "hosts: [web], http: [{match: [{uri: {prefix: /a}}], delegate: {name: child}}]") +
+				object("VirtualService", "child", "http: [{match: [{uri: {prefix: /a/b}}], "+toWeb+"}, {"+toWeb+"}]"),
 			Query{Host: "web", Port: 80, Path: "/a/c"}, true, []string{"by VirtualService a/child spec.http[1] "}},
-		{"matches for another port", object("VirtualService", "v", "hosts: [web], http: [{match: [{port: 81}], "+toWeb+"}, {match: [{gateways: [gw]}], "+
-			toWeb+"}, {match: [{port: 80, uri: {prefix: /a}}], "+toWeb+"}, {"+toWeb+"}, {match: [{uri: {prefix: /b}}], "+toWeb+"}]"),
+		{"matches for another port", object("VirtualService", "v", "hosts: [web], http: [{match: [{port: 81}], "+toWeb+
+			"}, {match: [{gateways: [gw]}], "+toWeb+"}, {match: [{port: 80, uri: {prefix: /a}}], "+toWeb+"}, {"+toWeb+
+			"}, {match: [{uri: {prefix: /b}}], "+toWeb+"}]"),
 			Query{Host: "web", Port: 80, Path: "/a"}, true, []string{"by VirtualService a/v spec.http[2].match[0] ",
 				"by VirtualService a/v spec.http[3] "}},
 	} {

@@ -26,8 +26,8 @@ func ResolveDelegates(root *kinds.Object, suffix string, maxBytes int, find func
 	return resolveDelegates(root, suffix, maxBytes, find, func(kinds.Key, int) {})
 }
 
-// resolveDelegates is ResolveDelegates. It calls from for each rule of the result, with the object that the rule is from
-// and its place there.
+// resolveDelegates is ResolveDelegates. It calls from for each rule of the result, with the object of the rule and the
+// place there.
 func resolveDelegates(root *kinds.Object, suffix string, maxBytes int, find func(namespace, name string) *kinds.Object,
 	from func(k kinds.Key, rule int)) *kinds.Object {
 	s := VirtualSpec(root)

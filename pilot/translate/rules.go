@@ -9,7 +9,7 @@ import (
 
 // Rules returns the rules of the routes of a virtual host, in the order that the routes have before patches, from the
 // resource of its route configuration. It returns nil if the memo has dropped the host or if it has no VirtualService.
-func (t *Translator) Rules(r *envoy.Resource, host string) (rules []rds.Rule) {
+func (t *Translator) Rules(r *envoy.Resource, host string) (rules []rds.Made) {
 	routes, want, seen := t.types[envoy.RouteType].(*rds.Routes), envoy.HostName(r.Name, host), map[*envoy.Resource]bool{}
 	var visit func(*envoy.Resource)
 	visitNamed := func(s *envoy.Set) {

@@ -180,8 +180,9 @@ func (t *Translator) Selected(s *snapshot.Snapshot, p *node.Proxy, kind *kinds.K
 	return feature.ObjectsOf(kind, k.Client.Selections, k.Outbound.Selections, k.Inbound.Selections, k.Patches.Selections)
 }
 
-// GatewayPorts returns the ports that a gateway binds for a port of its Gateways, or for HTTP/3 the UDP ports. A port of
-// no Gateway is bound itself, if it is at all. The ports differ if several Services lead the port to the gateway.
+// GatewayPorts returns the ports that a gateway binds for a port of its Gateways, or for HTTP/3 the UDP ports. A port
+// that no Gateway has is bound itself, if it is bound. There are several ports if several Services lead the port to the
+// gateway.
 func (t *Translator) GatewayPorts(s *snapshot.Snapshot, p *node.Proxy, port uint32, http3 bool) (bound []uint32) {
 	for _, server := range (&gateway.Tables{}).Servers(cohort.Resolve(t.state(s).index, p, t.features).Client) {
 		switch {

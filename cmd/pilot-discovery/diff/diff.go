@@ -40,7 +40,9 @@ type flags struct {
 	limit   int
 	dryRun  bool
 	watch   bool
-	texts   []*file.Texts // contents of the files of -f
+
+	unreadable input.Unreadable
+	texts      []*file.Texts // contents of the files of -f
 }
 
 // Command returns the command pilot-discovery diff.
@@ -142,9 +144,7 @@ func (f *flags) once(c *cobra.Command, against string, w io.Writer) error {
 	if i.Snapshot == nil {
 		return fmt.Errorf("a server would refuse the current configuration: %w", i.Refusal)
 	}
-	if !f.watch { // a note outside the output would be printed at each update
-		input.WarnUnreadable(c, i)
-	}
+	f.unreadable.Warn(c, i, w, f.watch, cli.Tabular(f.Output))
 	changes, found, err := f.changes(c, i, o, tree)
 	if err != nil {
 		return err

@@ -2,6 +2,7 @@ package input
 
 import (
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"slices"
@@ -71,11 +72,22 @@ func Read(c *cobra.Command, f World, o ingest.Options) (*inspect.Inspection, err
 	return inspect.Read(c.Context(), o, catalog.Features())
 }
 
-// WarnUnreadable prints a warning for each kind of object that this user may not read, because the answer may be wrong
-// without these.
-func WarnUnreadable(c *cobra.Command, i *inspect.Inspection) {
+// Unreadable warns about the kinds of objects that this user may not read, because the answer may be wrong without
+// these.
+type Unreadable struct{ warned bool }
+
+// Warn prints a warning for each kind to the standard error. A watch repeats its output: there the warnings are part of
+// an output for people, and are printed once beside any other output.
+func (u *Unreadable) Warn(c *cobra.Command, i *inspect.Inspection, out io.Writer, watch, people bool) {
+	w := c.ErrOrStderr()
+	if watch && people {
+		w = out
+	} else if u.warned {
+		return
+	}
+	u.warned = true
 	for _, d := range i.Unreadable() {
-		fmt.Fprintln(c.ErrOrStderr(), d)
+		fmt.Fprintln(w, d)
 	}
 }
 

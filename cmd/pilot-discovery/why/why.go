@@ -44,6 +44,7 @@ type flags struct {
 	jwt, address    string
 	watch           bool
 	query           inspect.Query
+	unreadable      input.Unreadable
 }
 
 // Command returns the command pilot-discovery why.
@@ -109,6 +110,7 @@ something, or if the line of --log says that it did not, and 1 if the command fa
 		"begins with { or [; may be repeated")
 	flags.StringVar(&f.jwt, "jwt", "", "the request's token, as a bearer token")
 	flags.BoolVar(&f.query.TLS, "tls", false, "the application itself speaks TLS")
+	flags.BoolVar(&f.query.Certificate, "certificate", false, "the client has a certificate that the gateway trusts")
 	flags.BoolVar(&f.query.HTTP3, "http3", false, "the request comes by HTTP/3, to a gateway")
 	cli.OutputFlag(c, &f.Output, cli.ListFormats()...)
 	cli.WatchFlag(c, &f.watch)
@@ -133,7 +135,7 @@ func (f *flags) run(c *cobra.Command, args []string) error {
 	}
 	return cli.Watched(c, f.watch, func(w io.Writer) error {
 		q := q
-		way, err := f.way(c.Context(), c, &q)
+		way, err := f.way(c.Context(), c, w, &q)
 		if err != nil {
 			return err
 		}
@@ -173,7 +175,7 @@ func (f *flags) ask(args []string) (inspect.Query, error) {
 	q.Log = f.query.Log
 	q.Source, q.Method, q.TLS, q.Sent, q.Now, q.Headers = source, f.query.Method, q.TLS ||
 		f.query.TLS, f.query.Sent, time.Now(), map[string]string{}
-	q.HTTP3 = f.query.HTTP3
+	q.HTTP3, q.Certificate = f.query.HTTP3, f.query.Certificate
 	if f.query.Path != "" {
 		q.Path = f.query.Path
 	}
@@ -216,7 +218,7 @@ func (f *flags) ask(args []string) (inspect.Query, error) {
 }
 
 // way returns the trace of the request: the server's answer, or the result of reading the configuration.
-func (f *flags) way(ctx context.Context, c *cobra.Command, q *inspect.Query) (*inspect.Way, error) {
+func (f *flags) way(ctx context.Context, c *cobra.Command, w io.Writer, q *inspect.Query) (*inspect.Way, error) {
 	if q.Log != "" && q.Source == "" && q.Host == "" {
 		if way := inspect.Meaning(q.Log); way != nil {
 			return way, nil
@@ -250,9 +252,7 @@ func (f *flags) way(ctx context.Context, c *cobra.Command, q *inspect.Query) (*i
 	if i.Snapshot == nil {
 		return nil, i.Refusal
 	}
-	if !f.watch {
-		input.WarnUnreadable(c, i)
-	}
+	f.unreadable.Warn(c, i, w, f.watch, cli.Tabular(f.Output))
 	way, err := i.Why(*q)
 	if err == nil {
 		q.Port = way.Port
@@ -379,15 +379,20 @@ type wayPrinter struct {
 func (p wayPrinter) arrivals(list []inspect.Arrival) {
 	out := p.out
 	for _, a := range list {
-		switch {
-		case a.Pod == "":
-			fmt.Fprintf(out, "\nAt %s, which is no Pod of the mesh.\n", a.Endpoint)
-			continue
-		case a.Answer == nil:
-			fmt.Fprintf(out, "\nAt %s (%s), which has no proxy.\n", a.Pod, a.Endpoint)
+		if a.Answer == nil {
+			if a.Pod == "" {
+				fmt.Fprintf(out, "\nAt %s, which is no Pod of the mesh.\n", a.Endpoint)
+			} else {
+				fmt.Fprintf(out, "\nAt %s (%s), where no proxy takes the connection.\n", a.Pod, a.Endpoint)
+			}
+			p.others(a)
+			if a.Failure != "" {
+				fmt.Fprintf(out, "  %s: %s\n", p.color.Paint(cli.Red, "no connection succeeds"), a.Failure)
+			}
 			continue
 		}
 		fmt.Fprintf(out, "\nAt %s (%s)\n", a.Pod, a.Endpoint)
+		p.others(a)
 		if a.Identity != "" {
 			fmt.Fprintf(out, "  who calls: %s\n", a.Identity)
 		} else {
@@ -404,6 +409,20 @@ func (p wayPrinter) arrivals(list []inspect.Arrival) {
 		}
 		p.arrivals(a.Next)
 	}
+}
+
+// others names the other endpoints that give the same answer.
+func (p wayPrinter) others(a inspect.Arrival) {
+	const most = 5
+	list := a.Others
+	if len(list) == 0 {
+		return
+	}
+	text := strings.Join(list[:min(most, len(list))], ", ")
+	if more := len(list) - most; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	fmt.Fprintf(p.out, "  the same at %s\n", text)
 }
 
 func orSlash(path string) string {

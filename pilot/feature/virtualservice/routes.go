@@ -31,7 +31,7 @@ func (virtualServices) HTTP(in feature.RouteOptions) []*routev3.Route {
 		r := o.route(h, m)
 		out = append(out, r)
 		if o.Made != nil {
-			o.Made(r, rule, match)
+			o.Made[r] = feature.Rule{Object: o.Object.Key, Rule: rule, Match: match}
 		}
 		return r
 	}

@@ -435,8 +435,8 @@ func TestChains(t *testing.T) {
 	}
 }
 
-// TestClientCertificate: a chain that demands a certificate refuses clients that have none. Whether it trusts one that is
-// not of its own authority is not known.
+// TestClientCertificate: a chain that demands a certificate refuses clients that have none. Whether it trusts one of
+// another authority is not known.
 func TestClientCertificate(t *testing.T) {
 	for _, c := range []struct {
 		roots, identity string

@@ -11,7 +11,6 @@ import (
 	networkingv1 "istio.io/api/networking/v1"
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
-	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/api/names"
@@ -144,7 +143,7 @@ type virtualHostBuilder struct {
 	virtualHostKey
 	hooks  *hooks.Hooks
 	byHost map[string]destination
-	made   func(*kinds.Object) func(r *routev3.Route, rule, match int) // optional
+	made   map[*routev3.Route]feature.Rule // optional
 }
 
 func (k virtualHostKey) builder(h *hooks.Hooks) virtualHostBuilder {
@@ -170,10 +169,7 @@ func (r virtualHostBuilder) httpRoutes() []*routev3.Route {
 	var destinations feature.Destinations = r
 	for b := range r.bindings.All {
 		o := r.options(b)
-		o.Destinations = destinations
-		if r.made != nil {
-			o.Made = r.made(b.object)
-		}
+		o.Destinations, o.Made = destinations, r.made
 		all = append(all, o)
 	}
 	return r.hooks.HTTPRoutes(all)
