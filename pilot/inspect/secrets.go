@@ -9,6 +9,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/credentials"
 	"github.com/istiod-lite/istiod-lite/api/identity"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
@@ -36,11 +37,13 @@ func (h *hops) secrets(config trace.Config, p *node.Proxy) error {
 	if h.server != nil && h.server.proxies[name] != nil {
 		if sent, ok := h.server.Sent(name, envoy.SecretType); ok {
 			config[envoy.SecretType] = sent
+			return nil
 		}
-		return nil
 	}
-	if h.server != nil && h.o.Client != nil {
-		return nil // the server reads the Secrets that connected proxies want
+	if h.server != nil && (h.o.Client != nil || h.server.proxies[name] != nil) {
+		// The server reads only the Secrets that connected proxies want.
+		config[trace.UnknownSecrets] = lists.Map(list, func(name string) *envoy.Resource { return &envoy.Resource{Name: name} })
+		return nil
 	}
 	var interner envoy.NameInterner
 	u, err := h.translator.Get(h.Snapshot, h.translator.ResolveCohort(h.Snapshot, p), envoy.SecretType, interner.Intern(list))
@@ -51,6 +54,7 @@ func (h *hops) secrets(config trace.Config, p *node.Proxy) error {
 	for _, name := range list {
 		if s, ok := names.ParseSecret(name, p.Namespace); ok && h.unknown(s) {
 			config[envoy.SecretType] = append(config[envoy.SecretType], &envoy.Resource{Name: name})
+			config[trace.UnknownSecrets] = append(config[trace.UnknownSecrets], &envoy.Resource{Name: name})
 			if note := fmt.Sprintf("whether there is a %s is not known: this user may not read it", describe(s)); !slices.Contains(h.notes, note) {
 				h.notes = append(h.notes, note)
 			}

@@ -118,8 +118,8 @@ func (i *Inspection) gatewaysOf(from *sender, port uint32) (list []string) {
 	return list
 }
 
-// unusedPolicies returns notes about policies for a Gateway of the Gateway API that do not apply to a proxy, although it
-// serves the Gateway.
+// unusedPolicies returns notes about policies for a Gateway of the Gateway API that do not apply to a proxy, although
+// the proxy serves the Gateway.
 func (i *Inspection) unusedPolicies(p *sender) (notes []string) {
 	if p.Type != node.Router {
 		return nil

@@ -39,6 +39,32 @@ spec:
   selector: {svc: nobody}
   ports: [{name: http, port: 80}]
 ---
+apiVersion: v1
+kind: Service
+metadata: {name: legacy, namespace: a}
+spec:
+  clusterIP: 10.96.0.12
+  selector: {svc: legacy}
+  ports: [{name: http, port: 80, targetPort: 8080}]
+---
+apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {name: legacy, namespace: a}
+spec: {host: legacy, trafficPolicy: {tls: {mode: ISTIO_MUTUAL}}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: simple, namespace: a}
+spec:
+  clusterIP: 10.96.0.13
+  selector: {svc: echo}
+  ports: [{name: http, port: 80, targetPort: 8080}]
+---
+apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {name: simple, namespace: a}
+spec: {host: simple, trafficPolicy: {tls: {mode: SIMPLE}}}
+---
 apiVersion: networking.istio.io/v1
 kind: DestinationRule
 metadata: {name: echo, namespace: a}
@@ -119,6 +145,7 @@ spec:
 ---
 ` + suite.PodYAML("echo-1", "a", "10.10.0.11", `"-http=8080"`, suite.Sidecar+", svc: echo, version: v1") +
 	suite.PodYAML("echo-2", "a", "10.10.0.12", `"-http=8080"`, suite.Sidecar+", svc: echo, version: v2") +
+	suite.PodYAML("legacy", "a", "10.10.0.17", `"-http=8080"`, suite.Outside+", svc: legacy") +
 	suite.PodYAML("client", "a", "10.10.0.13", "", suite.Sidecar) +
 	suite.PodYAML("other", "a", "10.10.0.14", "", suite.Sidecar) +
 	suite.PodYAML("plain", "a", "10.10.0.15", "", suite.Outside) +
@@ -168,6 +195,13 @@ func TestAgreesWithEnvoys(t *testing.T) {
 				}
 			}
 		}
+	}
+	for _, r := range []request{ // TLS that no proxy or no chain takes
+		{from: "client", address: "10.96.0.12:80", host: "legacy", method: "GET", path: "/"},
+		{from: "client", address: "10.96.0.13:80", host: "simple", method: "GET", path: "/"},
+	} {
+		n++
+		compare(t, m, i, r)
 	}
 	for _, r := range tokens.requests() {
 		n++

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	quicv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/quic/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
@@ -33,6 +35,33 @@ func (a *Answer) ExplainSecret(name, reason, from, fix string) {
 		}
 	}
 	a.Reason = strings.Replace(a.Reason, lackOf(name), lackOf(name)+" ("+reason+")", 1)
+}
+
+// UnknownSecrets is the key, in a Config, of the names of secrets of which it is not known whether the proxy was sent
+// them.
+const UnknownSecrets = "unknown secrets"
+
+// doubt adds to an answer the secrets of TLS settings of which it is not known whether the proxy was sent them.
+func (c Config) doubt(a *Answer, t *tlsv3.CommonTlsContext) {
+	named := append(slices.Clone(t.GetTlsCertificateSdsSecretConfigs()), t.GetValidationContextSdsSecretConfig(),
+		t.GetCombinedValidationContext().GetValidationContextSdsSecretConfig())
+	for _, r := range c[UnknownSecrets] {
+		if slices.ContainsFunc(named, func(s *tlsv3.SdsSecretConfig) bool { return s.GetName() == r.Name && s.GetSdsConfig().GetAds() != nil }) {
+			a.depends("TLS needs the secret %s, and whether the proxy has it is not known here", r.Name)
+		}
+	}
+}
+
+// doubtCluster is doubt for the TLS settings of a cluster.
+func (c Config) doubtCluster(a *Answer, cluster *clusterv3.Cluster) {
+	sockets := append(lists.Map(cluster.GetTransportSocketMatches(), func(m *clusterv3.Cluster_TransportSocketMatch) *corev3.TransportSocket {
+		return m.GetTransportSocket()
+	}), cluster.GetTransportSocket())
+	for _, s := range sockets {
+		if t := (&tlsv3.UpstreamTlsContext{}); s.GetTypedConfig().MessageIs(t) && s.GetTypedConfig().UnmarshalTo(t) == nil {
+			c.doubt(a, t.GetCommonTlsContext())
+		}
+	}
 }
 
 // lackOf returns the message for a missing secret.
@@ -105,6 +134,7 @@ func handshake(a *Answer, c Config, chain *listenerv3.FilterChain, r Request) bo
 	}
 	missing := c.lacks(t.GetCommonTlsContext())
 	if len(missing) == 0 {
+		c.doubt(a, t.GetCommonTlsContext())
 		return true
 	}
 	for _, name := range missing {

@@ -141,6 +141,7 @@ func targets(a *Answer, c Config, order []string, weights map[string]uint32, mis
 		s.Details = append([]string{share(t)}, s.Details...)
 		a.step(s)
 		a.Targets = append(a.Targets, t)
+		c.doubtCluster(a, cluster)
 		served = served || t.serves()
 		lacks := t.unready()
 		for _, secret := range lacks {
