@@ -217,7 +217,9 @@ func (w *Way) Reached() bool {
 }
 
 // mayReach reports whether the request reaches an application, as far as it is known.
-func (w *Way) mayReach() bool { return w.Status == 200 && !w.Answered && (w.Log == nil || !w.Log.Failed) }
+func (w *Way) mayReach() bool {
+	return w.Status == 200 && !w.Answered && (w.Log == nil || !w.Log.Failed)
+}
 
 // Reaches returns the workloads that the request may reach, as NAME.NAMESPACE. It is empty if there are none.
 func (w *Way) Reaches() []string {
