@@ -65,3 +65,13 @@ func Any[E any](values iter.Seq[E], f func(E) bool) bool {
 	}
 	return false
 }
+
+// Unique returns the values of a list once, in the order in which they are first there.
+func Unique[E comparable](list []E) []E {
+	seen := map[E]bool{}
+	return Filter(list, func(e E) bool {
+		had := seen[e]
+		seen[e] = true
+		return !had
+	})
+}

@@ -37,7 +37,7 @@ func (o outcome) String() string {
 
 // onwards follows a request that a proxy passes on, to every endpoint that may get it, and returns the final result. A
 // proxy of HTTP answers with an error if the connection behind it is closed.
-func (h *hops) onwards(from *trace.Answer, address, identity string, proxied bool, depth int) (list []Arrival, end outcome, err error) {
+func (h *hops) onwards(from *trace.Answer, address string, by passer, depth int) (list []Arrival, end outcome, err error) {
 	end = outcome{from.Status, from.Reason, from.Answered, slices.Clone(from.Depends)}
 	if !end.reaches() {
 		return nil, end, nil
@@ -50,7 +50,7 @@ func (h *hops) onwards(from *trace.Answer, address, identity string, proxied boo
 	failed, answered := outcome{}, true
 	for _, t := range from.Targets {
 		for _, g := range h.groups(t, from.Forwarded, address) {
-			a, got, err := h.arrive(t, g, from.Forwarded, identity, depth)
+			a, got, err := h.arrive(t, g, from.Forwarded, by, depth)
 			if err != nil {
 				return nil, end, err
 			}
@@ -77,7 +77,7 @@ func (h *hops) onwards(from *trace.Answer, address, identity string, proxied boo
 		return list, end, nil
 	}
 	failed.answered, failed.depends = answered, end.depends
-	if failed.status == 0 && proxied && from.HTTP {
+	if failed.status == 0 && by.proxied && from.HTTP {
 		failed.status = 503
 	}
 	return list, failed, nil
@@ -164,7 +164,7 @@ func (h *hops) endpoint(cluster string, e trace.Endpoint) *registry.Endpoint {
 }
 
 // arrive follows a request to an endpoint of a cluster, and on from there if it is a gateway.
-func (h *hops) arrive(t trace.Target, g *group, r trace.Request, identity string, depth int) (*Arrival, outcome, error) {
+func (h *hops) arrive(t trace.Target, g *group, r trace.Request, by passer, depth int) (*Arrival, outcome, error) {
 	e := g.Endpoint
 	a := &Arrival{Cluster: t.Cluster, Endpoint: e.String(), Pod: g.pod, Others: g.others}
 	end := outcome{status: 200}
@@ -185,12 +185,12 @@ func (h *hops) arrive(t trace.Target, g *group, r trace.Request, identity string
 	in := r
 	in.Proxyless = p.Generator == node.GRPC
 	in.Inbound, in.Gateway, in.Identity, in.Certificate, in.HTTP3 = true, gateway, "", false, false
-	in.Address, in.Port = e.Address, e.Port
+	in.Address, in.Port, in.SourceAddress = e.Address, e.Port, by.address
 	if e.TLS != "" {
 		in.TLS, in.SNI, in.ALPN, in.Certificate = true, e.SNI, e.ALPN, !ofMesh && e.TLS != trace.TLS
 	}
 	if ofMesh {
-		a.Identity, in.Identity = identity, identity
+		a.Identity, in.Identity = by.identity, by.identity
 	}
 	in.Objects = objects{h.Inspection, p.Proxy}
 	a.MTLS, a.Origins = h.peerPolicy(p.Proxy, e.Port)
@@ -218,7 +218,7 @@ func (h *hops) arrive(t trace.Target, g *group, r trace.Request, identity string
 	case !end.reaches():
 	case gateway:
 		depends := end.depends
-		a.Next, end, err = h.onwards(a.Answer, "", p.identity, true, depth+1)
+		a.Next, end, err = h.onwards(a.Answer, "", passer{e.Address, p.identity, true}, depth+1)
 		end.depends = slices.Concat(depends, end.depends)
 	case f.TLS && e.TLS != "" && !ofMesh:
 		h.originated(a, t, g, r, &end)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
@@ -29,6 +30,8 @@ type Query struct {
 	HTTP3   bool // whether the application calls by HTTP/3, which includes TLS
 	// Certificate says that the client has a certificate that the proxy trusts.
 	Certificate bool
+	// FromAddress is the address of the client that calls a gateway, or of the source itself. It is optional.
+	FromAddress string
 	Claims      map[string]any // of a token, wherever policies look for one; nil if the only tokens are in Headers
 	Now         time.Time      // time at which tokens are checked for expiry; zero if none expires
 	Log         string         // line of an access log, from which Source, Host, Port and the rest are read where they are empty
@@ -59,6 +62,9 @@ func (q Query) Values() url.Values {
 	if q.Log != "" {
 		v.Set("log", q.Log)
 	}
+	if q.FromAddress != "" {
+		v.Set("fromAddress", q.FromAddress)
+	}
 	if q.Claims != nil {
 		text, _ := json.Marshal(q.Claims) // values decoded from JSON can always be encoded
 		v.Set("claims", string(text))
@@ -82,18 +88,25 @@ func (q *Query) AddHeader(name, value string) {
 // ValidPath reports whether the path is a path, the asterisk of OPTIONS, or absent.
 func (q *Query) ValidPath() bool { return q.Path == "" || q.Path[0] == '/' || q.Path == "*" }
 
+// ValidFromAddress reports whether FromAddress is an IP address, or absent.
+func (q *Query) ValidFromAddress() bool {
+	_, err := netip.ParseAddr(q.FromAddress)
+	return q.FromAddress == "" || err == nil
+}
+
 // ParseQuery parses the result of Values.
 func ParseQuery(v url.Values) (Query, error) {
 	q := Query{Source: v.Get("source"), Host: v.Get("host"), Method: v.Get("method"), Path: v.Get("path"), TLS: v.Get("tls") == "true",
 		HTTP3: v.Get("http3") == "true", Certificate: v.Get("certificate") == "true", Log: v.Get("log"), Sent: v.Get("sent") == "true",
-		Headers: map[string]string{}}
+		FromAddress: v.Get("fromAddress"),
+		Headers:     map[string]string{}}
 	port, err := strconv.ParseUint(cmp.Or(v.Get("port"), "0"), 10, 16)
 	if errors.Is(err, strconv.ErrSyntax) {
 		q.Named, err = v.Get("port"), nil
 	}
 	if err != nil || q.Log == "" && (q.Source == "" || q.Host == "") {
 		return q, errors.New("write ?source=NAME.NAMESPACE&host=HOST&port=PORT, with &path=, &method=, &header=NAME=VALUE, &tls=true, " +
-			"&http3=true, &certificate=true, &sent=true, &claims=JSON, or ?log=LINE")
+			"&http3=true, &certificate=true, &sent=true, &fromAddress=ADDRESS, &claims=JSON, or ?log=LINE")
 	}
 	q.Port = uint32(port)
 	for _, h := range v["header"] {
@@ -105,6 +118,9 @@ func ParseQuery(v url.Values) (Query, error) {
 	}
 	if !q.ValidPath() {
 		return q, fmt.Errorf("path=%s: a path begins with /", q.Path)
+	}
+	if !q.ValidFromAddress() {
+		return q, fmt.Errorf("fromAddress=%s: write an IP address", q.FromAddress)
 	}
 	if text := v.Get("claims"); text != "" {
 		if err := json.Unmarshal([]byte(text), &q.Claims); err != nil {

@@ -97,7 +97,12 @@ func (i *Inspection) Why(q Query) (*Way, error) {
 	r := trace.Request{
 		Authority: authority, Host: q.Host, Address: w.Address, Port: q.Port, Method: cmp.Or(q.Method, "GET"), Path: cmp.Or(q.Path, "/"),
 		Headers: headers, TLS: q.TLS, HTTP3: q.HTTP3, Certificate: q.Certificate,
-		Gateway: from.Type == node.Router, Proxyless: from.Generator == node.GRPC, SourceAddress: first(from.IPs), Claims: q.Claims, Now: q.Now,
+		Gateway: from.Type == node.Router, Proxyless: from.Generator == node.GRPC, Claims: q.Claims, Now: q.Now,
+	}
+	own := cmp.Or(q.FromAddress, first(from.IPs))
+	r.SourceAddress = own
+	if r.Gateway { // its client is not known
+		own, r.OwnAddress, r.SourceAddress = first(from.IPs), first(from.IPs), q.FromAddress
 	}
 	if r.Proxyless {
 		r.Method, headers["content-type"] = cmp.Or(q.Method, "POST"), "application/grpc"
@@ -141,7 +146,7 @@ func (i *Inspection) Why(q Query) (*Way, error) {
 		i.passedOn(w, service)
 	}
 	var end outcome
-	w.Arrivals, end, err = h.onwards(w.Outbound, w.Address, from.identity, from.proxied, 0)
+	w.Arrivals, end, err = h.onwards(w.Outbound, w.Address, passer{own, from.identity, from.proxied}, 0)
 	w.Status, w.Reason, w.Answered, w.Depends = end.status, end.reason, end.answered, end.depends
 	w.Notes = append(w.Notes, h.notes...)
 	i.note(w, q, from, service)
@@ -292,6 +297,13 @@ func (h *hops) sentTo(p *node.Proxy, listener string) (trace.Config, error) {
 		return nil, err
 	}
 	return trace.Config(all), h.secrets(all, p)
+}
+
+// passer passes a request on to the next proxy, or to the application.
+type passer struct {
+	address  string // empty if it is not known
+	identity string // that its certificate shows in mutual TLS
+	proxied  bool
 }
 
 func first(list []string) string {

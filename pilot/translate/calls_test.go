@@ -250,7 +250,8 @@ func outcome(a *trace.Answer, r trace.Request) []string {
 		lines = append(lines, "passed on as "+f.Authority+f.Path)
 	}
 	for _, name := range slices.Sorted(maps.Keys(a.Forwarded.Headers)) {
-		if v := a.Forwarded.Headers[name]; v != r.Headers[name] {
+		if v := a.Forwarded.Headers[name]; v != r.Headers[name] && !strings.HasPrefix(name, "x-forwarded-") &&
+			name != "x-envoy-external-address" {
 			lines = append(lines, "header "+name+": "+v)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/analyze"
 	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/cli"
 	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/env"
@@ -72,6 +73,9 @@ The token of the request is in the headers, or --jwt TOKEN, or has the claims of
 policies look for it. Its signature is not verified: it is taken to be valid if its issuer, its
 audience and its times are right.
 
+Policies see addresses. The address of the client that calls a gateway is the one of --from-address; a
+header X-Forwarded-For is read as the proxies are told.
+
 The answer may depend on parts that it does not evaluate, for example an external authorizer, a rate
 limit or a Lua filter. It names them: the request reaches the application, if none of them prevents it.
 
@@ -109,6 +113,7 @@ something, or if the line of --log says that it did not, and 1 if the command fa
 	flags.StringArrayVar(&f.claims, "claim", nil, "claim of the request's token: NAME=VALUE, where VALUE is text, or JSON if it "+
 		"begins with { or [; may be repeated")
 	flags.StringVar(&f.jwt, "jwt", "", "the request's token, as a bearer token")
+	flags.StringVar(&f.query.FromAddress, "from-address", "", "address of the client that calls, if SOURCE is a gateway; otherwise of SOURCE")
 	flags.BoolVar(&f.query.TLS, "tls", false, "the application itself speaks TLS")
 	flags.BoolVar(&f.query.Certificate, "certificate", false, "the client has a certificate that the gateway trusts")
 	flags.BoolVar(&f.query.HTTP3, "http3", false, "the request comes by HTTP/3, to a gateway")
@@ -175,7 +180,10 @@ func (f *flags) ask(args []string) (inspect.Query, error) {
 	q.Log = f.query.Log
 	q.Source, q.Method, q.TLS, q.Sent, q.Now, q.Headers = source, f.query.Method, q.TLS ||
 		f.query.TLS, f.query.Sent, time.Now(), map[string]string{}
-	q.HTTP3, q.Certificate = f.query.HTTP3, f.query.Certificate
+	q.HTTP3, q.Certificate, q.FromAddress = f.query.HTTP3, f.query.Certificate, f.query.FromAddress
+	if !q.ValidFromAddress() {
+		return q, fmt.Errorf("--from-address=%s: write an IP address", cli.Quoted(q.FromAddress))
+	}
 	if f.query.Path != "" {
 		q.Path = f.query.Path
 	}
@@ -336,7 +344,7 @@ func printWay(w io.Writer, q inspect.Query, way *inspect.Way, wide bool, color c
 		fmt.Fprintf(&out, " at %s", way.Address)
 	}
 	fmt.Fprintln(&out)
-	for _, note := range way.Notes {
+	for _, note := range lists.Unique(way.Notes) {
 		fmt.Fprintf(&out, "%s %s\n", color.Paint(cli.Amber, "!"), note)
 	}
 	p := wayPrinter{&out, wide, color}
@@ -361,7 +369,7 @@ func printWay(w io.Writer, q inspect.Query, way *inspect.Way, wide bool, color c
 	if len(way.Depends) > 0 && (way.Status != 200 || way.Answered || way.Outside) {
 		fmt.Fprintln(&out, "That is not certain:")
 	}
-	for _, on := range way.Depends {
+	for _, on := range lists.Unique(way.Depends) {
 		fmt.Fprintf(&out, "  %s\n", on)
 	}
 	_, err := w.Write(out.Bytes())
@@ -432,6 +440,7 @@ func orSlash(path string) string {
 	return path
 }
 
+// steps writes steps. Lines that say the same are written once.
 func (p wayPrinter) steps(list []trace.Step) {
 	const most = 10
 	out := p.out
@@ -444,17 +453,20 @@ func (p wayPrinter) steps(list []trace.Step) {
 		if s.From != "" {
 			fmt.Fprintf(out, "    by %s\n", s.From)
 		}
-		for _, d := range s.Details {
+		for _, d := range lists.Unique(s.Details) {
 			fmt.Fprintf(out, "    %s\n", d)
 		}
-		for n, l := range s.Lost {
-			if n == most && !p.wide {
-				fmt.Fprintf(out, "    and %d more not (-o wide)\n", len(s.Lost)-n)
-				break
-			}
+		lost := lists.Unique(lists.Map(s.Lost, func(l trace.Lost) string {
 			text := fmt.Sprintf("not %s: %s", l.Name, l.Reason)
 			if l.From != "" {
 				text += ", by " + l.From
+			}
+			return text
+		}))
+		for n, text := range lost {
+			if n == most && !p.wide {
+				fmt.Fprintf(out, "    and %d more not (-o wide)\n", len(lost)-n)
+				break
 			}
 			fmt.Fprintf(out, "    %s\n", p.color.Paint(cli.Dim, text))
 		}

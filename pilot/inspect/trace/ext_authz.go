@@ -24,13 +24,13 @@ func networkExtAuthz(x *stream, f filter, m *exttcpv3.ExtAuthz) bool {
 // ask records whether an external authorizer is asked, whose answer is not known. It is asked if the metadata of an
 // earlier filter of policies says so, or always if no metadata is named.
 func (x *stream) ask(f filter, enabled *matcherv3.MetadataMatcher) {
-	if enabled != nil && !saidMatches(enabled, x.request) {
+	if enabled != nil && !saidMatches(enabled, x.request).possible() {
 		x.step(Step{What: "authorization", Name: "CUSTOM", Reason: "no authorizer is asked: no policy matches"})
 		return
 	}
 	origin := Origin{Filter: f.name}
 	if path := enabled.GetPath(); len(path) == 1 {
-		origin = originOf(x.request.said[path[0].GetKey()])
+		origin = originOf(x.request.said[path[0].GetKey()].value)
 	}
 	x.Asked = true
 	x.step(Step{What: "authorization", Name: "CUSTOM", Reason: "an authorizer is asked, and may deny it", Origin: origin})

@@ -29,12 +29,15 @@ const (
 // httpFilters has a function for each type of HTTP filter that is evaluated. A filter of a type that is neither here
 // nor in passiveHTTP makes the answer depend on it.
 var httpFilters = map[string]evaluate{
-	prefixHTTP + "cors.v3.Cors":                   as(cors),
-	prefixHTTP + "ext_authz.v3.ExtAuthz":          as(httpExtAuthz),
-	prefixHTTP + "fault.v3.HTTPFault":             as(fault),
-	prefixHTTP + "jwt_authn.v3.JwtAuthentication": as(jwtAuthn),
-	prefixHTTP + "rbac.v3.RBAC":                   as(httpRBAC),
-	prefixHTTP + "set_filter_state.v3.Config":     as(httpSetFilterState),
+	prefixHTTP + "cors.v3.Cors":                      as(cors),
+	prefixHTTP + "ext_authz.v3.ExtAuthz":             as(httpExtAuthz),
+	prefixHTTP + "fault.v3.HTTPFault":                as(fault),
+	prefixHTTP + "header_mutation.v3.HeaderMutation": as(headerMutation),
+	prefixHTTP + "local_ratelimit.v3.LocalRateLimit": as(httpLocalRateLimit),
+	prefixHTTP + "ratelimit.v3.RateLimit":            as(httpRateLimit),
+	prefixHTTP + "jwt_authn.v3.JwtAuthentication":    as(jwtAuthn),
+	prefixHTTP + "rbac.v3.RBAC":                      as(httpRBAC),
+	prefixHTTP + "set_filter_state.v3.Config":        as(httpSetFilterState),
 }
 
 // networkFilters has a function for each type of network filter that is evaluated. A filter of a type that is neither
@@ -42,6 +45,8 @@ var httpFilters = map[string]evaluate{
 var networkFilters = map[string]evaluate{
 	prefixNetwork + "ext_authz.v3.ExtAuthz":                            as(networkExtAuthz),
 	prefixNetwork + "http_connection_manager.v3.HttpConnectionManager": connectionManager,
+	prefixNetwork + "local_ratelimit.v3.LocalRateLimit":                as(networkLocalRateLimit),
+	prefixNetwork + "ratelimit.v3.RateLimit":                           as(networkRateLimit),
 	prefixNetwork + "rbac.v3.RBAC":                                     as(networkRBAC),
 	prefixNetwork + "set_filter_state.v3.Config":                       as(networkSetFilterState),
 	prefixNetwork + "tcp_proxy.v3.TcpProxy":                            tcpProxy,
@@ -52,6 +57,7 @@ type stream struct {
 	*Answer
 	config  Config
 	request Request // the request as the filters before have changed it
+	ends
 
 	// For HTTP: the routes, and the one that the request has, which filters read too.
 	routes *routev3.RouteConfiguration

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/lua/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/proxy_protocol/v3"
 
 	"github.com/istiod-lite/istiod-lite/pilot/inspect/trace"
 )
@@ -60,5 +61,138 @@ func TestUnknownFilters(t *testing.T) {
 	a = follow(t, tcp(fmt.Sprintf(structOf, "envoy.tcp.metadataexchange.config.MetadataExchange", "{}")), trace.Request{})
 	if a.Depends != nil {
 		t.Errorf("%q", a.Depends)
+	}
+}
+
+// TestCORS checks that preflights are answered as Envoy 1.40 answers them, which was tried.
+func TestCORS(t *testing.T) {
+	const policy = `{"@type":"` + types + `http.cors.v3.CorsPolicy",`
+	const some = `"allowOriginStringMatch":[{"exact":"https://a"}]`
+	for _, c := range []struct {
+		hosts, routes, action string
+		origin, asks          string
+		want                  bool // whether the proxy answers
+	}{
+		{"", some, "", "https://a", "GET", true},
+		{"", some, "", "https://b", "GET", false},
+		{"", some + `,"forwardNotMatchingPreflights":false`, "", "https://b", "GET", true},
+		{"", some, "", "https://a", "", false},
+		{"", some, "", "", "GET", false},
+		{"", `"allowOriginStringMatch":[{"exact":"*"}]`, "", "https://b", "GET", true},
+		{"", `"maxAge":"1"`, "", "https://a", "GET", false},
+		{"", some + `,"filterEnabled":{"defaultValue":{"numerator":0}}`, "", "https://a", "GET", false},
+		{some + `,"forwardNotMatchingPreflights":false`, `"maxAge":"1"`, "", "https://b", "GET", true},
+		{"", some, `"redirect":{}`, "https://a", "GET", false},
+	} {
+		config := func(p string) string {
+			if p == "" {
+				return ""
+			}
+			return `"typedPerFilterConfig":{"envoy.filters.http.cors":` + policy + p + `}},`
+		}
+		action := c.action
+		if action == "" {
+			action = `"route":{"cluster":"one"}`
+		}
+		x := http(t, filters("cors.v3.Cors"), `[{"name":"all","domains":["*"],`+config(c.hosts)+`"routes":[{"match":{"prefix":"/"},`+
+			config(c.routes)+action+`}]}]`)
+		cluster(t, x, "one", "10.0.0.1")
+		r := trace.Request{Method: "OPTIONS", Headers: map[string]string{}}
+		for name, v := range map[string]string{"origin": c.origin, "access-control-request-method": c.asks} {
+			if v != "" {
+				r.Headers[name] = v
+			}
+		}
+		if a := follow(t, x, r); (a.Answered && a.Status == 200) != c.want {
+			t.Errorf("%+v: %d %s", c, a.Status, a.Reason)
+		}
+	}
+}
+
+// TestLimits checks that limits make the answer depend on them if they are enforced.
+func TestLimits(t *testing.T) {
+	const bucket = `"tokenBucket":{"maxTokens":1,"fillInterval":"1s"}`
+	const enabled = `,"filterEnabled":{"defaultValue":{"numerator":100}}`
+	const enforced = `,"filterEnforced":{"defaultValue":{"numerator":100}}`
+	for _, c := range []struct{ filter, host, want string }{
+		{"local_ratelimit.v3.LocalRateLimit", "", ""},
+		{"local_ratelimit.v3.LocalRateLimit|" + bucket + enabled, "", ""},
+		{"local_ratelimit.v3.LocalRateLimit|" + bucket + enabled + enforced, "",
+			"the local rate limit of EnvoyFilter a/b may answer 429"},
+		{"local_ratelimit.v3.LocalRateLimit|" + bucket + enabled + enforced + `,"status":{"code":503}`, "",
+			"the local rate limit of EnvoyFilter a/b may answer 503"},
+		{"ratelimit.v3.RateLimit", "", ""},
+		{"ratelimit.v3.RateLimit", `"rateLimits":[{"actions":[{"remoteAddress":{}}]}],`, "the rate limit of EnvoyFilter a/b may answer 429"},
+		{"ratelimit.v3.RateLimit", `"rateLimits":[{"stage":1,"actions":[{"remoteAddress":{}}]}],`, ""},
+	} {
+		name, fields, more := strings.Cut(c.filter, "|")
+		f := filters(name)
+		if more {
+			f = strings.Replace(f, `"}}`, `",`+fields+`}}`, 1)
+		}
+		x := http(t, f, `[{"name":"all","domains":["*"],`+c.host+`"routes":[{"match":{"prefix":"/"},"route":{"cluster":"one"}}]}]`)
+		cluster(t, x, "one", "10.0.0.1")
+		a := follow(t, x, trace.Request{Objects: added{}})
+		if got := strings.Join(a.Depends, "; "); got != c.want || a.Status != 200 {
+			t.Errorf("%+v: %q with %d", c, got, a.Status)
+		}
+	}
+}
+
+// TestAddresses checks which address and which port policies see, as Envoy 1.40 sees them, which was tried.
+func TestAddresses(t *testing.T) {
+	const from = `{"permissions":[{"any":true}],"principals":[{"%s":{"addressPrefix":"1.2.3.0","prefixLen":24}}]}`
+	const to = `{"permissions":[{"destinationPort":%d}],"principals":[{"any":true}]}`
+	remote, direct := fmt.Sprintf(from, "remoteIp"), fmt.Sprintf(from, "directRemoteIp")
+	const proxyProtocol = `"listenerFilters":[{"name":"p","typedConfig":{"@type":"type.googleapis.com/` +
+		`envoy.extensions.filters.listener.proxy_protocol.v3.ProxyProtocol"}}],`
+	const unknown = "it depends"
+	const edge, hop, hops = `"useRemoteAddress":true`, `"xffNumTrustedHops":1`, `"xffNumTrustedHops":2`
+	for _, c := range []struct {
+		policy, manager, listener, xff, client string
+		want                                   string
+	}{
+		{remote, edge, "", "", "1.2.3.4", "allowed"},
+		{remote, edge, "", "1.2.3.4", "9.9.9.9", "denied"},
+		{remote, edge, "", "", "", unknown},
+		{remote, edge + "," + hop, "", "9.9.9.9, 1.2.3.4", "8.8.8.8", "allowed"},
+		{remote, edge + "," + hop, "", "1.2.3.4, 9.9.9.9", "8.8.8.8", "denied"},
+		{remote, edge + "," + hop, "", "junk", "8.8.8.8", "denied"},
+		{remote, edge + "," + hops, "", "1.2.3.4, 9.9.9.9", "8.8.8.8", "allowed"},
+		{remote, `"useRemoteAddress":false`, "", "9.9.9.9, 1.2.3.4", "8.8.8.8", "allowed"},
+		{remote, `"useRemoteAddress":false`, "", "1.2.3.4, 9.9.9.9", "8.8.8.8", "denied"},
+		{remote, `"useRemoteAddress":false`, "", "1.2.3.4:80", "8.8.8.8", "denied"},
+		{remote, hop, "", "1.2.3.4, 9.9.9.9", "8.8.8.8", "allowed"},
+		{direct, edge, "", "8.8.8.8", "1.2.3.4", "allowed"},
+		{direct, edge, "", "", "", unknown},
+		{direct, edge, proxyProtocol, "", "1.2.3.4", unknown},
+		{remote, edge, proxyProtocol, "", "1.2.3.4", "allowed"},
+		{fmt.Sprintf(to, 8080), edge, "", "", "", "allowed"},
+		{fmt.Sprintf(to, 80), edge, "", "", "", "denied"},
+		{fmt.Sprintf(to, 80), edge, proxyProtocol, "", "", unknown},
+	} {
+		rules := strings.Replace(filters("rbac.v3.RBAC"), `"}}`, `","rules":{"action":"ALLOW","policies":{"ns[a]-policy[p]-rule[0]":`+
+			c.policy+`}}}}`, 1)
+		x := with(t, trace.Config{}, "l", fmt.Sprintf(
+			`{"name":"l","address":{"socketAddress":{"address":"0.0.0.0","portValue":8080}},%s"filterChains":[{"filters":[
+			{"name":"hcm","typedConfig":{"@type":"%snetwork.http_connection_manager.v3.HttpConnectionManager",%s,%s,
+			"routeConfig":{"name":"http.80","virtualHosts":%s}}}]}]}`, c.listener, types, c.manager, rules, everything))
+		r := trace.Request{Gateway: true, Port: 8080, SourceAddress: c.client, Headers: map[string]string{}}
+		if c.xff != "" {
+			r.Headers["x-forwarded-for"] = c.xff
+		}
+		a := follow(t, x, r)
+		got := "allowed"
+		if a.Status == 403 {
+			got = "denied"
+		} else if len(a.Depends) > 0 {
+			got = unknown
+			if !strings.HasPrefix(a.Depends[0], "AuthorizationPolicy a/p may not allow it: that depends on the ") {
+				t.Errorf("%q", a.Depends)
+			}
+		}
+		if got != c.want {
+			t.Errorf("%+v: %s (%d %s, %q)", c, got, a.Status, a.Reason, a.Depends)
+		}
 	}
 }

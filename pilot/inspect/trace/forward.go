@@ -1,7 +1,6 @@
 package trace
 
 import (
-	"maps"
 	"regexp"
 	"strings"
 
@@ -92,11 +91,6 @@ func unhex(c byte) byte {
 
 // forwarded returns a request as a route forwards it.
 func forwarded(r Request, c *routev3.RouteConfiguration, h *routev3.VirtualHost, route *routev3.Route) Request {
-	headers := maps.Clone(r.Headers)
-	if headers == nil {
-		headers = map[string]string{}
-	}
-	r.Headers = headers
 	for _, change := range []struct {
 		add    []*corev3.HeaderValueOption
 		remove []string
@@ -105,16 +99,10 @@ func forwarded(r Request, c *routev3.RouteConfiguration, h *routev3.VirtualHost,
 		{c.GetRequestHeadersToAdd(), c.GetRequestHeadersToRemove()},
 	} {
 		for _, name := range change.remove {
-			delete(headers, strings.ToLower(name))
+			r.removeHeader(strings.ToLower(name))
 		}
 		for _, o := range change.add {
-			name, value := strings.ToLower(o.GetHeader().GetKey()), o.GetHeader().GetValue()
-			had, there := headers[name]
-			if !there || o.GetAppendAction() == corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD {
-				headers[name] = value
-			} else if o.GetAppendAction() == corev3.HeaderValueOption_APPEND_IF_EXISTS_OR_ADD {
-				headers[name] = had + "," + value
-			}
+			r.addHeader(o)
 		}
 	}
 	a := route.GetRoute()

@@ -34,6 +34,9 @@ func (x *stream) http(h *hcmv3.HttpConnectionManager) error {
 		x.step(Step{What: "path", Name: path, Reason: "that is what " + x.request.Path + " is normalized to"})
 		x.request.Path, x.Forwarded.Path = path, path
 	}
+	if !x.request.Proxyless {
+		x.identify(h)
+	}
 	x.routes = h.GetRouteConfig()
 	name := h.GetRds().GetRouteConfigName()
 	if name != "" {

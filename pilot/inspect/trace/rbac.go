@@ -1,16 +1,14 @@
 package trace
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
-	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	httprbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
 	tcprbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/rbac/v3"
 	uritemplatev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/path/match/uri_template/v3"
@@ -29,7 +27,7 @@ func httpRBAC(x *stream, f filter, m *httprbacv3.RBAC) bool {
 		x.depends("the matcher of HTTP filter %s is not evaluated, and may deny it", x.named(f))
 	}
 	x.shadow(m.GetShadowRules(), m.GetShadowRulesStatPrefix())
-	return m.GetRules() == nil || authorize(x.Answer, m.GetRules(), x.request, true)
+	return m.GetRules() == nil || x.authorize(f, m.GetRules())
 }
 
 // networkRBAC evaluates a filter of policies for connections.
@@ -38,7 +36,13 @@ func networkRBAC(x *stream, f filter, m *tcprbacv3.RBAC) bool {
 		x.depends("the matcher of network filter %s is not evaluated, and may close the connection", x.named(f))
 	}
 	x.shadow(m.GetShadowRules(), m.GetShadowRulesStatPrefix())
-	return m.GetRules() == nil || authorize(x.Answer, m.GetRules(), x.request, false)
+	return m.GetRules() == nil || x.authorize(f, m.GetRules())
+}
+
+// said is what a filter of policies has recorded for later filters.
+type said struct {
+	value string
+	on    []string // what it depends on
 }
 
 // shadow records the results of dry-run rules, as the filter does for later filters.
@@ -46,36 +50,38 @@ func (x *stream) shadow(rules *rbacv3.RBAC, prefix string) {
 	if rules == nil {
 		return
 	}
-	matched := ""
+	matched, matches := "", known(false)
 	for _, name := range slices.Sorted(maps.Keys(rules.GetPolicies())) {
-		if policyMismatch(rules.GetPolicies()[name], x.request) == "" {
-			matched = name
-			break
+		if t, _ := x.matches(rules.GetPolicies()[name]); t.possible() {
+			matched, matches = name, truth{t.holds, append(matches.on, t.on...)}
+			if t.certain() {
+				break
+			}
 		}
 	}
 	result := "allowed"
 	if (matched != "") == (rules.GetAction() == rbacv3.RBAC_DENY) {
 		result = "denied"
 	}
-	said := maps.Clone(x.request.said)
-	lists.Put(&said, prefix+"shadow_engine_result", result)
+	all := maps.Clone(x.request.said)
+	lists.Put(&all, prefix+"shadow_engine_result", said{result, matches.on})
 	if matched != "" {
-		said[prefix+"shadow_effective_policy_id"] = matched
+		all[prefix+"shadow_effective_policy_id"] = said{matched, matches.on}
 	}
-	x.request.said = said
+	x.request.said = all
 }
 
-// saidMatches reports whether metadata that an earlier filter of policies or of tokens has set matches a matcher.
-func saidMatches(m *matcherv3.MetadataMatcher, r Request) bool {
+// saidMatches reports whether metadata that an earlier filter has set matches a matcher.
+func saidMatches(m *matcherv3.MetadataMatcher, r Request) truth {
 	if m.GetFilter() == tokenFilter {
-		return payloadMatches(m, r)
+		return known(payloadMatches(m, r))
 	}
-	matches := false
-	if strings.HasSuffix(m.GetFilter(), ".rbac") && len(m.GetPath()) == 1 {
-		value, there := r.said[m.GetPath()[0].GetKey()]
-		matches = there && matchString(m.GetValue().GetStringMatch(), value)
+	if !strings.HasSuffix(m.GetFilter(), ".rbac") || len(m.GetPath()) != 1 {
+		return unknown("the metadata of filter " + m.GetFilter())
 	}
-	return matches != m.GetInvert()
+	value, there := r.said[m.GetPath()[0].GetKey()]
+	matches := there && matchString(m.GetValue().GetStringMatch(), value.value)
+	return truth{matches != m.GetInvert(), value.on}
 }
 
 // policyName is the form of a policy's name: ns[a]-policy[web]-rule[0].
@@ -91,97 +97,162 @@ func originOf(name string) Origin {
 		Field: "spec.rules[" + part[4] + "]"}
 }
 
-// authorize reports whether the policies of a filter allow a request, and records a step with the reason.
-func authorize(a *Answer, rules *rbacv3.RBAC, r Request, isHTTP bool) bool {
-	s := Step{What: "authorization", Name: map[rbacv3.RBAC_Action]string{rbacv3.RBAC_ALLOW: "ALLOW", rbacv3.RBAC_DENY: "DENY",
-		rbacv3.RBAC_LOG: "AUDIT"}[rules.GetAction()]}
+// actionNames are the actions of policies, as users write them.
+var actionNames = map[rbacv3.RBAC_Action]string{rbacv3.RBAC_ALLOW: "ALLOW", rbacv3.RBAC_DENY: "DENY", rbacv3.RBAC_LOG: "AUDIT"}
+
+// authorize reports whether the policies of a filter may allow a request, and records a step with the reason.
+func (x *stream) authorize(f filter, rules *rbacv3.RBAC) bool {
+	s := Step{What: "authorization", Name: actionNames[rules.GetAction()]}
 	matched := ""
+	var maybe []string // policies that may match
+	on := truth{}
 	for _, name := range slices.Sorted(maps.Keys(rules.GetPolicies())) {
-		why := policyMismatch(rules.GetPolicies()[name], r)
-		if why == "" && matched == "" {
+		t, why := x.matches(rules.GetPolicies()[name])
+		switch {
+		case t.certain() && matched == "":
 			matched = name
 			s.Origin = originOf(name)
 			continue
+		case t.certain():
+			why = "it matches too"
+		case t.possible():
+			why = "whether it matches depends on " + t.text()
+			maybe, on.on = append(maybe, name), append(on.on, t.on...)
 		}
-		why = cmp.Or(why, "it matches too")
 		s.Lost = append(s.Lost, Lost{Name: name, Reason: why, Origin: originOf(name)})
 	}
-	refused := func(format string, args ...any) bool {
-		s.Reason = fmt.Sprintf(format, args...)
-		a.step(s)
-		status := 0
-		if isHTTP {
-			status = 403
-		}
-		a.end(status, "%s", s.Reason)
-		return false
-	}
+	isDenied, isAllowed := rules.GetAction() == rbacv3.RBAC_DENY, rules.GetAction() == rbacv3.RBAC_ALLOW
+	refused := isDenied && matched != "" || isAllowed && matched == "" && len(maybe) == 0
 	switch {
-	case rules.GetAction() == rbacv3.RBAC_DENY && matched != "":
-		return refused("%s denies it", matched)
-	case rules.GetAction() == rbacv3.RBAC_ALLOW && matched == "":
-		return refused("no ALLOW policy allows it, and at least one exists")
+	case isDenied && matched != "":
+		s.Reason = matched + " denies it"
+	case refused && slices.ContainsFunc(s.Lost, func(l Lost) bool { return l.Reason != noRules }):
+		s.Reason = "no ALLOW policy allows it, and at least one exists"
+	case refused:
+		s.Reason = "the ALLOW policies have no rules, and allow nothing"
 	case matched != "":
 		s.Reason = matched + " matches"
+	case len(maybe) > 0:
+		s.Reason = "that depends on " + on.text()
 	default:
 		s.Reason = "no policy matches"
 	}
-	a.step(s)
+	x.step(s)
+	if refused {
+		status := 0
+		if x.HTTP {
+			status = 403
+		}
+		x.end(status, "%s", s.Reason)
+		return false
+	}
+	if matched == "" && len(maybe) > 0 && (isDenied || isAllowed) {
+		x.depends("%s: that depends on %s", x.mayRefuse(f, maybe, isDenied), on.text())
+	}
 	return true
 }
 
-// policyMismatch returns why a policy does not match, or "" if it does.
-func policyMismatch(p *rbacv3.Policy, r Request) string {
-	if !slices.ContainsFunc(p.GetPrincipals(), func(x *rbacv3.Principal) bool { return isPrincipal(x, r) }) {
-		who := r.Identity + " from " + r.SourceAddress
-		if r.Identity == "" {
-			who = "the connection has no certificate"
-		}
-		switch sub, hasToken := r.payload["sub"]; {
-		case hasToken:
-			who += fmt.Sprintf(", with a token of %v/%v", r.payload["iss"], sub)
-		case r.payload != nil:
-			who += fmt.Sprintf(", with a token of %v", r.payload["iss"])
-		}
-		return "the caller matches none of its sources: " + who
+// mayRefuse says that policies of a filter may refuse a request.
+func (x *stream) mayRefuse(f filter, policies []string, denies bool) string {
+	verb := " may not allow it"
+	if denies {
+		verb = " may deny it"
 	}
-	if !slices.ContainsFunc(p.GetPermissions(), func(x *rbacv3.Permission) bool { return isPermitted(x, r) }) {
-		return fmt.Sprintf("the request matches none of its operations: %s %s of %s, port %d", r.Method, r.Path, r.Authority, r.Port)
+	var objects []string
+	for _, name := range policies {
+		o := strings.TrimPrefix(x.of(originOf(name)), " of ")
+		if o == "" {
+			o = "policy " + name + " of filter " + x.named(f)
+		}
+		if !slices.Contains(objects, o) {
+			objects = append(objects, o)
+		}
 	}
-	return ""
+	return strings.Join(objects, " or ") + verb
 }
 
-func isPermitted(p *rbacv3.Permission, r Request) bool {
-	switch x := p.GetRule().(type) {
+// noRules is the reason why a policy without rules does not match.
+const noRules = "it has no rules, and matches nothing"
+
+// matchesNothing reports whether a policy was made of an object without rules.
+func matchesNothing(p *rbacv3.Policy) bool {
+	return len(p.GetPrincipals()) == 1 && p.GetPrincipals()[0].GetNotId().GetAny() ||
+		len(p.GetPermissions()) == 1 && p.GetPermissions()[0].GetNotRule().GetAny()
+}
+
+// matches reports whether a policy matches the request, and why not.
+func (x *stream) matches(p *rbacv3.Policy) (truth, string) {
+	r := x.request
+	if matchesNothing(p) {
+		return known(false), noRules
+	}
+	caller := some(p.GetPrincipals(), x.isPrincipal)
+	if !caller.possible() {
+		return caller, "the caller matches none of its sources: " + x.caller()
+	}
+	operation := some(p.GetPermissions(), x.isPermitted)
+	if !operation.possible() {
+		return operation, fmt.Sprintf("the request matches none of its operations: %s %s of %s, port %d", r.Method, r.Path, r.Authority, x.port)
+	}
+	if p.GetCondition() != nil || p.GetCheckedCondition() != nil {
+		operation = unknown("its condition, which is not evaluated")
+	}
+	return every([]truth{caller, operation}, func(t truth) truth { return t }), ""
+}
+
+// caller describes the caller to whom a policy does not apply.
+func (x *stream) caller() string {
+	r := x.request
+	who := r.Identity
+	if who == "" {
+		who = "a connection without a certificate"
+	}
+	if x.direct.on == "" {
+		who += " from " + x.direct.ip.String()
+	}
+	if x.remote != x.direct && x.remote.on == "" {
+		who += " for the client " + x.remote.ip.String()
+	}
+	switch sub, hasToken := r.payload["sub"]; {
+	case hasToken:
+		who += fmt.Sprintf(", with a token of %v/%v", r.payload["iss"], sub)
+	case r.payload != nil:
+		who += fmt.Sprintf(", with a token of %v", r.payload["iss"])
+	}
+	return who
+}
+
+func (x *stream) isPermitted(p *rbacv3.Permission) truth {
+	r := x.request
+	switch m := p.GetRule().(type) {
 	case *rbacv3.Permission_Any:
-		return x.Any
+		return known(m.Any)
 	case *rbacv3.Permission_AndRules:
-		return !slices.ContainsFunc(x.AndRules.GetRules(), func(p *rbacv3.Permission) bool { return !isPermitted(p, r) })
+		return every(m.AndRules.GetRules(), x.isPermitted)
 	case *rbacv3.Permission_OrRules:
-		return slices.ContainsFunc(x.OrRules.GetRules(), func(p *rbacv3.Permission) bool { return isPermitted(p, r) })
+		return some(m.OrRules.GetRules(), x.isPermitted)
 	case *rbacv3.Permission_NotRule:
-		return !isPermitted(x.NotRule, r)
+		return x.isPermitted(m.NotRule).not()
 	case *rbacv3.Permission_Header:
-		return headerMismatch(x.Header, r) == ""
+		return x.hasHeader(m.Header)
 	case *rbacv3.Permission_UrlPath:
-		path, _, _ := strings.Cut(r.Path, "?")
-		return matchString(x.UrlPath.GetPath(), path)
+		return x.hasPath(m.UrlPath)
 	case *rbacv3.Permission_DestinationPort:
-		return x.DestinationPort == r.Port
+		return x.toPort(m.DestinationPort, m.DestinationPort+1)
 	case *rbacv3.Permission_DestinationPortRange:
-		return int32(r.Port) >= x.DestinationPortRange.GetStart() && int32(r.Port) < x.DestinationPortRange.GetEnd()
+		return x.toPort(uint32(max(m.DestinationPortRange.GetStart(), 0)), uint32(max(m.DestinationPortRange.GetEnd(), 0)))
 	case *rbacv3.Permission_DestinationIp:
-		return within(x.DestinationIp, r.Address)
+		return x.local.within(m.DestinationIp)
 	case *rbacv3.Permission_RequestedServerName:
-		return matchString(x.RequestedServerName, r.SNI)
+		return known(matchString(m.RequestedServerName, r.SNI))
 	case *rbacv3.Permission_UriTemplate:
 		path, _, _ := strings.Cut(r.Path, "?")
 		t := &uritemplatev3.UriTemplateMatchConfig{}
-		return x.UriTemplate.GetTypedConfig().UnmarshalTo(t) == nil && whole(templateRegex(t.GetPathTemplate()), path)
+		return known(m.UriTemplate.GetTypedConfig().UnmarshalTo(t) == nil && whole(templateRegex(t.GetPathTemplate()), path))
 	case *rbacv3.Permission_Metadata:
-		return saidMatches(x.Metadata, r) //nolint:staticcheck // the field that is sent
+		return saidMatches(m.Metadata, r) //nolint:staticcheck // the field that is sent
 	}
-	return false
+	return unknown("a condition of an unknown type")
 }
 
 // templateRegex returns the regular expression of a template of paths: one star is a segment, two are any number of
@@ -205,35 +276,44 @@ func templateRegex(template string) string {
 	return out.String()
 }
 
-func isPrincipal(p *rbacv3.Principal, r Request) bool {
-	switch x := p.GetIdentifier().(type) {
+func (x *stream) isPrincipal(p *rbacv3.Principal) truth {
+	r := x.request
+	switch m := p.GetIdentifier().(type) {
 	case *rbacv3.Principal_Any:
-		return x.Any
+		return known(m.Any)
 	case *rbacv3.Principal_AndIds:
-		return !slices.ContainsFunc(x.AndIds.GetIds(), func(p *rbacv3.Principal) bool { return !isPrincipal(p, r) })
+		return every(m.AndIds.GetIds(), x.isPrincipal)
 	case *rbacv3.Principal_OrIds:
-		return slices.ContainsFunc(x.OrIds.GetIds(), func(p *rbacv3.Principal) bool { return isPrincipal(p, r) })
+		return some(m.OrIds.GetIds(), x.isPrincipal)
 	case *rbacv3.Principal_NotId:
-		return !isPrincipal(x.NotId, r)
+		return x.isPrincipal(m.NotId).not()
 	case *rbacv3.Principal_Authenticated_:
-		return r.Identity != "" && (x.Authenticated.GetPrincipalName() == nil || matchString(x.Authenticated.GetPrincipalName(), r.Identity))
+		name := m.Authenticated.GetPrincipalName()
+		return known(r.Identity != "" && (name == nil || matchString(name, r.Identity)))
 	case *rbacv3.Principal_DirectRemoteIp:
-		return within(x.DirectRemoteIp, r.SourceAddress)
+		return x.direct.within(m.DirectRemoteIp)
 	case *rbacv3.Principal_RemoteIp:
-		return within(x.RemoteIp, r.SourceAddress)
+		return x.remote.within(m.RemoteIp)
 	case *rbacv3.Principal_Header:
-		return headerMismatch(x.Header, r) == ""
+		return x.hasHeader(m.Header)
 	case *rbacv3.Principal_UrlPath:
-		path, _, _ := strings.Cut(r.Path, "?")
-		return matchString(x.UrlPath.GetPath(), path)
+		return x.hasPath(m.UrlPath)
 	case *rbacv3.Principal_Metadata: // claims of a token
-		return payloadMatches(x.Metadata, r) //nolint:staticcheck // the field that is sent
+		return saidMatches(m.Metadata, r) //nolint:staticcheck // the field that is sent
 	}
-	return false
+	return unknown("a source of an unknown type")
 }
 
-func within(r *corev3.CidrRange, address string) bool {
-	ip, err := netip.ParseAddr(address)
-	p, ok := prefix(r)
-	return err == nil && ok && p.Contains(ip.Unmap())
+// hasHeader reports whether a header of the request matches.
+func (x *stream) hasHeader(h *routev3.HeaderMatcher) truth {
+	if on := x.request.unclear[strings.ToLower(h.GetName())]; on != "" {
+		return unknown(on)
+	}
+	return known(headerMismatch(h, x.request) == "")
+}
+
+// hasPath reports whether the path of the request matches, without its query.
+func (x *stream) hasPath(m *matcherv3.PathMatcher) truth {
+	path, _, _ := strings.Cut(x.request.Path, "?")
+	return known(matchString(m.GetPath(), path))
 }

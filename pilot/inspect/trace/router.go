@@ -15,7 +15,8 @@ type matched struct {
 	host      *routev3.VirtualHost
 	route     *routev3.Route // nil if there is none, or if the virtual host redirects the request
 	found     []Step
-	redirects bool // whether the virtual host redirects plaintext to HTTPS
+	on        []string // what the choice of the route depends on
+	redirects bool     // whether the virtual host redirects plaintext to HTTPS
 }
 
 // match looks for the route of the request.
@@ -30,12 +31,14 @@ func (x *stream) match() {
 	}
 	x.host = host
 	x.found = append(x.found, Step{What: "virtual host", Name: host.GetName(), Reason: reason})
-	if host.GetRequireTls() == routev3.VirtualHost_ALL && !x.request.TLS && !x.request.HTTP3 { // checked before any route
+	// TLS is checked before any route, by a header that a trusted proxy may have set.
+	proto := cmp.Or(x.request.Headers["x-forwarded-proto"], x.request.scheme())
+	if host.GetRequireTls() == routev3.VirtualHost_ALL && proto != "https" {
 		x.redirects = true
 		return
 	}
-	route, step := routeFor(x.routes.GetName(), host, x.request)
-	x.route = route
+	var step Step
+	x.route, step, x.on = routeFor(x.routes.GetName(), host, x.request)
 	x.found = append(x.found, step)
 }
 
@@ -43,6 +46,9 @@ func (x *stream) match() {
 func (x *stream) routed() {
 	x.step(Step{What: "route configuration", Name: cmp.Or(x.routes.GetName(), "(in the listener)")})
 	x.Steps = append(x.Steps, x.found...)
+	for _, on := range x.on {
+		x.depends("route %s", on)
+	}
 }
 
 // forward answers the request as its route says, or records where it goes.

@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"net/url"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 )
@@ -45,15 +45,20 @@ func hostFor(c *routev3.RouteConfiguration, authority string) (*routev3.VirtualH
 }
 
 // routeFor returns the first route of a virtual host that matches, and why each other one does not apply.
-func routeFor(routes string, h *routev3.VirtualHost, r Request) (*routev3.Route, Step) {
-	s := Step{What: "route", Name: "none"}
-	var won *routev3.Route
+func routeFor(routes string, h *routev3.VirtualHost, r Request) (won *routev3.Route, s Step, depends []string) {
+	s = Step{What: "route", Name: "none"}
 	for i, route := range h.GetRoutes() {
 		origin := Origin{Path: configOf(route.GetMetadata()), Routes: routes, Host: h.GetName(), Place: i, Route: route}
 		name := nameOf(route, i)
 		reason := "it comes after the chosen one"
 		if won == nil {
-			if reason = mismatch(route.GetMatch(), r); reason == "" {
+			var on []string
+			reason, on = mismatch(route.GetMatch(), r)
+			if on != nil {
+				reason = "whether it matches depends on " + truth{on: on}.text()
+				depends = append(depends, name+": "+reason)
+			}
+			if reason == "" {
 				won = route
 				s.Name, s.Origin, s.Reason, s.Details = name, origin, "it is the first that matches: "+matchText(route.GetMatch()), actions(route)
 				continue
@@ -61,7 +66,7 @@ func routeFor(routes string, h *routev3.VirtualHost, r Request) (*routev3.Route,
 		}
 		s.Lost = append(s.Lost, Lost{Name: name, Reason: reason, Origin: origin})
 	}
-	return won, s
+	return won, s, depends
 }
 
 func nameOf(r *routev3.Route, i int) string {
@@ -92,8 +97,8 @@ func matchText(m *routev3.RouteMatch) string {
 	return text
 }
 
-// mismatch returns why a route does not match, or "" if it does.
-func mismatch(m *routev3.RouteMatch, r Request) string {
+// mismatch returns why a route does not match, or "" if it does. If that is not known, it returns what it depends on.
+func mismatch(m *routev3.RouteMatch, r Request) (why string, on []string) {
 	path, query, _ := strings.Cut(r.Path, "?")
 	sensitive := m.GetCaseSensitive() == nil || m.GetCaseSensitive().GetValue()
 	fold := func(s string) string {
@@ -105,30 +110,32 @@ func mismatch(m *routev3.RouteMatch, r Request) string {
 	switch p := m.GetPathSpecifier().(type) {
 	case *routev3.RouteMatch_Prefix:
 		if !strings.HasPrefix(fold(path), fold(p.Prefix)) {
-			return fmt.Sprintf("path %s does not begin with %s", path, p.Prefix)
+			return fmt.Sprintf("path %s does not begin with %s", path, p.Prefix), nil
 		}
 	case *routev3.RouteMatch_PathSeparatedPrefix:
 		if rest, ok := strings.CutPrefix(fold(path), fold(p.PathSeparatedPrefix)); !ok || rest != "" && rest[0] != '/' {
-			return fmt.Sprintf("path %s is not %s, nor below it", path, p.PathSeparatedPrefix)
+			return fmt.Sprintf("path %s is not %s, nor below it", path, p.PathSeparatedPrefix), nil
 		}
 	case *routev3.RouteMatch_Path:
 		if fold(path) != fold(p.Path) {
-			return fmt.Sprintf("path %s is not %s", path, p.Path)
+			return fmt.Sprintf("path %s is not %s", path, p.Path), nil
 		}
 	case *routev3.RouteMatch_SafeRegex:
 		if !whole(p.SafeRegex.GetRegex(), path) {
-			return fmt.Sprintf("path %s does not match ~%s", path, p.SafeRegex.GetRegex())
+			return fmt.Sprintf("path %s does not match ~%s", path, p.SafeRegex.GetRegex()), nil
 		}
 	case *routev3.RouteMatch_ConnectMatcher_:
 		if r.Method != "CONNECT" {
-			return "it is for the method CONNECT"
+			return "it is for the method CONNECT", nil
 		}
 	default:
-		return "its path match is of an unknown type"
+		return "its path match is of an unknown type", nil
 	}
 	for _, h := range m.GetHeaders() {
-		if why := headerMismatch(h, r); why != "" {
-			return why
+		if unclear := r.unclear[strings.ToLower(h.GetName())]; unclear != "" {
+			on = append(on, unclear)
+		} else if why := headerMismatch(h, r); why != "" {
+			return why, nil
 		}
 	}
 	if len(m.GetQueryParameters()) > 0 {
@@ -138,27 +145,29 @@ func mismatch(m *routev3.RouteMatch, r Request) string {
 			switch {
 			case q.GetStringMatch() != nil && (!there || !matchString(q.GetStringMatch(), list[0])):
 				return fmt.Sprintf("query parameter %s is %s, and not %s", q.GetName(), shown(strings.Join(list, ","), there),
-					stringText(q.GetStringMatch()))
+					stringText(q.GetStringMatch())), nil
 			case q.GetStringMatch() == nil && there != q.GetPresentMatch():
-				return "query parameter " + q.GetName() + " is missing"
+				return "query parameter " + q.GetName() + " is missing", nil
 			}
 		}
 	}
 	if m.GetGrpc() != nil && !strings.HasPrefix(r.Headers["content-type"], "application/grpc") {
-		return "it is for gRPC"
+		return "it is for gRPC", nil
 	}
 	if len(m.GetDynamicMetadata()) > 0 {
 		for _, d := range m.GetDynamicMetadata() {
-			switch {
-			case saidMatches(d, r):
+			switch t := saidMatches(d, r); {
+			case t.on != nil:
+				on = append(on, t.on...)
+			case t.holds:
 			case r.payload == nil:
-				return "it requires claims of a token, and the request has no valid token"
+				return "it requires claims of a token, and the request has no valid token", nil
 			default:
-				return "the claim " + claimPath(d) + " of the token does not match"
+				return "the claim " + claimPath(d) + " of the token does not match", nil
 			}
 		}
 	}
-	return ""
+	return "", on
 }
 
 func shown(value string, there bool) string {
@@ -178,10 +187,10 @@ func (r Request) header(name string) (string, bool) {
 	case ":authority", "host":
 		return r.Authority, true
 	case ":scheme":
-		if r.TLS {
-			return "https", true
+		if proto := strings.ToLower(r.Headers["x-forwarded-proto"]); proto == "http" || proto == "https" {
+			return proto, true
 		}
-		return "http", true
+		return r.scheme(), true
 	}
 	v, ok := r.Headers[name]
 	return v, ok
@@ -320,10 +329,51 @@ func actions(r *routev3.Route) []string {
 		}
 	}
 	if d := r.GetRedirect(); d != nil {
-		list = append(list, strings.TrimSpace("redirect to "+strings.Join(slices.DeleteFunc([]string{d.GetHostRedirect(),
-			d.GetPathRedirect() + d.GetPrefixRewrite()}, func(s string) bool {
-			return s == ""
-		}), " ")))
+		list = append(list, redirection(d))
+	}
+	list = append(list, headerChanges("request", r.GetRequestHeadersToAdd(), r.GetRequestHeadersToRemove())...)
+	return append(list, headerChanges("response", r.GetResponseHeadersToAdd(), r.GetResponseHeadersToRemove())...)
+}
+
+// headerChanges describes changes of the headers of requests or responses.
+func headerChanges(of string, add []*corev3.HeaderValueOption, remove []string) (list []string) {
+	for _, o := range add {
+		verb := "adds"
+		if o.GetAppendAction() == corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD {
+			verb = "sets"
+		}
+		list = append(list, fmt.Sprintf("it %s %s header %s: %s", verb, of, o.GetHeader().GetKey(), o.GetHeader().GetValue()))
+	}
+	for _, name := range remove {
+		list = append(list, "it removes "+of+" header "+name)
 	}
 	return list
+}
+
+// redirection describes the parts of the URL that a redirect changes.
+func redirection(d *routev3.RedirectAction) string {
+	var parts []string
+	part := func(name, value string) {
+		if value != "" {
+			parts = append(parts, name+" "+value)
+		}
+	}
+	scheme := d.GetSchemeRedirect()
+	if d.GetHttpsRedirect() {
+		scheme = "https"
+	}
+	part("scheme", scheme)
+	part("host", d.GetHostRedirect())
+	if d.GetPortRedirect() != 0 {
+		part("port", strconv.Itoa(int(d.GetPortRedirect())))
+	}
+	part("path", d.GetPathRedirect())
+	part("prefix of the path", d.GetPrefixRewrite())
+	if x := d.GetRegexRewrite(); x != nil {
+		part("path", "~"+x.GetPattern().GetRegex()+" as "+x.GetSubstitution())
+	}
+	if len(parts) == 0 {
+		return "redirect to the URL that is called"
+	}
+	return "redirect to " + strings.Join(parts, ", ")
 }

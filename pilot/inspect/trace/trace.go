@@ -31,7 +31,8 @@ type Request struct {
 	HTTP3     bool // whether the request comes over QUIC, with TLS of its own
 
 	// SourceAddress and Identity describe the connection at the receiving side.
-	SourceAddress string
+	SourceAddress string // address of the client; empty if it is not known
+	OwnAddress    string // address of the proxy, if it is a gateway that listens by itself; empty if it is not known
 	Identity      string // SPIFFE identity of the certificate; empty if there is none
 	Certificate   bool   // whether the client has a certificate that is not of the mesh
 
@@ -40,7 +41,8 @@ type Request struct {
 
 	Objects Objects // names of the objects that the proxy's resources come from; nil for the names in their metadata
 
-	said    map[string]string // metadata that filters of policies have set for later filters
+	said    map[string]said   // metadata that filters of policies have set for later filters
+	unclear map[string]string // by header, what its value depends on, if that is not known
 	payload map[string]any    // claims of the valid token; nil if there is none
 
 	Gateway   bool // whether the proxy is a gateway, which listens by itself
@@ -137,7 +139,7 @@ func Follow(c Config, r Request) (*Answer, error) {
 		if err := l.GetApiListener().GetApiListener().UnmarshalTo(h); err != nil {
 			return nil, fmt.Errorf("read %s: %w", l.GetName(), err)
 		}
-		return a, (&stream{Answer: a, config: c, request: r}).http(h)
+		return a, (&stream{Answer: a, config: c, request: r, ends: endsOf(l, r)}).http(h)
 	}
 	if l == nil {
 		a.end(0, "%s", reason)
@@ -155,7 +157,7 @@ func Follow(c Config, r Request) (*Answer, error) {
 	if !handshake(a, c, chain, r) {
 		return a, nil
 	}
-	err = (&stream{Answer: a, config: c, request: r}).network(chain)
+	err = (&stream{Answer: a, config: c, request: r, ends: endsOf(l, r)}).network(chain)
 	if downstreamTLS(chain) != nil { // TLS is terminated: what it contains is passed on
 		f := &a.Forwarded
 		f.TLS, f.HTTP3, f.SNI, f.ALPN = false, false, "", nil

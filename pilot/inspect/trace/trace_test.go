@@ -281,11 +281,14 @@ func TestActions(t *testing.T) {
 		action, want string
 		status       int
 	}{
-		{`"redirect":{}`, "redirect to", 301},
-		{`"redirect":{"hostRedirect":"h","pathRedirect":"/p","responseCode":"FOUND"}`, "redirect to h /p", 302},
+		{`"redirect":{}`, "redirect to the URL that is called", 301},
+		{`"redirect":{"httpsRedirect":true,"portRedirect":8443}`, "redirect to scheme https, port 8443", 301},
+		{`"route":{"cluster":"one"},"requestHeadersToAdd":[{"header":{"key":"a","value":"b"}}]`, "it adds request header a: b", 200},
+		{`"route":{"cluster":"one"},"responseHeadersToRemove":["a"]`, "it removes response header a", 200},
+		{`"redirect":{"hostRedirect":"h","pathRedirect":"/p","responseCode":"FOUND"}`, "redirect to host h, path /p", 302},
 		{`"redirect":{"responseCode":"SEE_OTHER"}`, "", 303},
 		{`"redirect":{"responseCode":"TEMPORARY_REDIRECT"}`, "", 307},
-		{`"redirect":{"prefixRewrite":"/q","responseCode":"PERMANENT_REDIRECT"}`, "redirect to /q", 308},
+		{`"redirect":{"prefixRewrite":"/q","responseCode":"PERMANENT_REDIRECT"}`, "redirect to prefix of the path /q", 308},
 		{`"directResponse":{"status":418}`, "", 418},
 		{`"route":{"cluster":"one","timeout":"0s"}`, "no timeout", 200},
 		{`"route":{"cluster":"one","timeout":"3s"}`, "timeout 3s", 200},
@@ -354,7 +357,7 @@ func TestForwarded(t *testing.T) {
 	} {
 		config := http(t, "", `[{"name":"all","domains":["*"],"routes":[{`+c.route+`}]}]`)
 		cluster(t, config, "one", "10.0.0.1")
-		had := map[string]string{"x-gone": "1"}
+		had := map[string]string{"x-gone": "1", "x-forwarded-proto": "http"}
 		f := follow(t, config, trace.Request{Authority: "h", Path: c.path, Headers: had}).Forwarded
 		got := f.Authority + f.Path
 		for name, v := range f.Headers {
@@ -368,7 +371,7 @@ func TestForwarded(t *testing.T) {
 		if got != c.want {
 			t.Errorf("{%s}, %s: %s, not %s", c.route, c.path, got, c.want)
 		}
-		if len(had) != 1 || had["x-gone"] != "1" {
+		if len(had) != 2 || had["x-gone"] != "1" {
 			t.Fatal("the request that was asked about has changed")
 		}
 	}
