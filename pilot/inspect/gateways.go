@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"fmt"
+	"net/netip"
 	"strconv"
 	"strings"
 
@@ -13,6 +14,9 @@ import (
 // which leads to ports of the gateway's own.
 func (h *hops) atGateway(sent trace.Config, r trace.Request, p *node.Proxy) (*trace.Answer, error) {
 	called := r.Port
+	if _, err := netip.ParseAddr(r.Host); err != nil { // the host may be any that its servers have
+		r.Address = first(p.IPs)
+	}
 	var answer *trace.Answer
 	for _, port := range h.translator.GatewayPorts(h.Snapshot, p, called, r.HTTP3) {
 		r.Port = port

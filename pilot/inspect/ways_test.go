@@ -91,6 +91,10 @@ func TestWays(t *testing.T) {
 			object("VirtualService", "v", "gateways: [gw], hosts: [shop.test], http: [{"+toWeb+"}]"),
 			Query{Source: "gw.a", Host: "shop.test", Port: 80}, false, []string{"servers bind it at 10.9.9.9 alone"}},
 
+		{"a bind of the Pod's own address", gateway("port: {number: 80, name: http, protocol: HTTP}, bind: 10.0.0.9") +
+			object("VirtualService", "v", "gateways: [gw], hosts: [shop.test], http: [{"+toWeb+"}]"),
+			Query{Source: "gw.a", Host: "shop.test", Port: 80}, true, []string{"listener 10.0.0.9_8080"}},
+
 		{"an unknown host", "", Query{Host: "wbe", Port: 80}, false,
 			[]string{"did you mean web", "it leaves the mesh to the address that DNS has for wbe"}},
 		{"an unknown address", "", Query{Host: "1.2.3.4", Port: 80}, false, []string{"it leaves the mesh to 1.2.3.4"}},

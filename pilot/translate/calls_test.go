@@ -53,6 +53,7 @@ func TestCalls(t *testing.T) {
 			}
 			over := recorded(t, name)
 			s, tr, nodes := c.world(t).apply(c.objects...), newTranslator(1<<20), referenceNodes(t, c.proxyConfig)
+			bound := func(r trace.Request) uint32 { return tr.GatewayPorts(s, nodes["ingress"], r.Port, r.HTTP3)[0] }
 			theirs := sideOf(func(who string) trace.Config {
 				config := trace.Config{}
 				for typ, url := range typesOfCalls {
@@ -72,13 +73,13 @@ func TestCalls(t *testing.T) {
 				return config
 			})
 			want := string(read(t, file))
-			if got := theirs.answered(t, want); *updateCalls {
+			if got := theirs.answered(t, want, bound); *updateCalls {
 				must.Succeed(t, os.WriteFile(file, []byte(got), 0o600))
 				want = got
 			} else if got != want {
 				t.Errorf("what istiod sent leads elsewhere than the file says:\n%s", got)
 			}
-			got := ours.answered(t, want)
+			got := ours.answered(t, want, bound)
 			if got == want {
 				return
 			}
@@ -151,8 +152,9 @@ func sideOf(config func(who string) trace.Config) side {
 	return side{config, map[string]trace.Config{}}
 }
 
-// answered returns the text of a file with what becomes of its calls.
-func (s side) answered(t *testing.T, text string) string {
+// answered returns the text of a file with what becomes of its calls. bound returns the port of a gateway's own to which
+// its Service leads a call.
+func (s side) answered(t *testing.T, text string, bound func(trace.Request) uint32) string {
 	t.Helper()
 	var out strings.Builder
 	for line := range strings.Lines(text) {
@@ -166,6 +168,9 @@ func (s side) answered(t *testing.T, text string) string {
 		who, r := parseCall(t, line)
 		if s.known[who] == nil {
 			s.known[who] = s.config(who)
+		}
+		if r.Gateway && !r.Inbound {
+			r.Port = bound(r)
 		}
 		a, err := trace.Follow(s.known[who], r)
 		if err != nil {
@@ -192,7 +197,7 @@ func parseCall(t *testing.T, line string) (string, trace.Request) {
 	}
 	authority, path, _ := strings.Cut(rest, "/")
 	r := trace.Request{Method: words[1], Authority: authority, Path: "/" + path, Port: 80, Headers: map[string]string{},
-		Gateway: who == "ingress", SourceAddress: "10.1.0.99"}
+		Gateway: who == "ingress", SourceAddress: "10.1.0.99", Certificate: true}
 	if scheme == "https" {
 		r.TLS, r.Port = true, 443
 	}

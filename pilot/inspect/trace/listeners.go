@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"slices"
@@ -44,7 +45,7 @@ func listenerFor(all []*listenerv3.Listener, r Request) (*listenerv3.Listener, s
 			return l, "all connections to the workload come here"
 		}
 	}
-	var anyAddress *listenerv3.Listener
+	var anyAddress, oneAddress *listenerv3.Listener
 	var others []string // addresses of listeners of the port
 	for _, l := range all {
 		if l.GetName() == virtualInbound || l.GetName() == virtualOutbound || (l.GetUdpListenerConfig() != nil) != r.HTTP3 {
@@ -58,7 +59,7 @@ func listenerFor(all []*listenerv3.Listener, r Request) (*listenerv3.Listener, s
 			case s.GetAddress() == "0.0.0.0" || s.GetAddress() == "::":
 				anyAddress = l
 			default:
-				others = append(others, s.GetAddress())
+				others, oneAddress = append(others, s.GetAddress()), cmp.Or(oneAddress, l)
 			}
 		}
 	}
@@ -67,6 +68,8 @@ func listenerFor(all []*listenerv3.Listener, r Request) (*listenerv3.Listener, s
 		return anyAddress, fmt.Sprintf("it is for port %d at every address", r.Port)
 	case anyAddress != nil:
 		return anyAddress, fmt.Sprintf("it is for port %d at every address, and none is for %s alone", r.Port, r.Address)
+	case r.Gateway && len(others) > 0 && r.Address == "":
+		return oneAddress, fmt.Sprintf("it is for port %d of an address of its own, and which address is called is not known", r.Port)
 	case r.HTTP3 && !r.Gateway:
 		return nil, "the proxy takes no QUIC, as only gateways do"
 	case r.HTTP3:

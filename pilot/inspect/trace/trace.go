@@ -146,6 +146,9 @@ func Follow(c Config, r Request) (*Answer, error) {
 		return a, nil
 	}
 	a.step(Step{What: "listener", Name: l.GetName(), Reason: reason})
+	if at := l.GetAddress().GetSocketAddress().GetAddress(); r.Gateway && r.Address == "" && at != "0.0.0.0" && at != "::" {
+		a.depends("listener %s takes connections to %s alone, and which address is called is not known", l.GetName(), at)
+	}
 	chain, lost, reason := chainFor(l, r)
 	if chain == nil {
 		a.step(Step{What: "filter chain", Name: "none", Reason: reason, Lost: lost})
