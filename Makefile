@@ -62,7 +62,9 @@ export GOFLAGS := $(filter-out -trimpath -tags=%,$(shell go env GOFLAGS)) -trimp
 .PHONY: help all build run demo check test test-long budget vet unit race norace e2e faults conformance boards large racing seeds mutants compat agents compat-helm soak ui bench lint fmt gen image tools clean micro
 
 help: ## Show this list.
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {n = split($$2, w, " "); line = sprintf("  %-11s", $$1); \
+		for (i = 1; i <= n; i++) {if (length(line) + 1 + length(w[i]) > 120) {print line; line = sprintf("%13s", "")} line = line " " w[i]} \
+		print line}' $(MAKEFILE_LIST)
 
 all: build test ## Build and test.
 

@@ -2,6 +2,7 @@ package mesh
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -152,8 +153,11 @@ func (d *document) message(path string, n *yamlv3.Node, m protoreflect.Message, 
 			if near := diag.NearestField(key.Value, fieldNames(m.Descriptor())); near != "" && vital(join(path, near)) {
 				d.misspelt = true
 			}
-			d.report(diag.Error, "UnknownField", join(path, key.Value), key,
-				fmt.Sprintf("there is no field %q", key.Value), diag.UnknownName(key.Value, fieldNames(m.Descriptor())))
+			fix := diag.UnknownName(key.Value, fieldNames(m.Descriptor()))
+			if path == "" {
+				fix = cmp.Or(insideOf(n), fix)
+			}
+			d.report(diag.Error, "UnknownField", join(path, key.Value), key, fmt.Sprintf("there is no field %q", key.Value), fix)
 			continue
 		}
 		where, slot := join(path, fd.JSONName()), fd.Name()
@@ -172,6 +176,22 @@ func (d *document) message(path string, n *yamlv3.Node, m protoreflect.Message, 
 		d.field(where, value, m, fd, depth+1)
 	}
 	return true
+}
+
+// insideOf returns what is meant by an object of Kubernetes that holds a mesh configuration, or "".
+func insideOf(n *yamlv3.Node) string {
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value != "kind" {
+			continue
+		}
+		switch n.Content[i+1].Value {
+		case "ConfigMap":
+			return "write only the text that is under data.mesh of the ConfigMap into the file"
+		case "IstioOperator":
+			return "write only what is under spec.meshConfig of the IstioOperator into the file"
+		}
+	}
+	return ""
 }
 
 // merge decodes the mapping, or the list of mappings, of a merge key into m. The fields beside the key are decoded

@@ -330,6 +330,13 @@ func (r *Report) leftovers(ctx context.Context, c *Cluster) {
 	}
 }
 
+// NoCluster adds the result that there is no cluster to ask.
+func (r *Report) NoCluster() {
+	r.begin("cluster")
+	r.wrong("cluster", "pilot-discovery check --pre --kubeconfig FILE",
+		"no kubeconfig, so no cluster was asked: only the ports of this machine are checked")
+}
+
 // LocalPorts checks that the default addresses of a server are free on this machine.
 func (r *Report) LocalPorts(ctx context.Context, addresses map[string]string) {
 	r.begin("ports")

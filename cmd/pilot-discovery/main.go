@@ -110,8 +110,16 @@ set.`,
 	cli.CompleteFlag(root, "color", terminal.Modes()...)
 	root.SuggestionsMinimumDistance = 2
 	root.InitDefaultCompletionCmd(args...)
+	root.InitDefaultHelpCmd()
 	for _, c := range root.Commands() {
-		if c.Name() == "completion" {
+		if c.Name() == "help" {
+			c.Args = func(c *cobra.Command, args []string) error {
+				if found, _, err := root.Find(args); err != nil || found == root {
+					return root.Args(root, args)
+				}
+				return nil
+			}
+		} else if c.Name() == "completion" {
 			c.Args, c.RunE = root.Args, root.RunE // otherwise it prints its help for an unknown shell
 		} else if c.ValidArgsFunction == nil && c.ValidateArgs([]string{"x"}) != nil {
 			c.ValidArgsFunction = cobra.NoFileCompletions // it takes no argument, for which shells would offer files

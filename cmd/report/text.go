@@ -77,12 +77,13 @@ func position(d diag.Diagnostic) string {
 
 func (r Report) summary(b *bytes.Buffer) {
 	if r.Refusal != "" {
-		reasons := strings.Split(r.Refusal, "\n")
-		for i := range reasons {
-			reasons[i] = oneLine(reasons[i])
+		var reasons []string
+		for reason := range strings.SplitSeq(r.Refusal, "\n") {
+			if reason = r.unsaid(reason); reason != "" {
+				reasons = append(reasons, oneLine(reason))
+			}
 		}
 		fmt.Fprintln(b, "a server would refuse to start:", strings.Join(reasons, "\n"))
-		return
 	}
 	fmt.Fprintf(b, "%s in force, %s, %s", Amount(r.Objects, "object"),
 		Amount(r.Count(diag.Error), "error"), Amount(r.Count(diag.Warning), "warning"))
@@ -90,6 +91,16 @@ func (r Report) summary(b *bytes.Buffer) {
 		fmt.Fprintf(b, ", %s", Amount(n, "info"))
 	}
 	b.WriteByte('\n')
+}
+
+// unsaid returns a reason of a refusal without the finding that ends it, which has a line of its own.
+func (r Report) unsaid(reason string) string {
+	for _, d := range r.Findings {
+		if at := strings.Index(reason, position(d)+": "+d.Severity.String()+": "); d.File != "" && at >= 0 {
+			return strings.TrimSuffix(reason[:at], ": ")
+		}
+	}
+	return reason
 }
 
 // Amount returns a number with its noun.

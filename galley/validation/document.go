@@ -27,6 +27,12 @@ func (d *decoder) object(n *node, f *findings) {
 		if t, ok := template(n, d.namespace); ok {
 			d.templates = append(d.templates, t)
 		}
+		group, _, _ := strings.Cut(n.str("apiVersion"), "/")
+		if instead := succeeded(group); instead != "" {
+			f.warnAt(n.get("apiVersion").pos, "apiVersion", "UnknownKind", instead,
+				"no control plane reads %s of %s since Istio 1.6: the object has no effect", n.str("kind"), group)
+			d.documents = append(d.documents, Document{Findings: f.finish(""), Line: n.line, Column: n.col})
+		}
 		return
 	}
 	if kind == nil {
@@ -224,6 +230,19 @@ func kindOf(n *node, f *findings) (kind *kinds.Kind, skip bool) {
 	f.errorAt(n.get("kind").pos, "kind", "UnknownKind", diag.UnknownName(name, names),
 		"unknown kind %q of %s: the object is not used", name, apiVersion)
 	return nil, false
+}
+
+// succeeded returns what to write instead of a kind of Istio's former groups, or "".
+func succeeded(group string) string {
+	switch group {
+	case "authentication.istio.io":
+		return "write PeerAuthentication and RequestAuthentication of security.istio.io"
+	case "rbac.istio.io":
+		return "write AuthorizationPolicy of security.istio.io"
+	case "config.istio.io":
+		return "write Telemetry of telemetry.istio.io, or EnvoyFilter"
+	}
+	return ""
 }
 
 // meantKind returns the kind with a name whose group the user most likely meant, or nil. The written group is almost

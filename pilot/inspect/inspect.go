@@ -79,6 +79,9 @@ func Read(ctx context.Context, o ingest.Options, features catalog.List) (*Inspec
 	if i.Findings, err = i.findings(i.sources); err != nil {
 		return nil, err
 	}
+	if err := o.Texts.Refusal(); err != nil {
+		i.Snapshot, i.Refusal = nil, err
+	}
 	i.Objects = len(i.world.Objects())
 	return i, nil
 }

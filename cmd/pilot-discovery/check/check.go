@@ -40,8 +40,8 @@ The server is the one at --address. The cluster is selected as with kubectl, or 
 only one of the two is reachable, only that one is checked. In the pod of the server both are.
 Nothing is written.
 
-With --pre it checks whether a control plane can be installed in the cluster; without a cluster,
-whether its ports are free on this machine. With --proxy it checks one proxy: its connection, what
+With --pre it checks whether a control plane can be installed in the cluster; without a cluster it
+fails, and checks whether its ports are free on this machine. With --proxy it checks one proxy: its connection, what
 it has acknowledged and rejected, findings about the objects that apply to it, and in a cluster its
 Pod; with --admin also its certificates.
 
@@ -177,6 +177,7 @@ func (f *flags) before(ctx context.Context, report *check.Report) error {
 	if cluster != nil {
 		return report.Installable(ctx, cluster)
 	}
+	report.NoCluster()
 	report.LocalPorts(ctx, map[string]string{
 		"grpcAddr": ":15010", "secureGRPCAddr": ":15012", "httpAddr": ":8080", "httpsAddr": ":15017", "monitoringAddr": ":15014",
 	})

@@ -3,9 +3,12 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -50,9 +53,40 @@ func Getter(address string) func(ctx context.Context, path string) (int, []byte,
 	}
 }
 
+// cause returns the reason of a failed request without its URL, which the caller names.
+func cause(err error) error {
+	var failed *url.Error
+	if errors.As(err, &failed) {
+		return failed.Err
+	}
+	return err
+}
+
+// defaultPort is the port of --monitoringAddr.
+const defaultPort = "15014"
+
+// hostPort returns the host and port of an address, which may be a URL and may have no port.
+func hostPort(address string) (string, error) {
+	text, isURL := strings.CutPrefix(address, "http://")
+	if isURL {
+		text = strings.TrimSuffix(text, "/")
+	}
+	if strings.ContainsAny(text, "/?#@ ") {
+		return "", fmt.Errorf("--address=%s: write HOST:PORT, such as 127.0.0.1:%s", Quoted(address), defaultPort)
+	}
+	if _, _, err := net.SplitHostPort(text); err != nil {
+		return net.JoinHostPort(strings.Trim(text, "[]"), defaultPort), nil
+	}
+	return text, nil
+}
+
 // do sends a request to a server on this host, and passes the response to read. The zero timeout means none besides the
 // context's.
 func do(ctx context.Context, timeout time.Duration, method, address, path string, read func(*http.Response) error) error {
+	address, err := hostPort(address)
+	if err != nil {
+		return err
+	}
 	req, err := http.NewRequestWithContext(ctx, strings.ToUpper(method), "http://"+address+"/"+strings.TrimPrefix(path, "/"), http.NoBody)
 	if err != nil {
 		return err
@@ -62,7 +96,7 @@ func do(ctx context.Context, timeout time.Duration, method, address, path string
 	defer client.CloseIdleConnections()
 	resp, err := client.Do(req)
 	if err != nil {
-		return fmt.Errorf("%w (is the server's --monitoringAddr %s?)", err, address)
+		return fmt.Errorf("no server answers at %s: %w: name the host and port of its --monitoringAddr by --address", address, cause(err))
 	}
 	defer resp.Body.Close()
 	return read(resp)

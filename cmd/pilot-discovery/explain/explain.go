@@ -5,6 +5,7 @@ import (
 	"io"
 	"regexp"
 	"strings"
+	"sync"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -76,7 +77,7 @@ func printEntries(w io.Writer, list []explain.Entry, output string, all bool) er
 		t := tabwriter.NewWriter(w, 0, 8, 3, ' ', 0)
 		fmt.Fprintln(t, "CODE\tMEANING")
 		for _, e := range list {
-			fmt.Fprintf(t, "%s\t%s\n", e.Code, firstSentence(e.Meaning))
+			fmt.Fprintf(t, "%s\t%s\n", e.Code, withoutLinks(firstSentence(e.Meaning)))
 		}
 		return t.Flush()
 	}
@@ -84,16 +85,21 @@ func printEntries(w io.Writer, list []explain.Entry, output string, all bool) er
 		if i > 0 {
 			fmt.Fprintln(w)
 		}
-		fmt.Fprintf(w, "%s\n\n%s\n\n", strings.TrimSpace(e.Code+" "+e.Name), terminal.Wrap(e.Meaning, 100))
+		fmt.Fprintf(w, "%s\n\n%s\n\n", strings.TrimSpace(e.Code+" "+e.Name), terminal.Wrap(withoutLinks(e.Meaning), 100))
 		if e.Message != "" {
 			fmt.Fprintf(w, "Example: %s\n\n", e.Message)
 		} else {
 			fmt.Fprintf(w, "Example:\n\n  %s\n\n", strings.ReplaceAll(strings.TrimSpace(e.YAML), "\n", "\n  "))
 		}
-		fmt.Fprintf(w, "%s\n", terminal.Wrap("Fix: "+e.Fix, 100))
+		fmt.Fprintf(w, "%s\n", terminal.Wrap("Fix: "+withoutLinks(e.Fix), 100))
 	}
 	return nil
 }
+
+// withoutLinks returns a text with the words of its links, whose targets are pages of the documentation.
+func withoutLinks(text string) string { return links().ReplaceAllString(text, "$1") }
+
+var links = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\[([^\]]+)\]\([^)\s]+\)`) })
 
 // firstSentence returns the first sentence of a text.
 func firstSentence(text string) string {

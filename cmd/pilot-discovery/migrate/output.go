@@ -44,11 +44,12 @@ const fewPoints = 10
 func writeText(w io.Writer, v *migration.Verdict, wide bool, color cli.Painter) error {
 	var out bytes.Buffer
 	if v.Same == v.Objects {
-		fmt.Fprintf(&out, "All of %s have the same effect as under istiod.\n", report.Amount(v.Objects, "object"))
+		fmt.Fprintf(&out, "No difference from istiod is known for %s.\n", report.Amount(v.Objects, "object"))
 	} else {
-		fmt.Fprintf(&out, "%d of %s have the same effect as under istiod; %d do not.\n", v.Same, report.Amount(v.Objects, "object"),
-			v.Objects-v.Same)
+		fmt.Fprintf(&out, "%d of %s have another effect than under istiod; for %d no difference is known.\n",
+			v.Objects-v.Same, report.Amount(v.Objects, "object"), v.Same)
 	}
+	fmt.Fprintln(&out, "What proxies are sent was not compared.")
 	for _, s := range v.Sections {
 		fmt.Fprintf(&out, "\n%s\n", strings.ToUpper(s.Name[:1])+s.Name[1:])
 		left, shown := 0, 0

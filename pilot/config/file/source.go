@@ -157,11 +157,17 @@ func (s *Source) sayUnfinished() {
 	}
 }
 
-// begin puts the first load into force, if that is safe.
+// begin puts the first load into force, if that is safe. Texts are only judged: they are published all the same, so
+// that a command reports every finding.
 func (s *Source) begin(found listing) error {
 	if err := s.unsafe(found); err != nil {
 		for _, c := range s.files {
 			c.refuse()
+		}
+		if s.texts != nil {
+			s.texts.refusal = fmt.Errorf("files: %w", err)
+			s.publish(found)
+			return nil
 		}
 		_, findings := s.merge(found)
 		s.report(findings)

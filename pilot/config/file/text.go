@@ -17,8 +17,17 @@ import (
 type Texts struct {
 	data     map[string][]byte // by file name as in positions
 	findings []diag.Diagnostic
+	refusal  error // set by the source before it publishes the objects
 
 	Namespace string // namespace of objects without one; default "default"
+}
+
+// Refusal returns why a server would not start with the texts, or nil. It is known once their source has ended.
+func (t *Texts) Refusal() error {
+	if t == nil {
+		return nil
+	}
+	return t.refusal
 }
 
 // Of returns the bytes of a file by name.

@@ -10,6 +10,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/pilot/feature"
 	"github.com/istiod-lite/istiod-lite/pilot/inspect"
 	"github.com/istiod-lite/istiod-lite/registry/kube"
 )
@@ -17,7 +18,7 @@ import (
 // Verdict is the effect of a move from istiod.
 type Verdict struct {
 	Objects  int       `json:"objects"`      // number of objects of Istio's kinds and the Gateway API's
-	Same     int       `json:"objectsAlike"` // number of objects with the same effect as under istiod
+	Same     int       `json:"objectsAlike"` // number of objects without a known difference from istiod
 	InTheWay int       `json:"inTheWay"`     // number of points that are in the way
 	Sections []Section `json:"sections"`
 }
@@ -76,8 +77,9 @@ func Judge(i *inspect.Inspection, revision string, istiods []string) *Verdict {
 
 // differs reports whether a finding is about a field that has an effect under istiod and none here.
 func differs(d diag.Diagnostic) bool {
-	return slices.Contains([]string{"NotImplemented", "NotServed", "UnsupportedField", "Unusable", "Limit", "Refused", "PatchUnknown"},
-		d.Code) || d.Code == "IST0118" && d.Severity == diag.Error
+	return slices.Contains([]string{
+		"NotImplemented", "NotServed", "UnsupportedField", "Unusable", "Limit", "Refused", "PatchUnknown", "PatchLeftOut",
+	}, d.Code) || d.Code == "IST0118" && d.Severity == diag.Error
 }
 
 // configured reports whether a kind configures a mesh.
@@ -100,6 +102,14 @@ func (v *Verdict) objects(i *inspect.Inspection, revision string, istiods []stri
 			v.Add("objects", Point{InTheWay: true, Object: name,
 				Text: fmt.Sprintf("%s: the label %s=%s hides it from control planes of other revisions", name, names.LabelRevision, rev),
 				Fix:  "remove the label, or install this control plane with that revision once istiod is removed"})
+		}
+	}
+	for _, o := range i.All() {
+		if o.Kind.Istio && all[o.String()] && feature.TargetsServices(o) {
+			other[o.String()] = true
+			v.Add("objects", Point{InTheWay: true, Object: o.String(), Where: o.Position,
+				Text: o.String() + ": it targets a service: istiod applies it at waypoints alone, and here it applies to the proxies of the workloads",
+				Fix:  "see that it lets in what calls these workloads directly, or remove it"})
 		}
 	}
 	for _, d := range i.Findings {
