@@ -229,6 +229,42 @@ spec: {`+c.target+"}\n"))
 	}
 }
 
+// TestTargetsWithoutProxies: a policy whose Gateway has proxies without the label that names it is a finding.
+func TestTargetsWithoutProxies(t *testing.T) {
+	for labels, found := range map[string]bool{
+		"app: in": true, "app: in, gateway.networking.k8s.io/gateway-name: other": true,
+		"app: in, gateway.networking.k8s.io/gateway-name: gw": false, "app: out": false,
+	} {
+		list := run(decode(t, `
+apiVersion: v1
+kind: Service
+metadata: {name: in, namespace: a}
+spec: {selector: {app: in}, ports: [{port: 80, name: http}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: in, namespace: a, labels: {`+labels+`}}
+spec: {containers: [{name: c, image: i}]}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: gw, namespace: a}
+spec: {gatewayClassName: istio, addresses: [{type: Hostname, value: in.a.svc.cluster.local}], listeners: [{name: h, port: 80, protocol: HTTP}]}
+---
+apiVersion: security.istio.io/v1
+kind: AuthorizationPolicy
+metadata: {name: p, namespace: a}
+spec: {action: DENY, rules: [{}], targetRefs: [{group: gateway.networking.k8s.io, kind: Gateway, name: gw}]}
+`))
+		got := slices.ContainsFunc(list, func(d diag.Diagnostic) bool {
+			return d.Code == codeNoProxies && strings.Contains(d.String(), "spec.targetRefs[0].name: the Pods of Service a/in, which serve")
+		})
+		if got != found {
+			t.Errorf("%s: %v, want %v", labels, list, found)
+		}
+	}
+}
+
 // Objects that are a part of a mesh get warnings, and without workloads no selector is checked.
 func TestPartOfAMesh(t *testing.T) {
 	list := run(decode(t, `

@@ -59,6 +59,7 @@ const (
 	codeSplitRule    = "SplitRule"
 	codeTokenPolicy  = "NoTokens"
 	codePlaintext    = "PlaintextCallers"
+	codeNoProxies    = "NoProxiesOfGateway"
 	codePolicies     = "RepeatedTrafficPolicy"
 	codeIssuer       = "RepeatedIssuer"
 	codeProxyConfigs = "RepeatedProxyConfig"
@@ -103,7 +104,8 @@ func Analyzers() []Analyzer {
 		{"pod-addresses", []string{codeAddress}, false, "Pods with the address of another", (*analysis).podAddresses},
 		{"no-effect", []string{codeNamespace, codeSelector, codeMesh}, false,
 			"objects in places where they have no effect", (*analysis).noEffect},
-		{"targets", []string{codeReference}, false, "targetRefs of policies that are not there", (*analysis).targets},
+		{"targets", []string{codeReference, codeNoProxies}, false,
+			"targetRefs of policies that are not there, or that have no proxies", (*analysis).targets},
 		{"authorizers", []string{codeProvider, codeAuthorizers, codeLimit}, false,
 			"authorizers of CUSTOM policies that cannot be asked, and several of one workload", (*analysis).authorizers},
 		{"tcp-denials", []string{codeSchemaWarning}, false,
