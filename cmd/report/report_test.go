@@ -177,7 +177,7 @@ func TestControlCharacters(t *testing.T) {
 	if got := strings.Count(write(t, r, "log"), "\n"); got != 2 {
 		t.Errorf("%d lines", got)
 	}
-	if got := write(t, Report{Refusal: "one\ntwo"}, "log"); !strings.HasSuffix(got, "one\ntwo\n") {
+	if got := write(t, Report{Refusal: "one\ntwo"}, "log"); !strings.HasSuffix(got, "one\ntwo\n0 errors, 0 warnings\n") {
 		t.Errorf("two reasons: %q", got)
 	}
 }

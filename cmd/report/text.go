@@ -85,8 +85,10 @@ func (r Report) summary(b *bytes.Buffer) {
 		}
 		fmt.Fprintln(b, "a server would refuse to start:", strings.Join(reasons, "\n"))
 	}
-	fmt.Fprintf(b, "%s in force, %s, %s", Amount(r.Objects, "object"),
-		Amount(r.Count(diag.Error), "error"), Amount(r.Count(diag.Warning), "warning"))
+	if r.Refusal == "" {
+		fmt.Fprintf(b, "%s in force, ", Amount(r.Objects, "object"))
+	}
+	fmt.Fprintf(b, "%s, %s", Amount(r.Count(diag.Error), "error"), Amount(r.Count(diag.Warning), "warning"))
 	if n := r.Count(diag.Info); n > 0 {
 		fmt.Fprintf(b, ", %s", Amount(n, "info"))
 	}

@@ -249,7 +249,10 @@ spec: {containers: [{name: c, image: i}]}
 apiVersion: gateway.networking.k8s.io/v1
 kind: Gateway
 metadata: {name: gw, namespace: a}
-spec: {gatewayClassName: istio, addresses: [{type: Hostname, value: in.a.svc.cluster.local}], listeners: [{name: h, port: 80, protocol: HTTP}]}
+spec:
+  gatewayClassName: istio
+  addresses: [{type: Hostname, value: in.a.svc.cluster.local}]
+  listeners: [{name: h, port: 80, protocol: HTTP}]
 ---
 apiVersion: security.istio.io/v1
 kind: AuthorizationPolicy
