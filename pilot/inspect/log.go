@@ -34,6 +34,8 @@ type Log struct {
 	// Changes are what a server has pushed: if the configuration explains the line, the last changes before it of the
 	// objects that decide the request, otherwise the changes after it that may concern the request.
 	Changes []Change `json:"changes,omitempty"`
+
+	outside bool // whether the source is an address outside the mesh, with no proxy and no certificate of the mesh
 }
 
 // Side is where a proxy stands on the way of a request.
@@ -85,7 +87,11 @@ func (i *Inspection) whyLog(q Query) (*Way, error) {
 		return &Way{Log: l, Status: e.Code, Method: q.Method}, nil
 	}
 	l.Source, l.Target = q.Source, q.Host
-	w, err := i.Why(q)
+	why := i.Why
+	if l.outside {
+		why = func(q Query) (*Way, error) { return i.fromOutside(l, q) }
+	}
+	w, err := why(q)
 	if err != nil {
 		return nil, err
 	}
@@ -204,6 +210,32 @@ func (i *Inspection) isGateway(name string) bool {
 	return s != nil && s.proxied && s.Type == node.Router
 }
 
+// fromOutside follows the request of a line at the workload whose proxy wrote it. Nothing is known about the caller but
+// its address.
+func (i *Inspection) fromOutside(l *Log, q Query) (*Way, error) {
+	headers := map[string]string{}
+	for k, v := range q.Headers {
+		if k != "host" {
+			headers[k] = v
+		}
+	}
+	r := trace.Request{
+		Authority: q.Headers["host"], Host: q.Host, Address: q.Host, Port: q.Port, Method: cmp.Or(q.Method, "GET"), Path: cmp.Or(q.Path, "/"),
+		Headers: headers, TLS: l.ServerName != "", SNI: l.ServerName, SourceAddress: q.Source, Claims: q.Claims, Now: q.Now,
+	}
+	w := &Way{Port: q.Port, Method: r.Method, Outbound: &trace.Answer{
+		Status: 200, Forwarded: r, Targets: []trace.Target{{Cluster: q.Host, Share: 100, Original: true}},
+		Steps: []trace.Step{{What: "proxy", Name: "none", Reason: "the caller is outside the mesh"}},
+	}}
+	h := hops{Inspection: i, sent: q.Sent}
+	var end outcome
+	var err error
+	w.Arrivals, end, err = h.onwards(w.Outbound, q.Host, passer{q.Source, "", false}, 0)
+	w.Status, w.Reason, w.Answered, w.Depends = end.status, end.reason, end.answered, end.depends
+	w.Notes = h.notes
+	return w, err
+}
+
 // gateways returns the proxies of gateways, as NAME.NAMESPACE.
 func (i *Inspection) gateways() []string {
 	return slices.DeleteFunc(i.Workloads(), func(name string) bool { return !i.isGateway(name) })
@@ -266,8 +298,13 @@ func (i *Inspection) locateCaller(l *Log, q *Query, caller string, peer netip.Ad
 		q.Source = ""
 	}
 	q.Source = cmp.Or(q.Source, caller)
+	local := accesslog.HostPort(l.DownstreamLocal)
 	switch {
 	case q.Source != "":
+	case peer.IsValid() && q.Host == "" && i.podAt(local.Addr()) == l.Of && !strings.HasPrefix(l.ServerName, "outbound_"):
+		l.outside = true
+		q.Source, q.Host, q.Port = peer.String(), local.Addr().String(), uint32(local.Port())
+		l.note("no workload of the mesh has the address %s, which called %s: only what happens there is followed", peer, l.Of)
 	case peer.IsValid():
 		l.Missing = append(l.Missing, fmt.Sprintf("%s called %s, and no Pod has this address now: give SOURCE, such as a newer Pod of the same "+
 			"workload.", peer, cmp.Or(l.Of, "the workload")))
