@@ -96,8 +96,8 @@ func (i *Inspection) whyLog(q Query) (*Way, error) {
 		return nil, err
 	}
 	l.Target += ":" + strconv.Itoa(int(w.Port))
-	w.Log = l
 	i.judge(l, w)
+	w.Log = l
 	return w, nil
 }
 
@@ -123,6 +123,7 @@ func (i *Inspection) describe(l *Log, q *Query) {
 	if !l.Time.IsZero() {
 		q.Now = l.Time
 	}
+	q.Certificate = q.Certificate || l.Peer != ""
 	for _, what := range l.Shortened {
 		l.note("the format writes only the beginning of %s: the request may differ in the rest", what)
 	}
@@ -436,7 +437,6 @@ func (i *Inspection) judge(l *Log, w *Way) {
 			l.note("the line is of %s, and the request does not come there by the configuration as it is now", cmp.Or(l.Of, "a workload"))
 		} else if a.Answer != nil {
 			now = endOfAnswer(a.Answer)
-			now.reaches = a.Answer.Status == 200 && !a.Answer.Answered
 		}
 	}
 	policy := i.policyOf(l)
@@ -501,7 +501,7 @@ func firstSays(l *Log) string {
 
 // endOf returns the end of a request for the proxy of its sender.
 func endOf(w *Way) end {
-	e := end{reaches: w.Status == 200 && !w.Answered, status: w.Status, reason: w.Reason}
+	e := end{reaches: w.mayReach(), status: w.Status, reason: w.Reason}
 	switch {
 	case e.reaches:
 	case w.Outbound.Status != 200 || w.Outbound.Answered:
@@ -555,10 +555,10 @@ func endOfAnswer(a *trace.Answer) end {
 	return e
 }
 
-// arrivalAt returns the arrival of a request at a workload, or nil.
+// arrivalAt returns the arrival of a request at a workload, or at an endpoint that gives the same answer, or nil.
 func arrivalAt(list []Arrival, name string) *Arrival {
 	for n := range list {
-		if list[n].Pod == name {
+		if list[n].Pod == name || slices.Contains(list[n].Others, name) {
 			return &list[n]
 		}
 		if a := arrivalAt(list[n].Next, name); a != nil {
