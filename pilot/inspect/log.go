@@ -35,7 +35,7 @@ type Log struct {
 	// objects that decide the request, otherwise the changes after it that may concern the request.
 	Changes []Change `json:"changes,omitempty"`
 
-	outside bool // whether the source is an address outside the mesh, with no proxy and no certificate of the mesh
+	outside bool // whether the source is an address outside the mesh, of which only a certificate may be known
 }
 
 // Side is where a proxy stands on the way of a request.
@@ -212,7 +212,7 @@ func (i *Inspection) isGateway(name string) bool {
 }
 
 // fromOutside follows the request of a line at the workload whose proxy wrote it. Nothing is known about the caller but
-// its address.
+// its address and its certificate.
 func (i *Inspection) fromOutside(l *Log, q Query) (*Way, error) {
 	headers := map[string]string{}
 	for k, v := range q.Headers {
@@ -224,14 +224,15 @@ func (i *Inspection) fromOutside(l *Log, q Query) (*Way, error) {
 		Authority: q.Headers["host"], Host: q.Host, Address: q.Host, Port: q.Port, Method: cmp.Or(q.Method, "GET"), Path: cmp.Or(q.Path, "/"),
 		Headers: headers, TLS: l.ServerName != "", SNI: l.ServerName, SourceAddress: q.Source, Claims: q.Claims, Now: q.Now,
 	}
-	w := &Way{Port: q.Port, Method: r.Method, Outbound: &trace.Answer{
-		Status: 200, Forwarded: r, Targets: []trace.Target{{Cluster: q.Host, Share: 100, Original: true}},
-		Steps: []trace.Step{{What: "proxy", Name: "none", Reason: "the caller is outside the mesh"}},
-	}}
+	t := trace.Target{Cluster: q.Host, Share: 100, Original: true}
+	if l.Peer != "" {
+		t.TLS, t.SNI, t.ALPN = trace.MeshTLS, l.ServerName, names.MeshALPN
+	}
+	w := &Way{Port: q.Port, Method: r.Method, Outbound: unchanged(r, t, "the caller is outside the mesh")}
 	h := hops{Inspection: i, sent: q.Sent}
 	var end outcome
 	var err error
-	w.Arrivals, end, err = h.onwards(w.Outbound, q.Host, passer{q.Source, "", false}, 0)
+	w.Arrivals, end, err = h.onwards(w.Outbound, q.Host, passer{q.Source, l.Peer, false}, 0)
 	w.Status, w.Reason, w.Answered, w.Depends = end.status, end.reason, end.answered, end.depends
 	w.Notes = h.notes
 	return w, err
@@ -302,7 +303,7 @@ func (i *Inspection) locateCaller(l *Log, q *Query, caller string, peer netip.Ad
 	local := accesslog.HostPort(l.DownstreamLocal)
 	switch {
 	case q.Source != "":
-	case peer.IsValid() && q.Host == "" && i.podAt(local.Addr()) == l.Of && !strings.HasPrefix(l.ServerName, "outbound_"):
+	case peer.IsValid() && q.Host == "" && i.podAt(local.Addr()) == l.Of && (l.Peer != "" || !strings.HasPrefix(l.ServerName, "outbound_")):
 		l.outside = true
 		q.Source, q.Host, q.Port = peer.String(), local.Addr().String(), uint32(local.Port())
 		l.note("no workload of the mesh has the address %s, which called %s: only what happens there is followed", peer, l.Of)

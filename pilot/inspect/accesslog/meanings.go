@@ -409,7 +409,7 @@ func (e *Entry) Failed() bool {
 // Answer describes the answer in a text, such as "503 UF,URX".
 func (e *Entry) Answer() string {
 	var parts []string
-	if e.HasCode && e.Code != 0 {
+	if e.Code != 0 {
 		parts = append(parts, fmt.Sprintf("status %d", e.Code))
 	} else if e.HasCode {
 		parts = append(parts, "no response")
