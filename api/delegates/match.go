@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"strings"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
+	"github.com/istiod-lite/istiod-lite/api/matches"
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
@@ -94,22 +94,11 @@ func within(r, c *networkingv1alpha3.HTTPMatchRequest, rootNamespace, childNames
 }
 
 // covers reports whether istiod considers that r matches every string that c matches. A nil match matches every string.
-// A match without a value, which tests that a header is present, covers nothing and is covered by nothing.
+// istiod compares exact values and prefixes only: a match without a value, which tests that a header is present, and a
+// regular expression cover nothing and are covered by nothing.
 func covers(r, c *networkingv1alpha3.StringMatch) bool {
-	if r == nil || c == nil {
-		return true
-	}
-	narrow, isPrefix := c.GetExact(), false
-	if p := c.GetPrefix(); p != "" {
-		narrow, isPrefix = p, true
-	}
-	if narrow == "" {
-		return false
-	}
-	if p := r.GetPrefix(); p != "" {
-		return strings.HasPrefix(narrow, p)
-	}
-	return !isPrefix && r.GetExact() == narrow
+	plain := func(m *networkingv1alpha3.StringMatch) bool { return m.GetExact() != "" || m.GetPrefix() != "" }
+	return r == nil || c == nil || plain(r) && plain(c) && matches.TextOf(r).Contains(matches.TextOf(c))
 }
 
 // combined returns the match of the requests that match both: c with the conditions that only r has.

@@ -115,9 +115,9 @@ func TestRun(t *testing.T) {
 					"VirtualService shop/reviews has the host reviews.shop.svc.cluster.local too and takes precedence for sidecars (it is older)",
 			}},
 		{"both take all of a gateway", "[{match: [{uri: {prefix: /a}}], route", "[{route", []string{
-			`warning: VirtualService shop/front-b: spec.hosts[0]: ` +
+			`warning: VirtualService shop/front-b: spec.http[0]: ` +
 				`VirtualService shop/front-a has the host shop.example.com on Gateway istio-system/front too and comes first (both are ` +
-				`of the same age, and it sorts first by name): its last route takes all requests, so the last route here is never reached; merge`,
+				`of the same age, and it sorts first by name): its spec.http[0] takes all that this route matches, so this route is never reached`,
 		}},
 		{"selector of a Service", "selector: {app: reviews}", "selector: {app: rewiews}", []string{
 			`warning: Service shop/reviews: spec.selector: no Pod or WorkloadEntry of namespace shop has the labels app=rewiews: ` +

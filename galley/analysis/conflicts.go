@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	networkingv1 "istio.io/api/networking/v1"
-	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
@@ -18,9 +17,8 @@ type contested struct {
 	tcp           bool
 }
 
-// conflicts reports VirtualServices that have no effect because another one has the same host. For sidecars only the
-// first by precedence is in force. A gateway takes the routes of all in order, but never gets past a route without
-// conditions.
+// conflicts reports VirtualServices that have no effect for sidecars because another one has the same host: only the
+// first by precedence is in force.
 func (a *analysis) conflicts() {
 	first := map[contested]*kinds.Object{}
 	compared := comparisons{most: maxComparisons}
@@ -35,25 +33,28 @@ func (a *analysis) conflictsOf(o *kinds.Object, first map[contested]*kinds.Objec
 	spec := o.Spec.(*networkingv1.VirtualService)
 	rivals := a.rivalsOf(o)
 	defer rivals.end("spec.hosts")
-	gateways, exports, always := gatewaysOf(o), a.exportsOf(spec.ExportTo, o.Namespace), slices.ContainsFunc(spec.Http, unconditional)
+	if !slices.Contains(gatewaysOf(o), meshGateway) {
+		return
+	}
+	exports := a.exportsOf(spec.ExportTo, o.Namespace)
 	for i, written := range spec.Hosts {
 		host := names.FQDN(written, o.Namespace, a.domain)
-		for _, g := range gateways {
-			for _, tcp := range []bool{false, true} {
-				if tcp && len(spec.Tcp)+len(spec.Tls) == 0 || !tcp && len(spec.Http) == 0 || g != meshGateway && (tcp || !always) {
-					continue
+		for _, tcp := range []bool{false, true} {
+			if tcp && len(spec.Tcp)+len(spec.Tls) == 0 || !tcp && len(spec.Http) == 0 {
+				continue
+			}
+			for _, export := range exports {
+				if !compared.more() {
+					return
 				}
-				for _, export := range exports {
-					if !compared.more() {
-						return
-					}
-					c := contested{g, host, export, tcp}
-					wins := first[c]
-					if wins == nil {
-						first[c] = o
-					} else if wins != o && rivals.name("", wins) {
-						a.conflict(o, wins, indexed("spec.hosts", i), c)
-					}
+				c := contested{meshGateway, host, export, tcp}
+				wins := first[c]
+				if wins == nil {
+					first[c] = o
+				} else if wins != o && rivals.name("", wins) {
+					a.report(o, diag.Warning, codeConflict, indexed("spec.hosts", i), "merge the two, or remove one",
+						"%s has the host %s too and takes precedence for sidecars (%s): these routes have no effect there",
+						wins, c.host, precedence(wins, o))
 				}
 			}
 		}
@@ -94,21 +95,6 @@ func (a *analysis) uncompared(o *kinds.Object, c comparisons) {
 			"its hosts, times its Gateways, the namespaces of exportTo and its matches, are too many: "+
 				"not all of them are compared with those of other VirtualServices")
 	}
-}
-
-// unconditional reports whether a route takes every request.
-func unconditional(h *networkingv1alpha3.HTTPRoute) bool { return len(h.Match) == 0 }
-
-func (a *analysis) conflict(o, wins *kinds.Object, field string, c contested) {
-	why := precedence(wins, o)
-	if c.gateway == meshGateway {
-		a.report(o, diag.Warning, codeConflict, field, "merge the two, or remove one",
-			"%s has the host %s too and takes precedence for sidecars (%s): these routes have no effect there", wins, c.host, why)
-		return
-	}
-	a.report(o, diag.Warning, codeUnreachable, field, "merge the two, or give each route of the other a match",
-		"%s has the host %s on Gateway %s too and comes first (%s): its last route takes all requests, so the last route here is never reached",
-		wins, c.host, c.gateway, why)
 }
 
 // exportsOf returns the values of contested.exported of a VirtualService.

@@ -2,6 +2,7 @@ package analysis
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/servers"
 )
 
 // listener is a port of the workloads with some labels.
@@ -20,21 +22,27 @@ type listener struct {
 	bind     string
 }
 
+// sharing is the servers of a listener that are in force.
+type sharing struct {
+	servers.Port
+	first    *kinds.Object
+	use      servers.Use   // of the first
+	every    *kinds.Object // Gateway of the server that takes every connection that no server name tells apart; nil if there is none
+	everyUse servers.Use
+}
+
 // claim is a host that a server of a Gateway has for VirtualServices of a namespace. Namespace "*" stands for all
 // namespaces, "" for any of them.
 type claim struct {
 	listener
+	tls             bool
 	namespace, host string
 }
 
 // gatewayPorts reports three faults: servers of Gateways for the same workloads whose port has different protocols,
 // servers with the same host, and ports that no Service of the gateway's Pods has.
 func (a *analysis) gatewayPorts() {
-	type server struct {
-		gateway *kinds.Object
-		family  string
-	}
-	first := map[listener]server{}
+	ports := map[listener]*sharing{}
 	claims := map[claim]*kinds.Object{} // first Gateway with each claim
 	for _, o := range a.of(kinds.Gateway) {
 		spec := o.Spec.(*networkingv1.Gateway)
@@ -45,27 +53,24 @@ func (a *analysis) gatewayPorts() {
 				a.report(o, diag.Warning, codeGatewayPort, field+".port.number", "add the port to the Service of the gateway, or use one that it has",
 					"no Service that selects the gateway's Pods has port %d: clients cannot reach it through the Service", number)
 			}
-			l, mine := listener{selector, number, s.Bind}, family(s)
-			other, known := first[l]
-			if !known {
-				other = server{o, mine}
-				first[l] = other
+			l, use := listener{selector, number, s.Bind}, servers.UseOf(s)
+			if use == servers.Closed {
+				continue // another finding says so
 			}
-			if other.family != mine {
-				if other.gateway != o {
-					a.report(o, diag.Error, codeGateways, field+".port.protocol", "use another port, or the same protocol",
-						"%s has port %d for the same workloads as %s, which is %s here: one port has one of them, and that Gateway's counts (%s)",
-						other.gateway, number, other.family, mine, precedence(other.gateway, o))
-				}
+			if ports[l] == nil {
+				ports[l] = &sharing{first: o, use: use}
+			}
+			if !a.shares(ports[l], o, s, use, field) {
 				continue
 			}
-			if rival, host := contender(claims, l, o, s.Hosts); rival != nil {
+			if rival, host := contender(claims, claim{listener: l, tls: use.TLS()}, o, s.Hosts); rival != nil {
 				a.report(o, diag.Warning, codeGateways, field+".hosts", "leave the host to one of the two",
 					"%s has the host %s on port %d for the same workloads: its server is used for it (%s)", rival, host, number, precedence(rival, o))
 			}
 			for _, text := range s.Hosts {
 				ns, host := serverHost(o, text)
-				for _, c := range []claim{{l, ns, host}, {l, "", host}} {
+				for _, in := range []string{ns, ""} {
+					c := claim{l, use.TLS(), in, host}
 					claims[c] = cmp.Or(claims[c], o)
 				}
 			}
@@ -73,16 +78,54 @@ func (a *analysis) gatewayPorts() {
 	}
 }
 
+// shares reports whether a server can share its port with the servers before it. It reports a server that cannot as a
+// finding, but leaves servers of one Gateway to the check of that Gateway.
+func (a *analysis) shares(port *sharing, o *kinds.Object, s *networkingv1alpha3.Server, use servers.Use, field string) bool {
+	number := s.GetPort().GetNumber()
+	if !port.Fits(use) {
+		if port.first != o {
+			a.report(o, diag.Error, codeGateways, field+".port.protocol", "use another port, or the same protocol",
+				"%s has port %d for the same workloads as %s, and comes first (%s): no server of %s fits beside it, so this one is not served",
+				port.first, number, port.use, precedence(port.first, o), use)
+		}
+		return false
+	}
+	switch {
+	case use == servers.PlainHTTP && port.every != nil && port.everyUse == use: // they share a chain
+		return true
+	case !use.HTTP(): // it is there if a VirtualService has a route for it
+		return true
+	}
+	var hosts []string
+	for _, text := range s.Hosts {
+		_, host := serverHost(o, text)
+		hosts = append(hosts, host)
+	}
+	free, _ := port.Claim(use, hosts)
+	every := !use.TLS() || slices.Contains(hosts, "*")
+	switch {
+	case len(free) > 0 && every:
+		port.every, port.everyUse = o, use
+	case len(free) == 0 && every && port.every != nil && port.everyUse != use && port.every != o:
+		a.report(o, diag.Error, codeGateways, field+".port.protocol", "use another port, or name the hosts of the server of TLS",
+			"%s has port %d for the same workloads as %s for any host, and comes first (%s): no connection is left for %s, so this server is not served",
+			port.every, number, port.everyUse, precedence(port.every, o), use)
+		return false
+	}
+	return true
+}
+
 // contender returns the first other Gateway that claims one of the hosts for the same namespace, and the host. It
 // returns nil if there is none. The caller records the claims of o after those of all earlier Gateways.
-func contender(claims map[claim]*kinds.Object, l listener, o *kinds.Object, hosts []string) (*kinds.Object, string) {
+func contender(claims map[claim]*kinds.Object, at claim, o *kinds.Object, hosts []string) (*kinds.Object, string) {
 	for _, text := range hosts {
 		ns, host := serverHost(o, text)
-		same := []claim{{l, ns, host}, {l, "*", host}}
+		namespaces := []string{ns, "*"}
 		if ns == "*" {
-			same = []claim{{l, "", host}}
+			namespaces = []string{""}
 		}
-		for _, c := range same {
+		for _, in := range namespaces {
+			c := claim{at.listener, at.tls, in, host}
 			if other := claims[c]; other != nil && other != o {
 				return other, host
 			}
@@ -103,21 +146,6 @@ func serverHost(gateway *kinds.Object, text string) (namespace, host string) {
 		return gateway.Namespace, host
 	}
 	return namespace, host
-}
-
-// family returns the kind of protocol that all servers of a port must share.
-func family(s *networkingv1alpha3.Server) string {
-	switch protocol := strings.ToUpper(s.GetPort().GetProtocol()); protocol {
-	case "HTTP", "HTTP2", "GRPC", "GRPC-WEB":
-		return "HTTP"
-	case "HTTPS", "TLS":
-		return "TLS"
-	default:
-		if s.Tls != nil {
-			return "TLS"
-		}
-		return protocol
-	}
 }
 
 // exposedPorts are the ports of the Services that select a gateway's Pods.

@@ -12,9 +12,9 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/api/servers"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 	"github.com/istiod-lite/istiod-lite/pilot/scope"
-	"github.com/istiod-lite/istiod-lite/pilot/translate/gateway"
 )
 
 // Unsupported returns a finding for each unsupported field of an object that translation itself reads, not a feature.
@@ -48,21 +48,21 @@ func unusableServers(g *networkingv1.Gateway) []diag.Diagnostic {
 		list = append(list, feature.NotImplemented("spec.servers["+strconv.Itoa(server)+"]."+field, message, fix))
 	}
 	for i, s := range g.Servers {
-		use := gateway.UseOf(s)
+		use := servers.UseOf(s)
 		t := s.GetTls()
 		switch {
-		case use == gateway.Closed && s.GetTls() == nil && s.GetPort().GetProtocol() != "":
+		case use == servers.Closed && s.GetTls() == nil && s.GetPort().GetProtocol() != "":
 			add(i, "port.protocol", "the port stays closed", "use TCP, or TLS with settings")
-		case use == gateway.Closed && gateway.Unenforced(t) != "":
-			list = append(list, unenforced(i, gateway.Unenforced(t)))
-		case use == gateway.Closed:
+		case use == servers.Closed && servers.Unenforced(t) != "":
+			list = append(list, unenforced(i, servers.Unenforced(t)))
+		case use == servers.Closed:
 			add(i, "port.protocol", "the port stays closed", "use another protocol")
 		}
 		for j, h := range s.Hosts {
 			if _, host, ok := strings.Cut(h, "/"); ok {
 				h = host
 			}
-			if use.TLS() && use != gateway.AutoPassthrough && scope.IsPartial(h) {
+			if use.TLS() && use != servers.AutoPassthrough && scope.IsPartial(h) {
 				add(i, "hosts["+strconv.Itoa(j)+"]", "proxies cannot match it as a TLS server name: its star ends within a label",
 					"write *. and the rest")
 			}
@@ -95,7 +95,7 @@ func unusableServers(g *networkingv1.Gateway) []diag.Diagnostic {
 
 const nameCipher = "use OpenSSL's name of a TLS 1.2 cipher suite"
 
-// unenforced returns the finding about a server that stays closed because of gateway.Unenforced.
+// unenforced returns the finding about a server that stays closed because of servers.Unenforced.
 func unenforced(server int, field string) diag.Diagnostic {
 	d := feature.NotImplemented("spec.servers["+strconv.Itoa(server)+"].tls."+field, "", "")
 	switch d.Severity = diag.Error; field {

@@ -13,6 +13,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/http3"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/api/servers"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
@@ -60,11 +61,11 @@ func (s *Tables) of(c cohort.Client) *table {
 		if s.made == nil {
 			s.made = map[tableKey]*table{}
 		}
-		t := &table{all: servers(c), byRoute: map[string][]Server{}}
+		t := &table{all: serversOf(c), byRoute: map[string][]Server{}}
 		for _, s := range t.all {
 			route, use := s.Route(), s.Use()
 			// on another port of the workload
-			again := use == SecureHTTP && slices.ContainsFunc(t.byRoute[route], func(o Server) bool { return o.Server == s.Server })
+			again := use == servers.SecureHTTP && slices.ContainsFunc(t.byRoute[route], func(o Server) bool { return o.Server == s.Server })
 			if use.HTTP() && !again {
 				t.byRoute[route] = append(t.byRoute[route], s)
 			}
@@ -74,9 +75,9 @@ func (s *Tables) of(c cohort.Client) *table {
 	return s.made[k]
 }
 
-// servers lists the servers of a gateway by the precedence of their Gateways. Servers with one bind key share its
+// serversOf lists the servers of a gateway by the precedence of their Gateways. Servers with one bind key share its
 // listener and its routes. If two servers with TLS settings have the same host at one bind key, the second is left out.
-func servers(c cohort.Client) []Server {
+func serversOf(c cohort.Client) []Server {
 	var all []Server
 	type boundHost struct {
 		bind string
@@ -178,7 +179,7 @@ func targetsByPort(c cohort.Client) (tcp, udp map[uint32][]uint32) {
 
 // Route returns the name of the route configuration of a server of HTTP. A server that terminates TLS has its own.
 func (s Server) Route() string {
-	if s.Use() == SecureHTTP {
+	if s.Use() == servers.SecureHTTP {
 		return names.SecureGatewayRoute(s.GetPort().GetNumber(), s.GetPort().GetName(), s.Gateway.Name, s.Gateway.Namespace, s.Bind)
 	}
 	return names.GatewayRoute(s.Target, s.Bind)
@@ -202,7 +203,7 @@ func (s Server) EachHost(yield func(namespace, host string) bool) {
 func HasAutoPassthrough(c cohort.Client) bool {
 	for o := range c.Gateways.All {
 		if slices.ContainsFunc(o.Spec.(*networkingv1.Gateway).Servers, func(s *networkingv1alpha3.Server) bool {
-			return UseOf(s) == AutoPassthrough
+			return servers.UseOf(s) == servers.AutoPassthrough
 		}) {
 			return true
 		}

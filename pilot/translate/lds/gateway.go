@@ -12,7 +12,9 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/frozen"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/api/servers"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
@@ -38,7 +40,7 @@ type gatewayKey struct {
 
 // gatewayChain is how a gateway handles the connections to a port that have one of its server names.
 type gatewayChain struct {
-	use      gateway.Use
+	use      servers.Use
 	servers  frozen.List[string] // TLS server names; empty for any. With AutoPassthrough each is a chain of its own
 	tls      *networkingv1alpha3.ServerTLSSettings
 	route    string            // route configuration of a chain for HTTP
@@ -63,11 +65,10 @@ type weightedCluster struct {
 // gatewayListenerBuilder collects the servers that share a bind key.
 type gatewayListenerBuilder struct {
 	gatewayKey
-	view   *view.View
-	first  gateway.Use
-	chains []gatewayChain
-	quic   map[uint32][]gatewayChain // chains that also take HTTP/3, by UDP port
-	taken  map[string]struct{}       // server names of the chains
+	view    *view.View
+	servers servers.Port
+	chains  []gatewayChain
+	quic    map[uint32][]gatewayChain // chains that also take HTTP/3, by UDP port
 
 	of   []*kinds.Object
 	seen map[*kinds.Object]struct{} // Gateways in of
@@ -82,7 +83,7 @@ func (m *Listeners) gatewayListeners(v *view.View, c cohort.Inputs) []*envoy.Res
 	builders, order := map[BindKey]*gatewayListenerBuilder{}, []*gatewayListenerBuilder{}
 	for _, s := range v.Gateways.Servers(c.Client) {
 		use := s.Use()
-		if use == gateway.Closed || c.Outbound.Unprivileged && s.Target < 1024 {
+		if use == servers.Closed || c.Outbound.Unprivileged && s.Target < 1024 {
 			continue // Envoy could not bind the port, and would reject the listener
 		}
 		bind, dual := s.Bind, false
@@ -96,8 +97,7 @@ func (m *Listeners) gatewayListeners(v *view.View, c cohort.Inputs) []*envoy.Res
 		if builders[key] == nil {
 			k := gatewayKey{proxyContext: outboundContext(v, c), bind: bind, port: s.Target, dual: dual}
 			k.internalRanges = internalRanges(v)
-			builders[key] = &gatewayListenerBuilder{gatewayKey: k, view: v, first: use, taken: map[string]struct{}{},
-				seen: map[*kinds.Object]struct{}{}}
+			builders[key] = &gatewayListenerBuilder{gatewayKey: k, view: v, seen: map[*kinds.Object]struct{}{}}
 			order = append(order, builders[key])
 		}
 		m.addServer(builders[key], c.Client, s)
@@ -130,27 +130,26 @@ func (m *Listeners) gatewayListeners(v *view.View, c cohort.Inputs) []*envoy.Res
 	return out
 }
 
-// addServer adds the chains of a server. If the first server of a bind key takes plaintext, no other protocol can share
-// it.
+// addServer adds the chains of a server, if it fits to the servers before it.
 func (m *Listeners) addServer(o *gatewayListenerBuilder, c cohort.Client, s gateway.Server) {
 	if _, seen := o.seen[s.Gateway]; !seen {
 		o.seen[s.Gateway] = struct{}{}
 		o.of = append(o.of, s.Gateway)
 	}
 	use := s.Use()
-	if !o.first.TLS() && use != o.first {
+	if !o.servers.Fits(use) {
 		recordConflict(o.view, BindKey{o.bind, o.port})
 		return
 	}
 	chain := gatewayChain{use: use}
 	switch use {
-	case gateway.PlainHTTP:
+	case servers.PlainHTTP:
 		if slices.ContainsFunc(o.chains, func(c gatewayChain) bool { return c.use == use }) {
 			return // all servers of HTTP share one
 		}
 		chain.route, chain.protocol = s.Route(), registry.ParseProtocol(s.GetPort().GetProtocol())
 		o.add(chain, nil)
-	case gateway.SecureHTTP:
+	case servers.SecureHTTP:
 		chain.route, chain.protocol, chain.tls = s.Route(), registry.HTTP, s.GetTls()
 		if !o.add(chain, s.ServerNames()) {
 			return
@@ -163,60 +162,47 @@ func (m *Listeners) addServer(o *gatewayListenerBuilder, c cohort.Client, s gate
 			chain.protocol = registry.HTTP3
 			o.quic[port] = append(o.quic[port], chain)
 		}
-	case gateway.PlainTCP, gateway.SecureTCP:
-		if use == gateway.SecureTCP {
+	case servers.PlainTCP, servers.SecureTCP:
+		if use == servers.SecureTCP {
 			chain.tls = s.GetTls()
 		}
 		if routes := m.connections(o.view, c, s, false); len(routes) > 0 {
 			chain.to = routes[0].to
 			o.add(chain, s.ServerNames())
 		}
-	case gateway.Passthrough:
+	case servers.Passthrough:
 		for _, r := range m.connections(o.view, c, s, true) {
 			chain.to = r.to
 			o.add(chain, r.servers)
 		}
-	case gateway.AutoPassthrough:
+	case servers.AutoPassthrough:
 		o.add(chain, sniClusters(o.view, c, s))
 	}
 }
 
 // add adds a chain for its server names that no earlier chain has, and reports whether there are any. Envoy would
 // reject two chains with one name, and it knows no pattern that ends within a label.
-func (o *gatewayListenerBuilder) add(c gatewayChain, servers []string) bool {
-	if c.use == gateway.PlainHTTP || c.use == gateway.PlainTCP || slices.Contains(servers, "*") {
-		servers = []string{anyName}
+func (o *gatewayListenerBuilder) add(c gatewayChain, wanted []string) bool {
+	wanted = lists.Filter(wanted, func(name string) bool { return !scope.IsPartial(name) })
+	if c.use == servers.AutoPassthrough { // its chains also match the protocols of the mesh
+		wanted = lists.Map(wanted, func(name string) string { return meshName + name })
 	}
-	var free []string
-	for _, name := range servers {
-		if c.use == gateway.AutoPassthrough { // its chains also match the protocols of the mesh
-			name = meshName + name
-		}
-		_, taken := o.taken[name]
-		switch {
-		case scope.IsPartial(name):
-		case !taken:
-			o.taken[name] = struct{}{}
-			free = append(free, strings.TrimPrefix(name, meshName))
-		case c.use != gateway.AutoPassthrough:
-			recordConflict(o.view, BindKey{o.bind, o.port})
-		}
+	free, taken := o.servers.Claim(c.use, wanted)
+	if taken > 0 && c.use != servers.AutoPassthrough {
+		recordConflict(o.view, BindKey{o.bind, o.port})
 	}
 	if len(free) == 0 {
 		return false
 	}
-	if free[0] != anyName {
-		c.servers = frozen.ListOf(free...)
+	if free[0] != servers.AnyName {
+		c.servers = frozen.ListOf(lists.Map(free, func(name string) string { return strings.TrimPrefix(name, meshName) })...)
 	}
 	o.chains = append(o.chains, c)
 	return true
 }
 
-// Keys in gatewayListenerBuilder.taken that are not server names.
-const (
-	anyName  = ""
-	meshName = "mesh/" // prefix of server names of AutoPassthrough
-)
+// meshName is the prefix of server names of AutoPassthrough in gatewayListenerBuilder.servers.
+const meshName = "mesh/"
 
 // connectionRoute is the destination of connections with some server names.
 type connectionRoute struct {
@@ -347,7 +333,7 @@ func overQUIC(l *listenerv3.Listener) {
 // gatewayChains makes the filter chains of a gatewayChain. Policies for unterminated connections are enforced at the
 // destination, because only the server name is visible here.
 func (b builder) gatewayChains(k gatewayKey, c gatewayChain, statPrefix string) []*listenerv3.FilterChain {
-	if c.use == gateway.AutoPassthrough {
+	if c.use == servers.AutoPassthrough {
 		var out []*listenerv3.FilterChain
 		for cluster := range c.servers.All {
 			called, _ := names.ParseCluster(cluster)

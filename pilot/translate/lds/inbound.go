@@ -17,12 +17,12 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/frozen"
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/api/servers"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 	"github.com/istiod-lite/istiod-lite/pilot/scope/traffic"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/engine"
-	"github.com/istiod-lite/istiod-lite/pilot/translate/gateway"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/inbound"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/rds"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/view"
@@ -245,7 +245,7 @@ func (k inboundKey) servicePort(b builder, p inbound.Port) chainSet {
 // terminates reports whether a sidecar terminates TLS by the settings of an ingress listener: they name a certificate
 // and require nothing that proxies cannot enforce.
 func terminates(t *networkingv1alpha3.ServerTLSSettings) bool {
-	if t.GetServerCertificate() == "" || t.GetPrivateKey() == "" || gateway.Unenforced(t) != "" {
+	if t.GetServerCertificate() == "" || t.GetPrivateKey() == "" || servers.Unenforced(t) != "" {
 		return false
 	}
 	switch t.GetMode() {

@@ -1,0 +1,7 @@
+// Package servers decides how servers of Gateways handle connections, and which servers of one port can share it.
+// Translation and analysis share it. It does no I/O.
+//
+// # Guarantees
+//
+//   - Each protocol and mode of TLS has one use: [TestUseOf]. A server without effect is a finding: [TestPort].
+package servers
