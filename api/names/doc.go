@@ -5,4 +5,5 @@
 // # Guarantees
 //
 //   - A Secret with the suffix -cacert never replaces a CA that an object names itself: [TestNamedCACredential].
+//   - A cycle of aliases ends: [TestFollowAliases].
 package names

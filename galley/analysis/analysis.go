@@ -77,6 +77,8 @@ type analysis struct {
 	places      map[placeKey]placeValues        // results of placesOf
 	modes       map[string]*kinds.Object        // first PeerAuthentication without a selector of each namespace
 	behind      map[selectionKey]*workloadPorts // results of portsBehind
+	protocols   map[string]*protocols           // results of readProtocols
+	egress      *bool                           // result of egressDecides
 }
 
 // Run returns findings about the relations between objects, in no order.

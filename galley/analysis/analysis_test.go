@@ -83,7 +83,7 @@ func TestRun(t *testing.T) {
 		{"mirror", "mirror: {host: machines", "mirror: {host: machine", []string{`warning: VirtualService shop/reviews: ` +
 			`spec.http[2].mirror.host: no Service or ServiceEntry has the host machine.example.com: the mirrored copies of requests are lost;`}},
 		{"own host", "hosts: [reviews]", "hosts: [rewiews]", []string{`warning: VirtualService shop/reviews: spec.hosts[0]: no Service or ` +
-			`ServiceEntry has the host rewiews.shop.svc.cluster.local: these routes count for requests to that name only; did you mean "reviews"?`}},
+			`ServiceEntry has the host rewiews.shop.svc.cluster.local: these routes apply to requests to that name only; did you mean "reviews"?`}},
 		{"host that is not exported", "delegate: {name: more}", "route: [{destination: {host: private.back.svc.cluster.local}}]", []string{
 			`warning: VirtualService shop/reviews: spec.http[1].route[0].destination.host: Service back/private does not export ` +
 				`private.back.svc.cluster.local to proxies of namespace shop: requests get 503; export it to that namespace as well [IST0101]`,

@@ -70,6 +70,7 @@ const (
 	codeHTTP3        = "NoHTTP3"
 	codeSidecarRoute = "SidecarRoute"
 	codeUnusedRoutes = "UnusedRoutes"
+	codeUnknownHost  = "UnknownHost"
 	codeLimit        = "Limit"    // also used by validation for one object
 	codeNoEffect     = "NoEffect" // also used by validation for one object
 )
@@ -142,6 +143,9 @@ func Analyzers() []Analyzer {
 			"several Sidecars, or Telemetries, of one workload or namespace", (*analysis).oneEach},
 		{"unreachable", []string{codeUnreachableRule, codeIneffectiveMatch, codeLimit}, true,
 			"routes of a VirtualService that an earlier one hides", (*analysis).unreachable},
+		{"match-ports", []string{codeIneffectiveMatch}, true,
+			"matches for a port that neither the hosts of a VirtualService nor its Gateways have", (*analysis).matchPorts},
+		{"virtual-hosts", []string{codeUnknownHost}, true, "hosts of VirtualServices that no service has", (*analysis).virtualHosts},
 		{"gateway-hosts", []string{codeGatewayHost}, true, "hosts of VirtualServices that their Gateway does not have", (*analysis).gatewayHosts},
 		{"port-selectors", []string{codePortRequired}, true, "destinations with several ports that name none", (*analysis).portSelectors},
 		{"gateway-ports", []string{codeGateways, codeGatewayPort}, true,

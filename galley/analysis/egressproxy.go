@@ -24,7 +24,7 @@ func (a *analysis) egressProxies() {
 			analysis: a, object: o, severity: a.failing(), effect: effect,
 			clients: &clients{namespaces: []string{o.Namespace}, blind: map[string]string{}, lacking: map[subsetKey]string{}},
 		}
-		v.destination(field, d)
+		v.destination(field, d, nil)
 		name := names.Destination(d.Host, o.Namespace, a.domain)
 		if all := a.hosts[name]; len(all) > 0 && !imports(egressOf(o), all[0]) {
 			a.report(o, v.severity, codeReference, field+".host", "add "+all[0].object.Namespace+"/"+name+" to the hosts of its egress",

@@ -43,7 +43,7 @@ type index struct {
 	wildcards map[string]*host
 	ruled     map[string][]*kinds.Object  // DestinationRules by full host or pattern
 	ends      map[string]bool             // part behind the star of each pattern in ruled
-	byKey     map[kinds.Key]*kinds.Object // Gateways and VirtualServices
+	byKey     map[kinds.Key]*kinds.Object // Gateways, also of the Gateway API, and VirtualServices
 	gateways  []string                    // "ns/name" of each Gateway
 	homes     map[string]string           // first of gateways with a name
 	siblings  map[string][]string         // names of VirtualServices by namespace
@@ -180,6 +180,8 @@ func (x *index) add(o *kinds.Object) {
 		if first := x.homes[o.Name]; first == "" || name < first {
 			x.homes[o.Name] = name
 		}
+		x.byKey[o.Key] = o
+	case kinds.KubeGateway:
 		x.byKey[o.Key] = o
 	case kinds.EndpointSlice:
 		if f := x.slice(o); f.Service != "" && f.Endpoints > 0 {

@@ -38,7 +38,7 @@ func (a *analysis) portSelector(o *kinds.Object, field string, d *networkingv1al
 	if d.GetPort().GetNumber() != 0 || d.GetHost() == "" {
 		return
 	}
-	name := names.FQDN(d.Host, o.Namespace, a.domain)
+	name := a.resolved(names.Destination(d.Host, o.Namespace, a.domain))
 	ports := a.ports(name)
 	if len(ports.numbers) < 2 {
 		return

@@ -10,6 +10,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
@@ -18,17 +19,21 @@ import (
 // VirtualServices of sidecars, because the servers of a gateway decide its protocol. A port that does not state its
 // protocol may have any.
 func (a *analysis) unusedRoutes() {
-	if a.mesh.GetProxyHttpPort() != 0 || a.hasEgressPort() {
-		return // the egress listener decides
+	if a.egressDecides() {
+		return
 	}
-	seen := map[string]*protocols{}
 	for _, o := range a.routes {
 		spec := o.Spec.(*networkingv1.VirtualService)
 		if !slices.Equal(slices.Compact(gatewaysOf(o)), []string{meshGateway}) {
 			continue
 		}
-		have := a.protocolsOf(spec.Hosts, o.Namespace, seen)
+		have := a.protocolsOf(spec.Hosts, o.Namespace)
 		if !have.known {
+			if len(spec.Tls)+len(spec.Tcp) > 0 && a.withoutServices(spec.Hosts, o.Namespace) {
+				a.report(o, diag.Warning, codeUnusedRoutes, "spec.hosts", "add a ServiceEntry for the host",
+					"no Service or ServiceEntry has a host of %s: sidecars route the connections of services alone; the rules of tls and tcp have no effect",
+					listed(spec.Hosts))
+			}
 			continue
 		}
 		report := func(field, protocol, fix string) {
@@ -48,6 +53,24 @@ func (a *analysis) unusedRoutes() {
 	}
 }
 
+// egressDecides reports whether a listener of its own, and not the port of a service, may decide which routes apply.
+func (a *analysis) egressDecides() bool {
+	if a.egress == nil {
+		decides := a.mesh.GetProxyHttpPort() != 0 || a.hasEgressPort()
+		a.egress = &decides
+	}
+	return *a.egress
+}
+
+// withoutServices reports whether no Service or ServiceEntry has one of some hosts, provided that the objects include
+// all Services. A pattern may cover some.
+func (a *analysis) withoutServices(hosts []string, namespace string) bool {
+	return a.failing() == diag.Error && !slices.ContainsFunc(hosts, func(written string) bool {
+		name := names.FQDN(written, namespace, a.domain)
+		return strings.HasPrefix(name, "*") || len(a.hosts[name]) > 0
+	})
+}
+
 // hasEgressPort reports whether a Sidecar has an egress listener with a port, whose protocol then applies instead of
 // the services' protocols.
 func (a *analysis) hasEgressPort() bool {
@@ -63,9 +86,10 @@ func (a *analysis) hasEgressPort() bool {
 
 // protocols describes which routes the ports of a host may use.
 type protocols struct {
-	requests, connections bool
-	ports                 []string // a few of the ports as text
-	known                 bool
+	requests, connections         bool
+	requestPorts, connectionPorts []uint32
+	ports                         []string // a few of the ports as text
+	known                         bool
 }
 
 func (p *protocols) add(number uint32, protocol string) {
@@ -74,26 +98,22 @@ func (p *protocols) add(number uint32, protocol string) {
 	case protocol == "udp":
 		return
 	case protocol == "http_proxy", protocol == "hbone", protocol == "":
-		p.requests, p.connections = true, true
+		p.requestPorts, p.connectionPorts = append(p.requestPorts, number), append(p.connectionPorts, number)
 	case isHTTP(protocol):
-		p.requests = true
+		p.requestPorts = append(p.requestPorts, number)
 	default:
-		p.connections = true
+		p.connectionPorts = append(p.connectionPorts, number)
 	}
+	p.requests, p.connections = len(p.requestPorts) > 0, len(p.connectionPorts) > 0
 	if len(p.ports) < few {
 		p.ports = append(p.ports, fmt.Sprintf("port %d is %s", number, protocol))
 	}
 }
 
 // protocolsOf returns the combined protocols of some hosts. They are unknown if they are unknown for one host.
-func (a *analysis) protocolsOf(hosts []string, namespace string, seen map[string]*protocols) (all protocols) {
+func (a *analysis) protocolsOf(hosts []string, namespace string) (all protocols) {
 	for _, text := range hosts {
-		host := names.FQDN(text, namespace, a.domain)
-		p := seen[host]
-		if p == nil {
-			p = a.protocolsOfHost(host)
-			seen[host] = p
-		}
+		p := a.protocolsOfHost(names.FQDN(text, namespace, a.domain))
 		if !p.known {
 			return protocols{}
 		}
@@ -106,7 +126,17 @@ func (a *analysis) protocolsOf(hosts []string, namespace string, seen map[string
 	return all
 }
 
+// protocolsOfHost returns the protocols of a host, from a cache.
 func (a *analysis) protocolsOfHost(host string) *protocols {
+	p := a.protocols[host]
+	if p == nil {
+		p = a.readProtocols(host)
+		lists.Put(&a.protocols, host, p)
+	}
+	return p
+}
+
+func (a *analysis) readProtocols(host string) *protocols {
 	p := &protocols{}
 	for _, h := range a.hosts[host] {
 		switch spec := h.object.Spec.(type) {

@@ -106,14 +106,17 @@ func (s *Scope) Spec() *networkingv1.Sidecar { return sidecarSpec(s.Sidecar) }
 
 // ResolveAlias returns the service of a host, following aliases, or nil if there is none.
 func (s *Scope) ResolveAlias(host string) *registry.Service {
-	for range MaxAliasDepth {
-		svc := s.ServiceByHost(host)
-		if svc == nil || svc.Resolution != registry.Alias {
-			return svc
+	var last *registry.Service
+	target := func(host string) string {
+		if last = s.ServiceByHost(host); last != nil && last.Resolution == registry.Alias {
+			return last.ExternalName
 		}
-		host = svc.ExternalName
+		return ""
 	}
-	return nil
+	if names.FollowAliases(host, target) == "" {
+		return nil
+	}
+	return last
 }
 
 // Aliases returns the ExternalName services that are aliases of a service, by precedence.

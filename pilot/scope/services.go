@@ -9,6 +9,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/frozen"
 	"github.com/istiod-lite/istiod-lite/api/lists"
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
@@ -319,9 +320,6 @@ func (x *Index) HostsAtAddress(address string, visit func(host string)) {
 	}
 }
 
-// MaxAliasDepth limits the length of a chain of aliases, which may be a cycle.
-const MaxAliasDepth = 8
-
 // Aliases calls visit once for each service that is an alias of a host, directly or through other aliases.
 func (x *Index) Aliases(host string, visit func(*registry.Service)) {
 	if x.aliases.Empty() {
@@ -331,7 +329,7 @@ func (x *Index) Aliases(host string, visit func(*registry.Service)) {
 	var follow func(host string, depth int)
 	follow = func(host string, depth int) {
 		for a := range x.aliases.Where(withTarget(host)) {
-			if !seen[a.service] && depth < MaxAliasDepth {
+			if !seen[a.service] && depth < names.MaxAliasDepth {
 				seen[a.service] = true
 				visit(a.service)
 				follow(a.service.Host, depth+1)

@@ -91,7 +91,7 @@ func (r *Registry) convert(o *kinds.Object) *registry.Service {
 	s.SetPorts(ports)
 	if spec.Type == corev1.ServiceTypeExternalName {
 		s.Resolution = registry.Alias
-		s.ExternalName = strings.TrimSuffix(strings.ToLower(spec.ExternalName), ".")
+		s.ExternalName = names.ExternalName(spec.ExternalName)
 		return s
 	}
 	ips := spec.ClusterIPs
