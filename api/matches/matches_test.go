@@ -34,14 +34,19 @@ func TestTexts(t *testing.T) {
 		{"present", "exact a", true}, {"exact a", "present", false}, {"regex .*", "present", true}, {"regex .+", "present", false},
 		{"regex *", "regex a|b", true}, {"prefix ", "exact a", true},
 		{"exact a", "exact a", true}, {"exact a", "exact b", false}, {"exact a", "prefix a", false}, {"exact a", "regex a", true},
-		{"prefix a", "exact ab", true}, {"prefix a", "prefix ab", true}, {"prefix ab", "prefix a", false}, {"prefix a", "regex ab[0-9]", true},
+		{"prefix a", "exact ab", true}, {"prefix a", "prefix ab", true}, {"prefix ab", "prefix a", false},
+		{"prefix a", "regex ab[0-9]", true},
 		{"prefix a", "regex ^ab[0-9]$", true}, {"prefix a", "regex ba|ab", false}, {"prefix a", "regex (?i)ab[0-9]", false},
-		{"regex ^/.+$", "prefix /api", true}, {"regex ^/.+$", "prefix /", false}, {"regex ^/.*$", "prefix /", true}, {"regex ^(/.*)$", "exact /", true},
+		{"regex ^/.+$", "prefix /api", true}, {"regex ^/.+$", "prefix /", false}, {"regex ^/.*$", "prefix /", true},
+		{"regex ^(/.*)$", "exact /", true},
 		{"regex /v[12]/.*", "prefix /v1/", true}, {"regex /v[12]/.*", "prefix /v1", false}, {"regex /v[12]/.*", "regex /v1/[a-z]+", true},
-		{"regex /v[12]/.*", "regex /v[12]/.*", true}, {"regex /v[12]/.*", "regex /v[1]/.*", true}, {"regex /v[12]/.*", "regex /v[1-2]/x", false},
-		{"regex a|b.*", "prefix b", false}, {"regex a|b.*", "exact bc", true}, {`regex a\b.*`, "prefix a", false}, {"regex a.*|b", "exact ac", true},
+		{"regex /v[12]/.*", "regex /v[12]/.*", true}, {"regex /v[12]/.*", "regex /v[1]/.*", true},
+		{"regex /v[12]/.*", "regex /v[1-2]/x", false},
+		{"regex a|b.*", "prefix b", false}, {"regex a|b.*", "exact bc", true}, {`regex a\b.*`, "prefix a", false},
+		{"regex a.*|b", "exact ac", true},
 		{"regex [a-c]", "exact b", true}, {"regex [a-c]", "exact bb", false}, {"regex (", "regex (", true}, {"regex (", "exact (", false},
-		{"regex jason", "exact jason", true}, {"regex ", "exact ", true}, {"regex ", "exact a", false}, {"regex .*jason.*", "exact jason", true},
+		{"regex jason", "exact jason", true}, {"regex ", "exact ", true}, {"regex ", "exact a", false},
+		{"regex .*jason.*", "exact jason", true},
 		{"regex .*", "regex .*jason.*", true}, {`regex ^(.*?;)?(email=[^;]*@some.com)(;.*)?$`, "exact email=a@some.com", true},
 	} {
 		if got := TextOf(stringMatch(t, c.a)).Contains(TextOf(stringMatch(t, c.b))); got != c.want {
@@ -67,7 +72,8 @@ func TestRequests(t *testing.T) {
 		{`{"uri":{"prefix":"/a"},"method":{"exact":"GET"}}`, `{"uri":{"prefix":"/a"}}`, false},
 		{`{"uri":{"prefix":"/a"}}`, `{"uri":{"prefix":"/a/b"},"method":{"exact":"GET"}}`, true},
 		{`{"method":{"exact":"GET"}}`, `{"headers":{":method":{"exact":"GET"}}}`, true},
-		{`{"headers":{"X-A":{}}}`, `{"headers":{"x-a":{"regex":"a|b"}}}`, true}, {`{"headers":{"x-a":{}}}`, `{"queryParams":{"x-a":{}}}`, false},
+		{`{"headers":{"X-A":{}}}`, `{"headers":{"x-a":{"regex":"a|b"}}}`, true},
+		{`{"headers":{"x-a":{}}}`, `{"queryParams":{"x-a":{}}}`, false},
 		{`{"headers":{"@request.auth.claims.A":{}}}`, `{"headers":{"@request.auth.claims.a":{}}}`, false},
 		{`{"queryParams":{"q":{"prefix":"a"}}}`, `{"queryParams":{"q":{"exact":"ab"}}}`, true},
 		{`{"queryParams":{"q":{"prefix":"a"}}}`, `{"queryParams":{"Q":{"exact":"ab"}}}`, false},
@@ -82,7 +88,8 @@ func TestRequests(t *testing.T) {
 		{`{"uri":{"prefix":"/1"}}`, `{"ignoreUriCase":true,"uri":{"prefix":"/1/b"}}`, true},
 		{`{"ignoreUriCase":true,"uri":{"regex":"/a"}}`, `{"uri":{"exact":"/A"}}`, false},
 		{`{"uri":{"regex":"/[a-z]*"}}`, `{"ignoreUriCase":true,"uri":{"exact":"/a"}}`, false},
-		{`{"port":80}`, `{"port":80}`, true}, {`{"port":80}`, `{}`, false}, {`{}`, `{"port":80}`, true}, {`{"port":80}`, `{"port":81}`, false},
+		{`{"port":80}`, `{"port":80}`, true}, {`{"port":80}`, `{}`, false}, {`{}`, `{"port":80}`, true},
+		{`{"port":80}`, `{"port":81}`, false},
 		{`{"sourceNamespace":"a"}`, `{}`, false}, {`{"sourceNamespace":"a"}`, `{"sourceNamespace":"a","uri":{"exact":"/"}}`, true},
 		{`{"sourceLabels":{"app":"a"}}`, `{"sourceLabels":{"app":"a","v":"1"}}`, true},
 		{`{"sourceLabels":{"app":"a","v":"1"}}`, `{"sourceLabels":{"app":"a"}}`, false},
@@ -98,7 +105,10 @@ func TestRequests(t *testing.T) {
 	if !every.CatchAll() || !every.Contains(RequestOf(match(t, `{"uri":{"prefix":"/a"}}`), "ns")) {
 		t.Error("a rule without a match does not take every request")
 	}
-	for text, want := range map[string]bool{`{"uri":{"prefix":"/"}}`: true, `{"port":80}`: true, `{"uri":{"regex":".*"}}`: false, `{"method":{"exact":"GET"}}`: false} {
+	for text, want := range map[string]bool{
+		`{"uri":{"prefix":"/"}}`: true, `{"port":80}`: true, `{"uri":{"regex":".*"}}`: false,
+		`{"method":{"exact":"GET"}}`: false,
+	} {
 		if RequestOf(match(t, text), "ns").CatchAll() != want {
 			t.Errorf("%s takes every request: %t", text, !want)
 		}

@@ -108,7 +108,8 @@ func (r *Request) On(gateway string) *Request {
 func (r *Request) Contains(o *Request) bool {
 	switch {
 	case r.port != 0 && r.port != o.port, r.namespace != "" && r.namespace != o.namespace,
-		len(r.gateways) > 0 && (len(o.gateways) == 0 || slices.ContainsFunc(o.gateways, func(g string) bool { return !slices.Contains(r.gateways, g) })):
+		len(r.gateways) > 0 && len(o.gateways) == 0,
+		len(r.gateways) > 0 && slices.ContainsFunc(o.gateways, func(g string) bool { return !slices.Contains(r.gateways, g) }):
 		return false
 	}
 	for name, value := range r.labels {

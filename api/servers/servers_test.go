@@ -22,7 +22,8 @@ func TestUseOf(t *testing.T) {
 	}{
 		{"HTTP", none, PlainHTTP}, {"grpc-web", none, PlainHTTP}, {"HTTP2", simple, PlainHTTP}, {"HTTPS", simple, SecureHTTP},
 		{"https", none, Closed}, {"HTTPS", passthrough, Passthrough}, {"TLS", passthrough, Passthrough}, {"TLS", simple, SecureTCP},
-		{"TLS", automatic, AutoPassthrough}, {"TCP", none, PlainTCP}, {"MONGO", simple, PlainTCP}, {"QUIC", none, PlainTCP}, {"UDP", none, Closed},
+		{"TLS", automatic, AutoPassthrough}, {"TCP", none, PlainTCP}, {"MONGO", simple, PlainTCP}, {"QUIC", none, PlainTCP},
+		{"UDP", none, Closed},
 	} {
 		s := &networkingv1alpha3.Server{Port: &networkingv1alpha3.Port{Protocol: c.protocol}}
 		if c.mode != none {
@@ -44,10 +45,13 @@ func TestPort(t *testing.T) {
 		servers []server
 		want    []bool // which are in force
 	}{
-		{"plaintext first", []server{{PlainHTTP, nil}, {SecureHTTP, []string{"a.test"}}, {PlainTCP, nil}, {PlainHTTP, nil}}, []bool{true, false, false, false}},
-		{"TLS first", []server{{SecureHTTP, []string{"a.test"}}, {PlainHTTP, nil}, {Passthrough, []string{"b.test"}}}, []bool{true, true, true}},
+		{"plaintext first",
+			[]server{{PlainHTTP, nil}, {SecureHTTP, []string{"a.test"}}, {PlainTCP, nil}, {PlainHTTP, nil}}, []bool{true, false, false, false}},
+		{"TLS first",
+			[]server{{SecureHTTP, []string{"a.test"}}, {PlainHTTP, nil}, {Passthrough, []string{"b.test"}}}, []bool{true, true, true}},
 		{"one name twice", []server{{SecureHTTP, []string{"a.test"}}, {SecureTCP, []string{"a.test"}}}, []bool{true, false}},
-		{"any name takes the rest", []server{{SecureHTTP, []string{"a.test", "*"}}, {SecureTCP, []string{"a.test"}}, {PlainHTTP, nil}}, []bool{true, true, false}},
+		{"any name takes the rest",
+			[]server{{SecureHTTP, []string{"a.test", "*"}}, {SecureTCP, []string{"a.test"}}, {PlainHTTP, nil}}, []bool{true, true, false}},
 	} {
 		var p Port
 		var got []bool

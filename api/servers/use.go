@@ -75,5 +75,6 @@ func (u Use) TLS() bool { return u != PlainHTTP && u != PlainTCP }
 
 // String says what clients speak.
 func (u Use) String() string {
-	return [...]string{"a protocol without connections", "plaintext HTTP", "HTTPS", "plaintext TCP", "TLS", "TLS passed through", "mutual TLS passed through"}[u]
+	return [...]string{"a protocol without connections", "plaintext HTTP", "HTTPS", "plaintext TCP", "TLS",
+		"TLS passed through", "mutual TLS passed through"}[u]
 }

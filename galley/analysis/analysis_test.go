@@ -67,6 +67,7 @@ func TestRun(t *testing.T) {
 			"DestinationRule\nmetadata: {name: reviews, namespace: elsewhere}\nspec:\n  host: reviews.shop.svc.cluster.local", []string{
 				`route[0].destination.subset: DestinationRule elsewhere/reviews defines subset "v1", but is not in force for proxies of namespace shop`,
 				`route[1].destination.subset`,
+				`DestinationRule elsewhere/reviews: metadata.namespace: rules apply to callers of their own namespace, `,
 			}},
 		{"host", "{host: reviews, subset: v1, port", "{host: rewiews, port", []string{
 			`error: VirtualService shop/reviews: spec.http[2].route[0].destination.host: ` +

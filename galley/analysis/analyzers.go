@@ -71,6 +71,8 @@ const (
 	codeSidecarRoute = "SidecarRoute"
 	codeUnusedRoutes = "UnusedRoutes"
 	codeUnknownHost  = "UnknownHost"
+	codeTLSMismatch  = "TLSMismatch"
+	codeUnusedRule   = "UnusedRule"
 	codeLimit        = "Limit"    // also used by validation for one object
 	codeNoEffect     = "NoEffect" // also used by validation for one object
 )
@@ -99,7 +101,9 @@ func Analyzers() []Analyzer {
 			"routes of TLS and TCP that a gateway never reaches", (*analysis).connectionRoutes},
 		{"unused-routes", []string{codeUnusedRoutes}, false,
 			"rules of VirtualServices for a protocol that no port of their hosts has", (*analysis).unusedRoutes},
-		{"rules", []string{codeReference, codeSubset, codeRepeated, codeLimit}, false,
+		{"gateway-protocols", []string{codeUnusedRoutes}, false,
+			"rules of VirtualServices for a protocol that no server of their Gateways has", (*analysis).gatewayProtocols},
+		{"rules", []string{codeReference, codeSubset, codeRepeated, codeUnusedRule, codeLimit}, false,
 			"hosts and subsets of DestinationRules that match nothing, or are defined twice", (*analysis).destinationRules},
 		{"selectors", []string{codeWorkloads}, false, "selectors that match no workload", (*analysis).selectors},
 		{"endpoints", []string{codeTargetPort, codeEndpoints}, false,
@@ -143,6 +147,8 @@ func Analyzers() []Analyzer {
 			"several Sidecars, or Telemetries, of one workload or namespace", (*analysis).oneEach},
 		{"unreachable", []string{codeUnreachableRule, codeIneffectiveMatch, codeLimit}, true,
 			"routes of a VirtualService that an earlier one hides", (*analysis).unreachable},
+		{"tls-fit", []string{codeTLSMismatch, codeLimit}, true,
+			"TLS of DestinationRules for Pods without a proxy, or around the TLS of clients", (*analysis).tlsFit},
 		{"match-ports", []string{codeIneffectiveMatch}, true,
 			"matches for a port that neither the hosts of a VirtualService nor its Gateways have", (*analysis).matchPorts},
 		{"virtual-hosts", []string{codeUnknownHost}, true, "hosts of VirtualServices that no service has", (*analysis).virtualHosts},

@@ -78,7 +78,8 @@ func (v *virtual) calledPort(field, name string, d *networkingv1alpha3.Destinati
 		severity = diag.Warning // a gateway takes the only port of the service
 	}
 	v.report(v.object, severity, codeReference, field, "add port: {number: …}, one of its ports: "+ports.text,
-		"the destination names no port, so sidecars take the one that was called, %s, and %s has no such port: %s", portsText(called), name, v.effect)
+		"the destination names no port, so sidecars take the one that was called, %s, and %s has no such port: %s",
+		portsText(called), name, v.effect)
 }
 
 // portsText lists ports.
@@ -99,7 +100,8 @@ func (a *analysis) virtualHosts() {
 			if len(a.hosts[name]) > 0 || a.meant(written, name) != "" || len(a.hosts[strings.ToLower(written)]) > 0 {
 				continue // another finding says so
 			}
-			a.report(o, diag.Info, codeUnknownHost, indexed("spec.hosts", i), "add a ServiceEntry for the host, or bind the routes to gateways alone",
+			a.report(o, diag.Info, codeUnknownHost, indexed("spec.hosts", i),
+				"add a ServiceEntry for the host, or bind the routes to gateways alone",
 				"no Service or ServiceEntry has the host %s: sidecars use these routes only for HTTP to its port %s", name, portsText(called.requests))
 		}
 	}
@@ -165,7 +167,7 @@ func (m *matchPorts) match(field string, port uint32, gateways []string, called 
 			return
 		}
 		if len(ports) == 0 || slices.Contains(ports, port) {
-			return // without any port there is another finding
+			return // a finding of its own says that there is no port
 		}
 		all = append(all, ports...)
 	}

@@ -42,6 +42,9 @@ func (a *analysis) destinationRule(o *kinds.Object) {
 		a.report(o, diag.Warning, codeReference, "spec.host", fix, "no Service or ServiceEntry has the host %s: the rule has no effect", name)
 		return
 	}
+	if a.unusedRule(o, all) {
+		return
+	}
 	var others []map[string]string
 	for _, s := range spec.Subsets {
 		others = append(others, s.Labels)
@@ -58,6 +61,25 @@ func (a *analysis) destinationRule(o *kinds.Object) {
 				"no workload of %s has these labels: the subset %q has no endpoints, and requests to it get 503", name, s.Name)
 		}
 	}
+}
+
+// unusedRule reports a rule for a host that no proxy uses: for an alias, or of a namespace without proxies that is
+// neither the host's nor the root namespace.
+func (a *analysis) unusedRule(o *kinds.Object, all []*host) bool {
+	if to := aliasOf(all[0].object); to != "" {
+		a.report(o, diag.Warning, codeUnusedRule, "spec.host", "name the host "+to,
+			"%s is an alias, and calls to it follow the rules of the host that it stands for: the rule has no effect", all[0].object)
+		return true
+	}
+	own := slices.ContainsFunc(all, func(h *host) bool { return h.object.Namespace == o.Namespace })
+	if own || o.Namespace == a.root || len(a.namespaces) == 0 || len(a.workloads[o.Namespace]) > 0 {
+		return false
+	}
+	a.report(o, diag.Warning, codeUnusedRule, "metadata.namespace", "write it into namespace "+all[0].object.Namespace+", of the host",
+		"rules apply to callers of their own namespace, or are of the namespace of the host or the root namespace: "+
+			"namespace %s has no workload, and %s is of namespace %s, so the rule has no effect",
+		o.Namespace, all[0].object, all[0].object.Namespace)
+	return true
 }
 
 // subset is the name of a subset that rules of a namespace with an exportTo define for a host.

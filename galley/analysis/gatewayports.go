@@ -108,7 +108,8 @@ func (a *analysis) shares(port *sharing, o *kinds.Object, s *networkingv1alpha3.
 		port.every, port.everyUse = o, use
 	case len(free) == 0 && every && port.every != nil && port.everyUse != use && port.every != o:
 		a.report(o, diag.Error, codeGateways, field+".port.protocol", "use another port, or name the hosts of the server of TLS",
-			"%s has port %d for the same workloads as %s for any host, and comes first (%s): no connection is left for %s, so this server is not served",
+			"%s has port %d for the same workloads as %s for any host, and comes first (%s): "+
+				"no connection is left for %s, so this server is not served",
 			port.every, number, port.everyUse, precedence(port.every, o), use)
 		return false
 	}

@@ -86,7 +86,7 @@ type ruleOf struct {
 	field  string
 }
 
-// add adds the routes of a VirtualService, and reports those that are never reached.
+// add adds the routes of a VirtualService, and reports the routes that are never reached.
 func (x *routesOfHost) add(o *kinds.Object, rivals *rivals) {
 	for i, h := range o.Spec.(*networkingv1.VirtualService).Http {
 		own, left, every := ruleOf{o, indexed("spec.http", i)}, 0, false
@@ -115,7 +115,8 @@ func (x *routesOfHost) add(o *kinds.Object, rivals *rivals) {
 		}
 		if left == 0 && by.object != nil && by.object != o && rivals.name(own.field, by.object) {
 			x.report(o, diag.Warning, codeUnreachable, own.field, "merge the two, or give the other a match that leaves these requests",
-				"%s has the host %s on Gateway %s too and comes first (%s): its %s takes all that this route matches, so this route is never reached",
+				"%s has the host %s on Gateway %s too and comes first (%s): "+
+					"its %s takes all that this route matches, so this route is never reached",
 				by.object, x.of.host, x.of.gateway, precedence(by.object, o), by.field)
 		}
 		if every && h.Delegate == nil {

@@ -38,7 +38,8 @@ func (a *analysis) peerAuthentications() {
 }
 
 // onlyOne reports objects of a kind that have no effect because older objects of the namespace apply to the same
-// workloads, and names one such workload. Telemetries with a selector have an effect all the same. byDefault is the code if neither has a selector, selected if both have one.
+// workloads, and names one such workload. Telemetries with a selector have an effect all the same. byDefault is the
+// code if neither has a selector, selected if both have one.
 func (a *analysis) onlyOne(kind *kinds.Kind, severity diag.Severity, byDefault, selected string) {
 	defaults := map[string]*kinds.Object{}
 	owners := a.newOwners()

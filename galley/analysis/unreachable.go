@@ -135,7 +135,8 @@ func (s *shadows) route(i int, matches []string) {
 	}
 }
 
-// hidden reports a route of which earlier routes take some matches, or all. by has their indices by that of the match.
+// hidden reports a route of which earlier routes take some matches, or all. by has the index of such a route by the
+// index of the match.
 func (s *shadows) hidden(i, matches int, by map[int]int) {
 	field := indexed(s.path, i)
 	if len(by) == matches {

@@ -31,7 +31,8 @@ func (a *analysis) unusedRoutes() {
 		if !have.known {
 			if len(spec.Tls)+len(spec.Tcp) > 0 && a.withoutServices(spec.Hosts, o.Namespace) {
 				a.report(o, diag.Warning, codeUnusedRoutes, "spec.hosts", "add a ServiceEntry for the host",
-					"no Service or ServiceEntry has a host of %s: sidecars route the connections of services alone; the rules of tls and tcp have no effect",
+					"no Service or ServiceEntry has a host of %s: "+
+						"sidecars route the connections of services alone; the rules of tls and tcp have no effect",
 					listed(spec.Hosts))
 			}
 			continue
@@ -88,6 +89,7 @@ func (a *analysis) hasEgressPort() bool {
 type protocols struct {
 	requests, connections         bool
 	requestPorts, connectionPorts []uint32
+	tlsPorts                      []uint32 // connectionPorts of HTTPS or TLS
 	ports                         []string // a few of the ports as text
 	known                         bool
 }
@@ -103,6 +105,9 @@ func (p *protocols) add(number uint32, protocol string) {
 		p.requestPorts = append(p.requestPorts, number)
 	default:
 		p.connectionPorts = append(p.connectionPorts, number)
+		if protocol == "https" || protocol == "tls" {
+			p.tlsPorts = append(p.tlsPorts, number)
+		}
 	}
 	p.requests, p.connections = len(p.requestPorts) > 0, len(p.connectionPorts) > 0
 	if len(p.ports) < few {

@@ -95,7 +95,8 @@ func (a *analysis) gateway(o *kinds.Object, field, written string) {
 		return
 	}
 	if a.byKey[kinds.Key{Kind: kinds.KubeGateway, Namespace: ns, Name: short}] != nil {
-		a.report(o, a.failing(), codeReference, field, "route to it by an HTTPRoute or another route of the Gateway API, or create a Gateway of Istio",
+		a.report(o, a.failing(), codeReference, field,
+			"route to it by an HTTPRoute or another route of the Gateway API, or create a Gateway of Istio",
 			"%s is a Gateway of the Gateway API, and a VirtualService names Gateways of Istio: no gateway takes these routes", name)
 		return
 	}
@@ -330,8 +331,8 @@ func (v *virtual) destination(field string, d *networkingv1alpha3.Destination, c
 	}
 }
 
-// resolved returns the host that a host stands for: itself, or what it is an alias of. It returns "" if its aliases lead
-// nowhere.
+// resolved returns the host that a host stands for: itself, or what it is an alias of. It returns "" for a cycle of
+// aliases.
 func (x *index) resolved(name string) string {
 	return names.FollowAliases(name, func(name string) string {
 		if all := x.hosts[name]; len(all) > 0 {

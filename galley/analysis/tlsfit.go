@@ -1,0 +1,174 @@
+package analysis
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	networkingv1 "istio.io/api/networking/v1"
+	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/api/servers"
+)
+
+// tlsFit reports DestinationRules whose TLS does not fit: TLS of the mesh for Pods without a proxy, and TLS around the
+// TLS that clients send.
+func (a *analysis) tlsFit() {
+	requests := a.requestDestinations()
+	compared := comparisons{most: maxComparisons}
+	for _, o := range a.rules {
+		policy := o.Spec.(*networkingv1.DestinationRule).GetTrafficPolicy()
+		compared.begin()
+		if policy.GetTls().GetMode() == networkingv1alpha3.ClientTLSSettings_ISTIO_MUTUAL {
+			a.mutualWithoutProxy(o, &compared)
+		}
+		a.doubleTLS(o, policy, requests)
+		if compared.refused {
+			a.report(o, diag.Info, codeLimit, "spec.host", "name a host", "its pattern covers too many hosts: not all of them are looked at")
+		}
+	}
+}
+
+// mutualWithoutProxy reports a rule with mutual TLS of the mesh for Services all of whose Pods have no proxy.
+func (a *analysis) mutualWithoutProxy(o *kinds.Object, compared *comparisons) {
+	var without []string
+	for h := range a.hostsUnder(names.FQDN(o.Spec.(*networkingv1.DestinationRule).Host, o.Namespace, a.domain)) {
+		if !compared.more() {
+			break
+		}
+		service, ok := h.object.Spec.(*corev1.Service)
+		if !ok || len(service.Spec.Selector) == 0 || service.Spec.Type == corev1.ServiceTypeExternalName {
+			continue
+		}
+		if mode, _ := a.peerMode(h.object.Namespace); mode.String() == "DISABLE" {
+			continue // another finding says so
+		}
+		if s := a.selection(h.object.Namespace, service.Spec.Selector); s.workloads > 0 && !s.proxied {
+			without = append(without, h.name)
+		}
+	}
+	if len(without) > 0 {
+		a.report(o, diag.Warning, codeTLSMismatch, "spec.trafficPolicy.tls.mode",
+			"remove tls, so that proxies use TLS where there is a proxy; or add a DestinationRule with mode DISABLE for these hosts",
+			"mode ISTIO_MUTUAL is for workloads with a proxy, and no Pod of %s has one: TLS handshakes with them fail, and requests get 503",
+			listed(without))
+	}
+}
+
+// hostsUnder yields the hosts that a host or pattern covers.
+func (x *index) hostsUnder(pattern string) func(yield func(*host) bool) {
+	return func(yield func(*host) bool) {
+		end, wild := strings.CutPrefix(pattern, "*")
+		if !wild {
+			slices.Values(x.hosts[pattern])(yield)
+			return
+		}
+		x.under(pattern) // sorts the hosts
+		end = backwards(end)
+		i, _ := slices.BinarySearch(x.backwards, end)
+		for ; i < len(x.backwards) && strings.HasPrefix(x.backwards[i], end); i++ {
+			name := backwards(x.backwards[i])
+			if !names.Covers(pattern, name) {
+				continue
+			}
+			for _, h := range x.hosts[name] {
+				if !yield(h) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// requestDestinations returns the destinations of HTTP routes. Proxies have plaintext requests for them, whatever the
+// protocol of the port.
+func (a *analysis) requestDestinations() map[hostPort]bool {
+	to := map[hostPort]bool{}
+	for _, o := range a.routes {
+		for _, h := range o.Spec.(*networkingv1.VirtualService).Http {
+			for _, r := range h.Route {
+				d := r.GetDestination()
+				to[hostPort{a.resolved(names.Destination(d.GetHost(), o.Namespace, a.domain)), d.GetPort().GetNumber()}] = true
+			}
+		}
+	}
+	return to
+}
+
+// doubleTLS reports a rule that makes proxies begin TLS on a port of HTTPS or TLS, where clients have begun it already.
+func (a *analysis) doubleTLS(o *kinds.Object, policy *networkingv1alpha3.TrafficPolicy, requests map[hostPort]bool) {
+	host := names.FQDN(o.Spec.(*networkingv1.DestinationRule).Host, o.Namespace, a.domain)
+	originates := func(t *networkingv1alpha3.ClientTLSSettings) bool {
+		return t.GetMode() == networkingv1alpha3.ClientTLSSettings_SIMPLE || t.GetMode() == networkingv1alpha3.ClientTLSSettings_MUTUAL
+	}
+	own := map[uint32]*networkingv1alpha3.ClientTLSSettings{}
+	field := map[uint32]string{}
+	for i, p := range policy.GetPortLevelSettings() {
+		own[p.GetPort().GetNumber()] = p.Tls
+		field[p.GetPort().GetNumber()] = indexed("spec.trafficPolicy.portLevelSettings", i) + ".tls.mode"
+	}
+	for _, h := range a.hosts[host] {
+		for _, p := range a.protocolsOfHost(host).tlsPorts {
+			tls, at := policy.GetTls(), "spec.trafficPolicy.tls.mode"
+			if f, known := field[p]; known {
+				tls, at = own[p], f
+			}
+			if !originates(tls) || requests[hostPort{host, p}] || requests[hostPort{host, 0}] {
+				continue
+			}
+			a.report(o, diag.Warning, codeTLSMismatch, at, "remove it, or give the port the protocol HTTP if clients are to send plaintext",
+				"port %d of %s says that clients send TLS, and mode %s puts another TLS around it: the server reads only the outer one",
+				p, h.name, tls.GetMode())
+			return
+		}
+	}
+}
+
+// gatewayProtocols reports rules of VirtualServices for a protocol that no server of their Gateways has.
+func (a *analysis) gatewayProtocols() {
+	uses := map[string]map[servers.Use]bool{}
+	for _, o := range a.of(kinds.Gateway) {
+		of := map[servers.Use]bool{}
+		for _, s := range o.Spec.(*networkingv1.Gateway).Servers {
+			of[servers.UseOf(s)] = true
+		}
+		uses[o.Namespace+"/"+o.Name] = of
+	}
+	for _, o := range a.routes {
+		spec := o.Spec.(*networkingv1.VirtualService)
+		have := map[servers.Use]bool{}
+		for _, g := range gatewaysOf(o) {
+			if uses[g] == nil { // sidecars, or a Gateway that is not there
+				have = nil
+				break
+			}
+			for use := range uses[g] {
+				have[use] = true
+			}
+		}
+		if len(have) == 0 || have[servers.Closed] {
+			continue
+		}
+		var all []string
+		for use := range have {
+			all = append(all, use.String())
+		}
+		report := func(field, what, fix string, rules int, takers ...servers.Use) {
+			if rules > 0 && !slices.ContainsFunc(takers, func(u servers.Use) bool { return have[u] }) {
+				a.report(o, diag.Warning, codeUnusedRoutes, field, fix,
+					"rules of %s are for servers of %s, and the servers of its Gateways have only %s: the rules have no effect",
+					field[len("spec."):], what, listed(all))
+			}
+		}
+		report("spec.http", "HTTP", "terminate TLS at the Gateway, by mode SIMPLE and the protocol HTTPS, or write the rules as tls or tcp",
+			len(spec.Http), servers.PlainHTTP, servers.SecureHTTP)
+		report("spec.tls", "TLS that is passed through", "give the server of the Gateway mode PASSTHROUGH, or write the rules as http or tcp",
+			len(spec.Tls), servers.Passthrough)
+		report("spec.tcp", "TCP, or of TLS that is terminated", "write the rules as http or tls",
+			len(spec.Tcp), servers.PlainTCP, servers.SecureTCP)
+	}
+}
