@@ -152,8 +152,8 @@ func sideOf(config func(who string) trace.Config) side {
 	return side{config, map[string]trace.Config{}}
 }
 
-// answered returns the text of a file with what becomes of its calls. bound returns the port of a gateway's own to which
-// its Service leads a call.
+// answered returns the text of a file with what becomes of its calls. bound returns the port of a gateway to which its
+// Service leads a call.
 func (s side) answered(t *testing.T, text string, bound func(trace.Request) uint32) string {
 	t.Helper()
 	var out strings.Builder
