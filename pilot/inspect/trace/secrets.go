@@ -118,6 +118,15 @@ func handshake(a *Answer, c Config, chain *listenerv3.FilterChain, r Request) bo
 		a.end(0, "the chain terminates TLS, and the connection is plaintext")
 		return false
 	}
+	missing := c.lacks(t.GetCommonTlsContext())
+	if len(missing) > 0 {
+		for _, name := range missing {
+			a.step(Step{What: stepSecret, Name: name, Reason: "the proxy was not sent it"})
+		}
+		a.end(0, "the TLS handshake fails: %s", lacking(missing))
+		return false
+	}
+	c.doubt(a, t.GetCommonTlsContext())
 	if t.GetRequireClientCertificate().GetValue() {
 		switch ofMesh := trustsMesh(t.GetCommonTlsContext()); {
 		case r.Identity == "" && !r.Certificate && ofMesh:
@@ -132,16 +141,7 @@ func handshake(a *Answer, c Config, chain *listenerv3.FilterChain, r Request) bo
 			a.depends("chain %s takes the certificate of the mesh only if it trusts the root of the mesh", chainName(chain))
 		}
 	}
-	missing := c.lacks(t.GetCommonTlsContext())
-	if len(missing) == 0 {
-		c.doubt(a, t.GetCommonTlsContext())
-		return true
-	}
-	for _, name := range missing {
-		a.step(Step{What: stepSecret, Name: name, Reason: "the proxy was not sent it"})
-	}
-	a.end(0, "the TLS handshake fails: %s", lacking(missing))
-	return false
+	return true
 }
 
 // trustsMesh reports whether certificates are verified by the roots of the mesh, which the agent beside the proxy
