@@ -35,7 +35,8 @@ type Log struct {
 	// objects that decide the request, otherwise the changes after it that may concern the request.
 	Changes []Change `json:"changes,omitempty"`
 
-	outside bool // whether the source is an address outside the mesh, of which only a certificate may be known
+	outside     bool // whether the source is an address outside the mesh, of which only a certificate may be known
+	contradicts bool // whether the configuration cannot be the one of the line
 }
 
 // Side is where a proxy stands on the way of a request.
@@ -91,12 +92,24 @@ func (i *Inspection) whyLog(q Query) (*Way, error) {
 	if l.outside {
 		why = func(q Query) (*Way, error) { return i.fromOutside(l, q) }
 	}
+	located := *l
 	w, err := why(q)
 	if err != nil {
 		return nil, err
 	}
-	l.Target += ":" + strconv.Itoa(int(w.Port))
 	i.judge(l, w)
+	if l.Side == sideGateway && l.ServerName != "" && !q.Certificate && l.contradicts {
+		// The line does not have the client's certificate. The answer may show that there was one.
+		q.Certificate = true
+		other := located
+		other.Notes = append(slices.Clone(located.Notes), "the client has shown a certificate: without one, the answer would be another")
+		if again, err := why(q); err == nil {
+			if i.judge(&other, again); !other.contradicts {
+				l, w = &other, again
+			}
+		}
+	}
+	l.Target += ":" + strconv.Itoa(int(w.Port))
 	w.Log = l
 	return w, nil
 }
@@ -145,6 +158,11 @@ func (i *Inspection) locate(l *Log, q *Query) {
 	local, peer := accesslog.HostPort(l.DownstreamLocal), accesslog.Host(cmp.Or(l.DirectRemote, l.DownstreamRemote))
 	cluster, _ := names.ParseCluster(l.UpstreamCluster)
 	at, caller := i.podAt(local.Addr()), i.podAt(peer)
+	forwarded := accesslog.HostPort(l.DownstreamRemote)
+	isForwarded := l.DirectRemote == "" && forwarded.IsValid() && forwarded.Port() == 0 // an address of X-Forwarded-For
+	if isForwarded {
+		caller = ""
+	}
 	if l.Pod != "" && l.Namespace != "" {
 		l.Of = l.Pod + "." + l.Namespace
 	} else if l.Pod != "" {
@@ -168,16 +186,14 @@ func (i *Inspection) locate(l *Log, q *Query) {
 	}
 	switch l.Side {
 	case sideInbound:
-		forwarded := accesslog.HostPort(l.DownstreamRemote)
-		isForwarded := l.DirectRemote == "" && forwarded.IsValid() && forwarded.Port() == 0
 		switch {
 		case q.Source != "" && q.Source != l.Of:
 		case isForwarded:
 			if i.throughGateway(l, q, i.gateways()) {
 				return
 			}
-			l.Missing = append(l.Missing, fmt.Sprintf("The request came through a gateway for %s, and the line does not say which: give SOURCE, "+
-				"the NAME.NAMESPACE of its Pod, and HOST:PORT.", forwarded.Addr()))
+			l.Missing = append(l.Missing, fmt.Sprintf("The request came for %s, by X-Forwarded-For, and the line does not say through which "+
+				"gateway or from which Pod: give SOURCE, the NAME.NAMESPACE of its Pod, and HOST:PORT.", forwarded.Addr()))
 			return
 		case i.isGateway(caller) && i.throughGateway(l, q, []string{caller}):
 			return
@@ -188,7 +204,10 @@ func (i *Inspection) locate(l *Log, q *Query) {
 		q.Source = l.Of
 		i.locateTarget(l, q, local, cluster)
 	case sideOutbound:
-		if q.Source = cmp.Or(q.Source, l.Of); q.Source == "" && peer.IsValid() {
+		if q.Source = cmp.Or(q.Source, l.Of); q.Source == "" && isForwarded {
+			l.Missing = append(l.Missing, fmt.Sprintf("%s is an address of X-Forwarded-For, and the line does not say who called: give SOURCE, "+
+				"the NAME.NAMESPACE of the caller's Pod.", forwarded.Addr()))
+		} else if q.Source == "" && peer.IsValid() {
 			l.Missing = append(l.Missing, fmt.Sprintf("%s called, and no Pod has this address now: give SOURCE, such as a newer Pod of the same "+
 				"workload.", peer))
 		} else if q.Source == "" {
@@ -344,14 +363,17 @@ func (i *Inspection) locateService(l *Log, q *Query, local netip.AddrPort) {
 		}
 	}
 	_, namespace, _ := strings.Cut(q.Source, ".")
-	host, _ := splitAuthority(l.Authority)
+	host, _ := splitAuthority(cmp.Or(l.Authority, l.ServerName))
 	if named := i.serviceOf(host, namespace); named != nil {
 		if at := slices.IndexFunc(all, func(s service) bool { return s.host == named.Host }); at >= 0 {
 			all = all[at : at+1]
 		}
 	}
-	if len(all) == 1 {
+	if len(all) > 0 && (host == "" || len(all) == 1) && !slices.ContainsFunc(all, func(s service) bool { return s.host != all[0].host }) {
 		q.Host, q.Port = all[0].host, all[0].port
+		if len(all) > 1 {
+			l.note("several ports of %s lead to port %d of its Pods, and %d is taken", q.Host, local.Port(), q.Port)
+		}
 		return
 	}
 	q.Host, q.Port = local.Addr().String(), uint32(local.Port())
@@ -430,11 +452,17 @@ type end struct {
 	causes  []accesslog.Cause // what the access log of this proxy would have; empty if it is not known
 }
 
+// otherState begins the verdict on a line that the configuration contradicts.
+const otherState = "The line is of another state of the configuration, or of another request"
+
 // judge says whether the configuration explains a line.
 func (i *Inspection) judge(l *Log, w *Way) {
 	now := endOf(w)
 	if l.Side == sideInbound {
-		if a := arrivalAt(w.Arrivals, l.Of); a == nil {
+		if a := arrivalAt(w.Arrivals, l.Of); a == nil && l.Kind == accesslog.Line && l.Method == "" {
+			l.Verdict = "The line has no request, so that the way to " + cmp.Or(l.Of, "the workload") + " is not known. " + firstSays(l)
+			return
+		} else if a == nil {
 			l.note("the line is of %s, and the request does not come there by the configuration as it is now", cmp.Or(l.Of, "a workload"))
 		} else if a.Answer != nil {
 			now = endOfAnswer(a.Answer)
@@ -444,7 +472,8 @@ func (i *Inspection) judge(l *Log, w *Way) {
 	causes := l.Causes()
 	line := cmp.Or(l.Answer(), "no answer")
 	runtime := len(causes) > 0 && !slices.ContainsFunc(causes, func(c accesslog.Cause) bool { return !c.Runtime() })
-	other := fmt.Sprintf("The line is of another state of the configuration, or of another request: it has %s", line)
+	other := fmt.Sprintf("%s: it has %s", otherState, line)
+	unread := now.status == 0 && slices.Contains(causes, accesslog.Client) // the answer to what is not HTTP
 	switch {
 	case !l.Failed && now.reaches:
 		l.Verdict = "The line shows no failure, and the request reaches the application by the configuration as it is now."
@@ -466,14 +495,15 @@ func (i *Inspection) judge(l *Log, w *Way) {
 		l.Verdict = other + ". By the configuration as it is now, the request reaches the application. " + policy
 	case now.reaches:
 		l.Verdict = other + ". By the configuration as it is now, the request reaches the application."
-	case l.HasCode && l.Code != now.status || policy != "" && !strings.Contains(now.reason, l.Policy()):
+	case l.HasCode && l.Code != now.status && !unread || policy != "" && !strings.Contains(now.reason, l.Policy()):
 		l.Verdict = other + fmt.Sprintf(", and now %s.", now)
-	case len(causes) > 0 && len(now.causes) > 0 && !slices.ContainsFunc(causes, now.has):
+	case len(causes) > 0 && len(now.causes) > 0 && !slices.ContainsFunc(causes, now.has) && !unread:
 		l.Verdict = other + fmt.Sprintf(", and now %s.", now)
 	default:
 		l.Explained = true
 		l.Verdict = "The configuration explains the line: " + now.reason + "."
 	}
+	l.contradicts = strings.HasPrefix(l.Verdict, otherState)
 	l.note("%s", policy)
 	if l.Kind == accesslog.Line && l.Failed == now.reaches && !(now.reaches && runtime) {
 		l.note("the line has not all headers of the request: if routes or policies read them, give them by --header, --claim or --jwt")

@@ -183,17 +183,23 @@ func (m grpcMesh) why(pod, method string, status int, pods string, headers ...st
 	var way struct {
 		Status   int
 		Reason   string
-		Arrivals []struct{ Pod string }
+		Depends  []string
+		Arrivals []struct {
+			Pod    string
+			Others []string
+		}
 	}
 	if err := json.Unmarshal(text, &way); err != nil {
 		m.t.Fatalf("%v: %s%s", err, text, said.String())
 	}
 	var names []string
 	for _, a := range way.Arrivals {
-		names = append(names, strings.TrimSuffix(a.Pod, ".a"))
+		for _, pod := range append(a.Others, a.Pod) {
+			names = append(names, strings.TrimSuffix(pod, ".a"))
+		}
 	}
 	slices.Sort(names)
-	if got := strings.Join(names, ","); way.Status != status || got != pods {
+	if got := strings.Join(names, ","); way.Status != status || got != pods || len(way.Depends) > 0 {
 		m.t.Errorf("why says %d (%s) by %q, want %d by %q: %s", way.Status, way.Reason, got, status, pods, text)
 	}
 }

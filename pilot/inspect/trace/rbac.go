@@ -204,7 +204,10 @@ func (x *stream) matches(p *rbacv3.Policy) (truth, string) {
 func (x *stream) caller() string {
 	r := x.request
 	who := r.Identity
-	if who == "" {
+	switch {
+	case who == "" && r.Certificate:
+		who = "a client with a certificate"
+	case who == "":
 		who = "a connection without a certificate"
 	}
 	if x.direct.on == "" {
@@ -289,7 +292,10 @@ func (x *stream) isPrincipal(p *rbacv3.Principal) truth {
 		return x.isPrincipal(m.NotId).not()
 	case *rbacv3.Principal_Authenticated_:
 		name := m.Authenticated.GetPrincipalName()
-		return known(r.Identity != "" && (name == nil || matchString(name, r.Identity)))
+		if r.Identity == "" && r.Certificate && name != nil && !matchesAny(name) {
+			return unknown("the names in the certificate of the client")
+		}
+		return known(r.Identity != "" && (name == nil || matchString(name, r.Identity)) || r.Identity == "" && r.Certificate)
 	case *rbacv3.Principal_DirectRemoteIp:
 		return x.direct.within(m.DirectRemoteIp)
 	case *rbacv3.Principal_RemoteIp:

@@ -264,6 +264,16 @@ func matchString(m *matcherv3.StringMatcher, value string) bool {
 	return false
 }
 
+// matchesAny reports whether a matcher takes every text that is not empty.
+func matchesAny(m *matcherv3.StringMatcher) bool {
+	switch m.GetSafeRegex().GetRegex() {
+	case ".*", ".+":
+		return true
+	}
+	_, isPrefix := m.GetMatchPattern().(*matcherv3.StringMatcher_Prefix)
+	return isPrefix && m.GetPrefix() == ""
+}
+
 func stringText(m *matcherv3.StringMatcher) string {
 	switch p := m.GetMatchPattern().(type) {
 	case *matcherv3.StringMatcher_Exact:

@@ -144,12 +144,22 @@ func handshake(a *Answer, c Config, chain *listenerv3.FilterChain, r Request) bo
 	return true
 }
 
-// trustsMesh reports whether certificates are verified by the roots of the mesh, which the agent beside the proxy
-// serves.
+// asksForCertificate reports whether a chain asks clients for a certificate, which they need not have.
+func asksForCertificate(chain *listenerv3.FilterChain) bool {
+	t := downstreamTLS(chain).GetCommonTlsContext()
+	return t.GetValidationContextType() != nil
+}
+
+// trustsMesh reports whether certificates are verified by the roots of the mesh, which the agent beside the proxy or
+// the application serves.
 func trustsMesh(t *tlsv3.CommonTlsContext) bool {
 	const roots = "ROOTCA"
-	return t.GetValidationContextSdsSecretConfig().GetName() == roots ||
-		t.GetCombinedValidationContext().GetValidationContextSdsSecretConfig().GetName() == roots
+	combined := t.GetCombinedValidationContext()
+	return slices.Contains([]string{
+		t.GetValidationContextSdsSecretConfig().GetName(), combined.GetValidationContextSdsSecretConfig().GetName(),
+		combined.GetDefaultValidationContext().GetCaCertificateProviderInstance().GetCertificateName(), // as gRPC names them
+		t.GetValidationContext().GetCaCertificateProviderInstance().GetCertificateName(),
+	}, roots)
 }
 
 func lacking(names []string) string {

@@ -160,6 +160,7 @@ func Follow(c Config, r Request) (*Answer, error) {
 	if !handshake(a, c, chain, r) {
 		return a, nil
 	}
+	r.Certificate = r.Certificate && asksForCertificate(chain)
 	err = (&stream{Answer: a, config: c, request: r, ends: endsOf(l, r)}).network(chain)
 	if downstreamTLS(chain) != nil { // TLS is terminated: what it contains is passed on
 		f := &a.Forwarded
