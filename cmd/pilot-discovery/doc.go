@@ -44,6 +44,8 @@
 //     [TestServerSide].
 //   - why names the rule, its line and why other rules lost: [TestScripts/why]. Real Envoys answer what it says, for
 //     the pod and path that it names: [deploy/e2e/traffic.TestAgreesWithEnvoys], also with tokens, and by policies:
-//     [deploy/e2e/traffic.TestPolicies], [deploy/e2e/traffic.TestGateway], [deploy/e2e/traffic.TestNormalization].
+//     [deploy/e2e/traffic.TestPolicies], [deploy/e2e/traffic.TestGateway], [deploy/e2e/traffic.TestNormalization], and
+//     in worlds that are drawn at random, where why --log explains the lines of their logs:
+//     [deploy/e2e/traffic.TestDrawnWorldsAgreeWithEnvoys].
 //   - migrate reports what a move from istiod has to change first: [TestScripts/migrate].
 package main

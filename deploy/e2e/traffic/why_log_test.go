@@ -13,7 +13,7 @@ import (
 )
 
 // logHeaders are the headers that routes and policies of the tests read.
-const logHeaders = ` "%REQ(X-USER)%" "%REQ(X-DENIED)%" "%REQ(AUTHORIZATION)%"`
+const logHeaders = ` "%REQ(X-USER)%" "%REQ(X-DENIED)%" "%REQ(AUTHORIZATION)%" "%REQ(ORIGIN)%" "%REQ(ACCESS-CONTROL-REQUEST-METHOD)%"`
 
 // loggingTo returns a mesh configuration whose proxies write access logs to a new file, in a format of the mesh's own.
 func loggingTo(t *testing.T) (file, config string) {
@@ -50,21 +50,8 @@ func explainLines(t *testing.T, i *inspect.Inspection, file string, expected ...
 				seen[e] = true
 			}
 		}
-		way, err := i.Why(inspect.Query{Log: line})
-		switch {
-		case err != nil:
-			t.Errorf("%s: %v", line, err)
-		case len(way.Log.Missing) > 0:
-			if !strings.Contains(way.Log.Missing[0], "called") {
-				t.Errorf("%s: %q", line, way.Log.Missing)
-			}
-		case way.Log.Failed:
-			if failed++; !way.Log.Explained && !(tokenGone(way) && strings.Contains(line, " direct_response ")) {
-				t.Errorf("%s\n%s: %s to %s: status %d: %s %q", line, way.Log.Verdict, way.Log.Source, way.Log.Target, way.Status, way.Reason,
-					way.Log.Notes)
-			}
-		case !strings.HasPrefix(way.Log.Verdict, "The line shows no failure, and the request reaches"):
-			t.Errorf("%s\n%s: %s to %s: status %d: %s", line, way.Log.Verdict, way.Log.Source, way.Log.Target, way.Status, way.Reason)
+		if explainLine(t, i, line) {
+			failed++
 		}
 	}
 	for _, e := range expected {
@@ -73,4 +60,28 @@ func explainLines(t *testing.T, i *inspect.Inspection, file string, expected ...
 		}
 	}
 	t.Logf("%d lines, %d of failures", lines, failed)
+}
+
+// explainLine checks what why --log says of a line, and reports whether the line shows a failure.
+func explainLine(t *testing.T, i *inspect.Inspection, line string) (failed bool) {
+	t.Helper()
+	way, err := i.Why(inspect.Query{Log: line})
+	switch {
+	case err != nil:
+		t.Errorf("%s: %v", line, err)
+	case len(way.Log.Missing) > 0:
+		if !strings.Contains(way.Log.Missing[0], "called") && !strings.Contains(way.Log.Missing[0], "X-Forwarded-For") {
+			t.Errorf("%s: %q", line, way.Log.Missing)
+		}
+	case strings.HasPrefix(way.Log.Verdict, "The line has no request"):
+	case way.Log.Failed:
+		if !way.Log.Explained && !(tokenGone(way) && strings.Contains(line, " direct_response ")) {
+			t.Errorf("%s\n%s: %s to %s: status %d: %s %q", line, way.Log.Verdict, way.Log.Source, way.Log.Target, way.Status, way.Reason,
+				way.Log.Notes)
+		}
+		return true
+	case !strings.HasPrefix(way.Log.Verdict, "The line shows no failure, and the request reaches"):
+		t.Errorf("%s\n%s: %s to %s: status %d: %s", line, way.Log.Verdict, way.Log.Source, way.Log.Target, way.Status, way.Reason)
+	}
+	return false
 }

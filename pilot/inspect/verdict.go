@@ -1,0 +1,200 @@
+package inspect
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/pilot/inspect/accesslog"
+	"github.com/istiod-lite/istiod-lite/pilot/inspect/trace"
+)
+
+// dependencies returns what the answer depends on and what may be the cause of a line.
+func dependencies(l *Log, w *Way) (list []string) {
+	words := map[accesslog.Cause]string{accesslog.Authorizer: "authorizer", accesslog.RateLimit: "ratelimit", accesslog.Fault: "fault",
+		accesslog.Direct: "may answer itself", accesslog.Policy: "may deny"}
+	for _, d := range w.Depends {
+		if l.Code != 0 && strings.Contains(d, fmt.Sprintf("status %d", l.Code)) || slices.ContainsFunc(l.Causes(), func(c accesslog.Cause) bool {
+			return words[c] != "" && strings.Contains(d, words[c])
+		}) {
+			list = append(list, d)
+		}
+	}
+	return list
+}
+
+// end is the part of an answer with which a line is compared.
+type end struct {
+	reaches bool
+	status  int
+	reason  string
+	causes  []accesslog.Cause // what the access log of this proxy would have; empty if it is not known
+}
+
+// otherState begins the verdict on a line that the configuration contradicts.
+const otherState = "The line is of another state of the configuration, or of another request"
+
+// judge says whether the configuration explains a line.
+func (i *Inspection) judge(l *Log, w *Way) {
+	now := endOf(w)
+	if l.Side == sideInbound {
+		if a := arrivalAt(w.Arrivals, l.Of); a == nil && l.Kind == accesslog.Line && l.Method == "" {
+			l.Verdict = "The line has no request, so that the way to " + cmp.Or(l.Of, "the workload") + " is not known. " + firstSays(l)
+			return
+		} else if a == nil {
+			l.note("the line is of %s, and the request does not come there by the configuration as it is now", cmp.Or(l.Of, "a workload"))
+		} else if a.Answer != nil {
+			now = endOfAnswer(a.Answer)
+		}
+	}
+	policy := i.policyOf(l)
+	causes := l.Causes()
+	line := cmp.Or(l.Answer(), "no answer")
+	runtime := len(causes) > 0 && !slices.ContainsFunc(causes, func(c accesslog.Cause) bool { return !c.Runtime() })
+	other := fmt.Sprintf("%s: it has %s", otherState, line)
+	unread := now.status == 0 && slices.Contains(causes, accesslog.Client) // the answer to what is not HTTP
+	switch {
+	case !l.Failed && now.reaches:
+		l.Verdict = "The line shows no failure, and the request reaches the application by the configuration as it is now."
+		if len(w.Depends) > 0 {
+			l.Verdict = "The line shows no failure, and the request reaches the application by the configuration as it is now, if none of " +
+				"the above prevents it."
+		}
+	case !l.Failed:
+		l.Verdict = other + fmt.Sprintf(", and now %s.", now)
+	case len(dependencies(l, w)) > 0:
+		l.Explained = true
+		l.Verdict = "The configuration explains the line, if this was so: " + strings.Join(dependencies(l, w), "; ") + "."
+	case now.reaches && slices.Contains(causes, accesslog.Application):
+		l.Verdict = "The answer is not by the proxy that wrote the line: it comes from where the request was passed on to, and the " +
+			"configuration lets the request through there. The application answered so, or the proxy beside it, whose log has the line."
+	case now.reaches && runtime:
+		l.Verdict = "The configuration lets the request through. It failed for what the configuration does not decide: " + firstSays(l)
+	case now.reaches && policy != "":
+		l.Verdict = other + ". By the configuration as it is now, the request reaches the application. " + policy
+	case now.reaches:
+		l.Verdict = other + ". By the configuration as it is now, the request reaches the application."
+	case l.HasCode && l.Code != now.status && !unread || policy != "" && !strings.Contains(now.reason, l.Policy()):
+		l.Verdict = other + fmt.Sprintf(", and now %s.", now)
+	case len(causes) > 0 && len(now.causes) > 0 && !slices.ContainsFunc(causes, now.has) && !unread:
+		l.Verdict = other + fmt.Sprintf(", and now %s.", now)
+	default:
+		l.Explained = true
+		l.Verdict = "The configuration explains the line: " + now.reason + "."
+	}
+	l.contradicts = strings.HasPrefix(l.Verdict, otherState)
+	l.note("%s", policy)
+	if l.Kind == accesslog.Line && l.Failed == now.reaches && !(now.reaches && runtime) {
+		l.note("the line has not all headers of the request: if routes or policies read them, give them by --header, --claim or --jwt")
+	}
+	l.Notes = slices.DeleteFunc(l.Notes, func(s string) bool { return s == "" || strings.Contains(l.Verdict, s) })
+}
+
+func (e end) has(c accesslog.Cause) bool { return slices.Contains(e.causes, c) }
+
+func (e end) String() string {
+	if e.status == 0 {
+		return "the connection is closed: " + e.reason
+	}
+	return fmt.Sprintf("the request is answered with status %d: %s", e.status, e.reason)
+}
+
+// firstSays returns what the first meaning of a line with a cause says.
+func firstSays(l *Log) string {
+	for _, m := range l.Meanings {
+		if m.Cause != accesslog.Unknown {
+			return m.Says + " " + m.Look
+		}
+	}
+	return "see the meaning above."
+}
+
+// endOf returns the end of a request for the proxy of its sender.
+func endOf(w *Way) end {
+	e := end{reaches: w.mayReach(), status: w.Status, reason: w.Reason}
+	switch {
+	case e.reaches:
+	case w.Outbound.Status != 200 || w.Outbound.Answered:
+		e.causes = endOfAnswer(w.Outbound).causes
+	case w.Status == 0 || !w.Outbound.HTTP:
+		e.causes = []accesslog.Cause{accesslog.Broken, accesslog.Connect, accesslog.TLS}
+	default:
+		e.causes = []accesslog.Cause{accesslog.Application, accesslog.Broken, accesslog.Connect, accesslog.TLS}
+	}
+	return e
+}
+
+// endOfAnswer returns the end of a request at one proxy, with the causes that its log would have.
+func endOfAnswer(a *trace.Answer) end {
+	e := end{reaches: a.Status == 200 && !a.Answered, status: a.Status, reason: a.Reason}
+	if len(a.Steps) == 0 || e.reaches {
+		return e
+	}
+	last := a.Steps[len(a.Steps)-1]
+	one := func(c ...accesslog.Cause) { e.causes = c }
+	switch last.What {
+	case "filter chain":
+		if last.Name == "none" {
+			one(accesslog.NoChain, accesslog.NoRoute)
+		}
+	case "route configuration":
+		one(accesslog.NoRoute)
+	case "route":
+		if last.Name == "none" {
+			one(accesslog.NoRoute)
+		} else {
+			one(accesslog.Direct, accesslog.Fault)
+		}
+	case "authorization":
+		if e.status == 403 || e.status == 0 {
+			one(accesslog.Policy, accesslog.Authorizer)
+		}
+	case "token":
+		if e.status == 401 || e.status == 403 {
+			one(accesslog.Token)
+		}
+	case "secret":
+		one(accesslog.TLS, accesslog.Connect)
+	case "cluster":
+		if strings.HasPrefix(last.Reason, "it is not there") {
+			one(accesslog.NoCluster)
+		} else {
+			one(accesslog.NoEndpoint)
+		}
+	}
+	return e
+}
+
+// arrivalAt returns the arrival of a request at a workload, or at an endpoint that gives the same answer, or nil.
+func arrivalAt(list []Arrival, name string) *Arrival {
+	for n := range list {
+		if list[n].Pod == name || slices.Contains(list[n].Others, name) {
+			return &list[n]
+		}
+		if a := arrivalAt(list[n].Next, name); a != nil {
+			return a
+		}
+	}
+	return nil
+}
+
+// policyOf returns where the rule of the AuthorizationPolicy is that the details of a line name, as a sentence, or "".
+func (i *Inspection) policyOf(l *Log) string {
+	from := trace.PolicyOrigin(l.Policy())
+	if from.Path == "" {
+		return ""
+	}
+	key := policyKey(from)
+	if i.world.Object(key) == nil {
+		return fmt.Sprintf("%s, which refused the request, does not exist any more.", key)
+	}
+	return fmt.Sprintf("The request was refused by %s.", i.Where(key, from.Field))
+}
+
+// policyKey returns the key of the AuthorizationPolicy at an origin.
+func policyKey(from trace.Origin) kinds.Key {
+	part := strings.Split(from.Path, "/")
+	return kinds.Key{Kind: kinds.AuthorizationPolicy, Namespace: part[len(part)-3], Name: part[len(part)-1]}
+}
