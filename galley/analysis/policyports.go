@@ -89,7 +89,7 @@ func (a *analysis) portsBehind(namespace string, labels map[string]string) *work
 			if _, known := out.ofService[number]; !known {
 				out.ofService[number] = s
 			}
-			if protocol := protocolOf(p); out.tcp == nil && protocol != "" && !isHTTP(protocol) {
+			if protocol := protocolOf(p); out.tcp == nil && protocol != "" && !isHTTP(protocol) && !a.leadsToGateway(o) {
 				out.tcp = &s
 			}
 		}

@@ -3,9 +3,11 @@ package analysis
 import (
 	"cmp"
 	"iter"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
+	networkingv1 "istio.io/api/networking/v1"
 	securityv1 "istio.io/api/security/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
@@ -46,7 +48,8 @@ func (a *analysis) tokens() {
 			for i := range service.Ports {
 				p, key := &service.Ports[i], portOf{s, i}
 				protocol := protocolOf(p)
-				if cmp.Or(p.Protocol, corev1.ProtocolTCP) != corev1.ProtocolTCP || protocol == "" || isHTTP(protocol) || reported[key] {
+				if cmp.Or(p.Protocol, corev1.ProtocolTCP) != corev1.ProtocolTCP || protocol == "" || isHTTP(protocol) || reported[key] ||
+					a.leadsToGateway(s) {
 					continue
 				}
 				reported[key] = true
@@ -55,6 +58,16 @@ func (a *analysis) tokens() {
 			}
 		}
 	}
+}
+
+// leadsToGateway reports whether a Service selects the proxies of a Gateway. The servers of the Gateway say what is
+// read at a port, and not the Service.
+func (a *analysis) leadsToGateway(service *kinds.Object) bool {
+	labels := service.Spec.(*corev1.Service).Spec.Selector
+	return slices.ContainsFunc(a.of(kinds.Gateway), func(o *kinds.Object) bool {
+		selector := o.Spec.(*networkingv1.Gateway).GetSelector()
+		return len(selector) > 0 && kinds.Selects(selector, labels)
+	})
 }
 
 // servicesUnder returns the Services with a selector that a policy of a namespace affects: all of them if the policy
