@@ -33,9 +33,6 @@ type end struct {
 	causes  []accesslog.Cause // what the access log of this proxy would have; empty if it is not known
 }
 
-// otherState begins the verdict on a line that the configuration contradicts.
-const otherState = "The line is of another state of the configuration, or of another request"
-
 // judge says whether the configuration explains a line.
 func (i *Inspection) judge(l *Log, w *Way) {
 	now := endOf(w)
@@ -53,7 +50,10 @@ func (i *Inspection) judge(l *Log, w *Way) {
 	causes := l.Causes()
 	line := cmp.Or(l.Answer(), "no answer")
 	runtime := len(causes) > 0 && !slices.ContainsFunc(causes, func(c accesslog.Cause) bool { return !c.Runtime() })
-	other := fmt.Sprintf("%s: it has %s", otherState, line)
+	contradict := func(now string) {
+		l.contradicts = true
+		l.Verdict = fmt.Sprintf("The line is of another state of the configuration, or of another request: it has %s%s", line, now)
+	}
 	unread := now.status == 0 && slices.Contains(causes, accesslog.Client) // the answer to what is not HTTP
 	switch {
 	case !l.Failed && now.reaches:
@@ -63,7 +63,7 @@ func (i *Inspection) judge(l *Log, w *Way) {
 				"the above prevents it."
 		}
 	case !l.Failed:
-		l.Verdict = other + fmt.Sprintf(", and now %s.", now)
+		contradict(fmt.Sprintf(", and now %s.", now))
 	case len(dependencies(l, w)) > 0:
 		l.Explained = true
 		l.Verdict = "The configuration explains the line, if this was so: " + strings.Join(dependencies(l, w), "; ") + "."
@@ -73,18 +73,16 @@ func (i *Inspection) judge(l *Log, w *Way) {
 	case now.reaches && runtime:
 		l.Verdict = "The configuration lets the request through. It failed for what the configuration does not decide: " + firstSays(l)
 	case now.reaches && policy != "":
-		l.Verdict = other + ". By the configuration as it is now, the request reaches the application. " + policy
+		contradict(". By the configuration as it is now, the request reaches the application. " + policy)
 	case now.reaches:
-		l.Verdict = other + ". By the configuration as it is now, the request reaches the application."
-	case l.HasCode && l.Code != now.status && !unread || policy != "" && !strings.Contains(now.reason, l.Policy()):
-		l.Verdict = other + fmt.Sprintf(", and now %s.", now)
-	case len(causes) > 0 && len(now.causes) > 0 && !slices.ContainsFunc(causes, now.has) && !unread:
-		l.Verdict = other + fmt.Sprintf(", and now %s.", now)
+		contradict(". By the configuration as it is now, the request reaches the application.")
+	case l.HasCode && l.Code != now.status && !unread || policy != "" && !strings.Contains(now.reason, l.Policy()),
+		len(causes) > 0 && len(now.causes) > 0 && !slices.ContainsFunc(causes, now.has) && !unread:
+		contradict(fmt.Sprintf(", and now %s.", now))
 	default:
 		l.Explained = true
 		l.Verdict = "The configuration explains the line: " + now.reason + "."
 	}
-	l.contradicts = strings.HasPrefix(l.Verdict, otherState)
 	l.note("%s", policy)
 	if l.Kind == accesslog.Line && l.Failed == now.reaches && !(now.reaches && runtime) {
 		l.note("the line has not all headers of the request: if routes or policies read them, give them by --header, --claim or --jwt")
