@@ -1,16 +1,11 @@
 package traffic
 
 import (
-	"log/slog"
 	"net"
 	"net/http"
 	"strconv"
 	"testing"
 
-	"github.com/istiod-lite/istiod-lite/api/limits"
-	"github.com/istiod-lite/istiod-lite/deploy/must"
-	"github.com/istiod-lite/istiod-lite/pilot/catalog"
-	"github.com/istiod-lite/istiod-lite/pilot/ingest"
 	"github.com/istiod-lite/istiod-lite/pilot/inspect"
 )
 
@@ -18,12 +13,7 @@ import (
 // directory. If an authorizer decides, or a rule depends on another filter, the command only says so.
 func (m *authzMesh) explain(t *testing.T) func(call, int) {
 	t.Helper()
-	i, err := inspect.Read(t.Context(), ingest.Options{
-		Logger: slog.New(slog.DiscardHandler), ConfigDir: m.Dir, MeshConfig: m.Config, Namespace: "istio-system", Domain: "cluster.local",
-		ClusterID: "Kubernetes",
-		Limits:    limits.Default(), NoWatch: true,
-	}, catalog.Features())
-	must.Succeed(t, err)
+	i := m.inspection()
 	return func(c call, status int) {
 		t.Helper()
 		if c.want != 0 {

@@ -1,14 +1,10 @@
 package traffic
 
 import (
-	"bufio"
 	"crypto/tls"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"log/slog"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -18,14 +14,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/echo"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
 	"github.com/istiod-lite/istiod-lite/deploy/histories"
 	"github.com/istiod-lite/istiod-lite/deploy/must"
-	"github.com/istiod-lite/istiod-lite/pilot/catalog"
 	"github.com/istiod-lite/istiod-lite/pilot/debug"
-	"github.com/istiod-lite/istiod-lite/pilot/ingest"
 	"github.com/istiod-lite/istiod-lite/pilot/inspect"
 )
 
@@ -62,11 +55,7 @@ func TestDrawnWorldsAgreeWithEnvoys(t *testing.T) {
 				t.Fatalf("world %d is not valid: %+v\n%s", n, f, yaml)
 			}
 		}
-		i, err := inspect.Read(t.Context(), ingest.Options{
-			Logger: slog.New(slog.DiscardHandler), ConfigDir: m.Dir, MeshConfig: m.Config, Namespace: "istio-system", Domain: "cluster.local",
-			ClusterID: "Kubernetes", Limits: limits.Default(), NoWatch: true,
-		}, catalog.Features())
-		must.Succeed(t, err)
+		i := m.inspection()
 		served = append(served, drawnWorld{time.Now(), yaml, i})
 		failed := false
 		for range each {
@@ -219,10 +208,6 @@ func (m mesh) send(r drawnRequest, own tls.Certificate) (response, error) {
 		return response{}, err
 	}
 	defer conn.Close()
-	host := r.host
-	if r.port != 80 && r.port != 443 {
-		host = net.JoinHostPort(host, fmt.Sprint(r.port))
-	}
 	if r.tls {
 		//nolint:gosec // The answer matters, and not who gives it.
 		c := &tls.Config{ServerName: r.host, InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}}
@@ -231,18 +216,9 @@ func (m mesh) send(r drawnRequest, own tls.Certificate) (response, error) {
 		}
 		conn = tls.Client(conn, c)
 	}
-	text := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n", r.method, r.path, host)
-	for k, v := range r.headers {
-		text += k + ": " + v + "\r\n"
+	q := r.request
+	if r.port != 80 && r.port != 443 {
+		q.host = net.JoinHostPort(r.host, fmt.Sprint(r.port))
 	}
-	if _, err := io.WriteString(conn, text+"\r\n"); err != nil {
-		return response{}, err
-	}
-	resp, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: r.method})
-	if err != nil {
-		return response{}, errors.Join(err)
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	return response{resp.StatusCode, resp.Header, body}, err
+	return q.exchange(conn)
 }

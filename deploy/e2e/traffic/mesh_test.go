@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -13,9 +14,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/pods"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
 	"github.com/istiod-lite/istiod-lite/deploy/must"
+	"github.com/istiod-lite/istiod-lite/pilot/catalog"
+	"github.com/istiod-lite/istiod-lite/pilot/ingest"
+	"github.com/istiod-lite/istiod-lite/pilot/inspect"
 )
 
 var network *pods.Network
@@ -42,6 +47,17 @@ func start(t *testing.T, yaml string, o suite.MeshOptions) mesh {
 	}
 	o.Network, o.Files = network, files
 	return mesh{suite.StartMesh(ctx, t, o), t}
+}
+
+// inspection reads the directory as it is now, as commands do.
+func (m mesh) inspection() *inspect.Inspection {
+	m.t.Helper()
+	i, err := inspect.Read(m.t.Context(), ingest.Options{
+		Logger: slog.New(slog.DiscardHandler), ConfigDir: m.Dir, MeshConfig: m.Config, Namespace: "istio-system", Domain: "cluster.local",
+		ClusterID: "Kubernetes", Limits: limits.Default(), NoWatch: true,
+	}, catalog.Features())
+	must.Succeed(m.t, err)
+	return i
 }
 
 // write replaces a file of the directory.
@@ -136,6 +152,11 @@ func (m mesh) do(r request) (response, error) {
 		return response{}, err
 	}
 	defer conn.Close()
+	return r.exchange(conn)
+}
+
+// exchange sends the request on a connection, and reads the response.
+func (r request) exchange(conn net.Conn) (response, error) {
 	text := fmt.Sprintf("%s%s %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n", r.before, or(r.method, "GET"), or(r.path, "/"),
 		or(r.host, r.address))
 	for k, v := range r.headers {

@@ -3,7 +3,6 @@ package traffic
 import (
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/http"
 	"slices"
@@ -12,12 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/echo"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
-	"github.com/istiod-lite/istiod-lite/deploy/must"
-	"github.com/istiod-lite/istiod-lite/pilot/catalog"
-	"github.com/istiod-lite/istiod-lite/pilot/ingest"
 	"github.com/istiod-lite/istiod-lite/pilot/inspect"
 )
 
@@ -158,12 +153,7 @@ func TestAgreesWithEnvoys(t *testing.T) {
 	tokens := newWhyIssuer(t)
 	log, config := loggingTo(t)
 	m := start(t, whyYAML, suite.MeshOptions{Files: map[string]string{"tokens.yaml": tokens.policies()}, CA: true, Config: config})
-	i, err := inspect.Read(t.Context(), ingest.Options{
-		Logger: slog.New(slog.DiscardHandler), ConfigDir: m.Dir, MeshConfig: m.Config, Namespace: "istio-system",
-		Domain: "cluster.local", ClusterID: "Kubernetes",
-		Limits: limits.Default(), NoWatch: true,
-	}, catalog.Features())
-	must.Succeed(t, err)
+	i := m.inspection()
 	paths := []string{
 		"/exact", "/exact/", "/Exact?x=1", "/case/x", "/Case/secret", "/cases", "/r12/a", "/r/a", "/user", "/user/x", "/query", "/query?q=1",
 		"/query?q=abc", "/query?p=1&q=1", "/query?q=A", "/moved/x",
