@@ -88,8 +88,8 @@ GOGC, GOMEMLIMIT and GOMAXPROCS are Go's own.`
 		if err := f.warn(logger, c.Flags(), args, rest); err != nil {
 			return err
 		}
-		for _, name := range e.Foreign() {
-			logger.Warn("this variable has no effect here", "variable", name)
+		for _, v := range e.Foreign() {
+			logger.Warn("this variable has no effect here", "variable", v.Name, "reason", v.Why)
 		}
 		if err := discoveryChecks().Run(c.Flags()); err != nil {
 			return err

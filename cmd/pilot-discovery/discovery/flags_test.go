@@ -53,11 +53,30 @@ func TestEnvironmentGivesDefaults(t *testing.T) {
 	if len(e.Warnings) != 1 || !strings.Contains(e.Warnings[0], `PILOT_DEBOUNCE_MAX="soon"`) {
 		t.Errorf("warnings: %q", e.Warnings)
 	}
-	if got := e.Foreign(); !slices.Equal(got, []string{"PILOT_PUSH_THROTTLE", "XDS_AUTH"}) {
-		t.Errorf("without effect: %q", got)
+	foreign := e.Foreign()
+	if len(foreign) != 2 || foreign[0].Name != "PILOT_PUSH_THROTTLE" || !foreign[0].Harmless ||
+		foreign[1].Name != "XDS_AUTH" || foreign[1].Harmless {
+		t.Errorf("without effect: %+v", foreign)
 	}
 	if !strings.Contains(c.Long, "PILOT_ENABLE_VHDS") {
 		t.Errorf("the help says nothing of the environment: %s", c.Long)
+	}
+}
+
+// A variable of istiod either has an effect here and a description, or a reason why it has none.
+func TestVariablesOfIstiod(t *testing.T) {
+	e := env.Env{}
+	Command(&e, nil)
+	described := map[string]bool{}
+	for _, v := range env.All() {
+		described[v.Name] = true
+	}
+	for _, group := range env.WithoutEffect() {
+		for _, v := range group {
+			if described[v.Name] || slices.Contains(e.Read, v.Name) {
+				t.Errorf("%s has an effect here, and the reason why it has none: %s", v.Name, v.Why)
+			}
+		}
 	}
 }
 

@@ -1,10 +1,14 @@
 package discovery
 
 import (
+	"errors"
 	"math"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/cli"
+	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/env"
 	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/input"
 )
 
@@ -27,4 +31,29 @@ func discoveryChecks() cli.Checks {
 	c["clusterRegistriesNamespace"] = cli.CheckNamespace
 	c["revision"] = cli.CheckRevision
 	return c
+}
+
+// Judge returns the names of the arguments of another istiod that have no effect here, and an error if this server would
+// not start with these arguments and this environment. It reads no files and no cluster.
+func Judge(e *env.Env, args []string) (idle []string, err error) {
+	f := &flags{}
+	flags := pflag.NewFlagSet("discovery", pflag.ContinueOnError)
+	flags.ParseErrorsAllowlist.UnknownFlags = true
+	f.register(flags, e)
+	idle = UnknownFlags(flags, args)
+	if err := flags.Parse(args); err != nil {
+		return idle, err
+	}
+	for _, name := range f.unused {
+		if given := flags.Lookup(name); given.Value.String() != given.DefValue {
+			idle = append(idle, name)
+		}
+	}
+	if err := discoveryChecks().Run(flags); err != nil {
+		return idle, err
+	}
+	if f.provider == customProvider { // the files are mounted where the server runs
+		f.provider = istiodProvider
+	}
+	return idle, errors.Join(e.Refusal(), f.certificates(&f.o.Certificates), cli.CheckNativeSidecars(f.o.Injection.NativeSidecars))
 }

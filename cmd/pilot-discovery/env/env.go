@@ -64,20 +64,6 @@ func New(environ []string) Env {
 // Getenv returns the value of a variable, or the empty string if the variable is not set.
 func (e *Env) Getenv(name string) string { return e.values[name] }
 
-// Foreign returns the names of variables for istiod that are set to another value than its default and have no effect
-// here. Variables that Kubernetes sets for a Service named pilot are not among them.
-func (e *Env) Foreign() []string {
-	return slices.DeleteFunc(slices.Sorted(slices.Values(e.names)), func(name string) bool {
-		otherwise, known := istiodVariables()[name]
-		ofService := strings.Contains(name, "_SERVICE_") || strings.Contains(name+"_", "_PORT_")
-		switch {
-		case slices.Contains(e.Read, name), known && sameSetting(e.Getenv(name), otherwise):
-			return true
-		}
-		return !known && (ofService || !strings.HasPrefix(name, "PILOT_"))
-	})
-}
-
 // Text returns the value of a variable, or otherwise if it is not set.
 func (e *Env) Text(key, otherwise string) string {
 	return parsed(e, key, otherwise, func(text string) (string, error) { return text, nil })

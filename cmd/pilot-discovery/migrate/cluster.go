@@ -58,26 +58,26 @@ func (f *flags) readThings(ctx context.Context) ([]migration.Object, error) {
 			list = append(list, migration.Object{Unstructured: u})
 		}
 	}
-	secrets, err := f.remoteSecrets(ctx, config)
+	secrets, err := f.readSecrets(ctx, config)
 	return append(list, secrets...), err
 }
 
-// remoteSecrets returns the Secrets that name remote clusters, without their content.
-func (f *flags) remoteSecrets(ctx context.Context, config *rest.Config) (list []migration.Object, err error) {
+// readSecrets returns the Secrets that name remote clusters or have a CA, without their content.
+func (f *flags) readSecrets(ctx context.Context, config *rest.Config) (list []migration.Object, err error) {
 	client, err := metadata.NewForConfig(config)
 	if err != nil {
 		return nil, err
 	}
-	u := &unstructured.Unstructured{Object: map[string]any{}}
 	all, err := client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}).Namespace(f.World.Namespace).List(ctx,
-		metav1.ListOptions{LabelSelector: "istio/multiCluster=true"})
+		metav1.ListOptions{})
+	u := &unstructured.Unstructured{Object: map[string]any{}}
 	if apierrors.IsForbidden(err) {
 		u.SetKind("Forbidden")
 		u.SetName("secrets")
 		return []migration.Object{{Unstructured: u}}, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read the secrets of remote clusters: %w", err)
+		return nil, fmt.Errorf("read the names of secrets: %w", err)
 	}
 	for n := range all.Items {
 		u := &unstructured.Unstructured{Object: map[string]any{}}

@@ -12,7 +12,6 @@ import (
 	sigsyaml "sigs.k8s.io/yaml"
 
 	"github.com/istiod-lite/istiod-lite/api/names"
-	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/discovery"
 	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/env"
 	"github.com/istiod-lite/istiod-lite/cmd/version"
 	"github.com/istiod-lite/istiod-lite/injector"
@@ -47,8 +46,9 @@ func revisionsOf(around []migration.Object) (list []string) {
 	return slices.Compact(list)
 }
 
-// addIstiod adds points about environment variables and arguments of istiod that have no effect here.
-func addIstiod(v *migration.Verdict, t migration.Object, c map[string]any) {
+// addIstiod adds points about a control plane that runs: its version, its environment, its arguments and its CA. secrets
+// says whether the Secrets of its namespace are among the objects.
+func addIstiod(v *migration.Verdict, t migration.Object, c map[string]any, around []migration.Object, secrets bool) {
 	image, _ := c["image"].(string)
 	if version.Own(t.GetLabels()) {
 		v.Add("control planes", migration.Point{
@@ -62,34 +62,12 @@ func addIstiod(v *migration.Verdict, t migration.Object, c map[string]any) {
 	}
 	v.Add("control planes", p)
 	args, _, _ := unstructured.NestedStringSlice(c, "args")
-	var environ []string
-	list, _, _ := unstructured.NestedSlice(c, "env")
-	for _, x := range list {
-		if m, ok := x.(map[string]any); ok {
-			value, _ := m["value"].(string)
-			if m["valueFrom"] != nil {
-				value = "(from elsewhere)"
-			}
-			environ = append(environ, fmt.Sprint(m["name"])+"="+value)
-		}
-	}
-	if from, _, _ := unstructured.NestedSlice(c, "envFrom"); len(from) > 0 {
-		v.Add("environment of istiod", migration.Point{InTheWay: true, Text: "envFrom: the variables of ConfigMaps and Secrets are not read here",
-			Fix: "compare them with the variables of this control plane: pilot-discovery discovery --help", Where: t.Named()})
-	}
-	e := env.New(environ)
-	command := discovery.Command(&e, args)
-	for _, name := range e.Foreign() {
-		v.Add("environment of istiod", migration.Point{InTheWay: true, Text: fmt.Sprintf("%s=%s has no effect here", name, e.Getenv(name)),
-			Fix: "remove it, or check that nothing depends on it", Where: t.Named()})
-	}
-	for _, w := range append(e.Warnings, e.Refused...) {
-		v.Add("environment of istiod", migration.Point{InTheWay: true, Text: w, Where: t.Named()})
-	}
-	for _, name := range discovery.UnknownFlags(command.Flags(), args) {
-		v.Add("arguments of istiod", migration.Point{InTheWay: true, Text: "--" + name + " has no effect here",
-			Fix: "remove it, or check that nothing depends on it", Where: t.Named()})
-	}
+	is := environmentOf(c, t.GetNamespace(), around)
+	addSettings(v, is, args, t.Named())
+	pod, _, _ := unstructured.NestedMap(t.Object, "spec", "template", "spec")
+	e := env.New(is.known)
+	addFolder(v, pod, e, t.Named())
+	addAuthority(v, around, e, t.GetNamespace(), secrets)
 }
 
 // minorVersion matches the first two numbers of a version, also in the tag of an image.

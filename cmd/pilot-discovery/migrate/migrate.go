@@ -100,10 +100,11 @@ func (f *flags) once(c *cobra.Command, color cli.Painter, w io.Writer) (err erro
 	if err != nil {
 		return f.TooLong(err)
 	}
+	forbidden := slices.ContainsFunc(around, func(o migration.Object) bool { return o.GetKind() == "Forbidden" && o.GetName() == "secrets" })
 	v := migration.Judge(i, f.Revision, istiods)
 	for _, o := range around {
 		if c, ok := discoveryOf(o); ok {
-			addIstiod(v, o, c)
+			addIstiod(v, o, c, around, len(f.Files) == 0 && !forbidden)
 		} else if o.GetKind() == "ConfigMap" {
 			addTemplates(v, o, istiods)
 		}
