@@ -143,9 +143,9 @@ func environmentReference() string {
 	b.WriteString("- `GOGC`, `GOMEMLIMIT`, `GOMAXPROCS`: " +
 		"Go's own. Without GOMEMLIMIT the server keeps to nine tenths of what its cgroup\n  allows.\n")
 	b.WriteString("- `NO_COLOR`: set to anything, what commands print has no colours.\n")
-	b.WriteString("\n## Variables of istiod without an effect\n\n" + terminal.Wrap("istiod 1.31 reads these, and this control plane does not. "+
-		"`pilot-discovery migrate` names the ones that are set to another value than istiod's default, and the server's log "+
-		"does so at the start.", 120) + "\n\n")
+	b.WriteString("\n## Variables of istiod without an effect\n\n" +
+		terminal.Wrap("istiod 1.31 reads these, and this control plane does not. `pilot-discovery migrate` names the ones that are set "+
+			"to another value than istiod's default, and the server's log does so at the start.", 120) + "\n\n")
 	for _, group := range env.WithoutEffect() {
 		var names []string
 		for _, v := range group {

@@ -33,8 +33,8 @@ func discoveryChecks() cli.Checks {
 	return c
 }
 
-// Judge returns the names of the arguments of another istiod that have no effect here, and an error if this server would
-// not start with these arguments and this environment. It reads no files and no cluster.
+// Judge returns the names of the arguments of another istiod that have no effect here, and an error if this server
+// would not start with these arguments and this environment. It reads no files and no cluster.
 func Judge(e *env.Env, args []string) (idle []string, err error) {
 	f := &flags{}
 	flags := pflag.NewFlagSet("discovery", pflag.ContinueOnError)

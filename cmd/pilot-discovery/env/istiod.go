@@ -80,7 +80,7 @@ func (e *Env) Foreign() (list []Foreign) {
 		case known:
 			list = append(list, v)
 		case strings.HasPrefix(name, "PILOT_") && !ofService:
-			list = append(list, Foreign{Name: name, Why: "istiod 1.31 does not read it either"})
+			list = append(list, Foreign{Name: name, Why: "istiod 1.31 does not read it either", Harmless: true})
 		}
 	}
 	return list

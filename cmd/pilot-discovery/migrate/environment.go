@@ -76,8 +76,8 @@ func environmentOf(c map[string]any, namespace string, around []migration.Object
 }
 
 // addSettings adds points about the variables and the arguments of an istiod that have no effect here, or with which
-// this server would not start.
-func addSettings(v *migration.Verdict, is environment, args []string, where string) {
+// this server would not start. It returns the known environment, with the variables that were read.
+func addSettings(v *migration.Verdict, is environment, args []string, where string) *env.Env {
 	const environ, arguments, check = "environment of istiod", "arguments of istiod", "remove it, or check that nothing depends on it"
 	for _, from := range is.missing {
 		v.Add(environ, migration.Point{InTheWay: true, Text: "envFrom: the variables of " + from + " are not known here",
@@ -108,4 +108,5 @@ func addSettings(v *migration.Verdict, is environment, args []string, where stri
 	if err != nil {
 		v.Add(environ, migration.Point{InTheWay: true, Text: "the server would not start: " + err.Error(), Where: where})
 	}
+	return &e
 }

@@ -46,8 +46,8 @@ func revisionsOf(around []migration.Object) (list []string) {
 	return slices.Compact(list)
 }
 
-// addIstiod adds points about a control plane that runs: its version, its environment, its arguments and its CA. secrets
-// says whether the Secrets of its namespace are among the objects.
+// addIstiod adds points about a control plane that runs: its version, its environment, its arguments and its CA.
+// secrets says whether the Secrets of its namespace are among the objects.
 func addIstiod(v *migration.Verdict, t migration.Object, c map[string]any, around []migration.Object, secrets bool) {
 	image, _ := c["image"].(string)
 	if version.Own(t.GetLabels()) {

@@ -2,6 +2,7 @@ package migrate
 
 import (
 	"context"
+	"errors"
 	"io"
 	"slices"
 
@@ -19,8 +20,9 @@ import (
 
 type flags struct {
 	analyze.Flags
-	e     *env.Env
-	watch bool
+	e      *env.Env
+	watch  bool
+	values []string // files of values or IstioOperators, as [CHART=]FILE
 }
 
 // Command returns the command pilot-discovery migrate.
@@ -37,6 +39,10 @@ ambient mesh exist.
 It reads the cluster that kubectl would use, or files with the objects of a cluster. It changes
 nothing.
 
+With --values it reads values files of Istio's charts (base, istiod, gateway, cni) or IstioOperators,
+and no cluster unless -f or a kubeconfig is named: it says which values have no effect here, another
+place, or are refused by this control plane's charts. -o values prints the values for these charts.
+
 -o table shortens long lists of points that do not prevent the move, and -o wide prints them whole.
 -o name prints the objects that prevent it.
 
@@ -44,7 +50,9 @@ docs/migrate.md describes the migration and the way back.
 
 The exit code is 0 if nothing prevents the move, 79 if something does, and 1 if the command fails.`,
 		Example: `  pilot-discovery migrate
-  kubectl get deploy,ds,svc,pod,ns,mutatingwebhookconfiguration,istio-io,cm -A -o yaml | pilot-discovery migrate -f -`,
+  kubectl get deploy,ds,svc,pod,ns,mutatingwebhookconfiguration,istio-io,cm -A -o yaml | pilot-discovery migrate -f -
+  helm get values istiod -n istio-system | pilot-discovery migrate --values -
+  pilot-discovery migrate --values istio-operator.yaml -o values`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return f.run(c) },
 	}
@@ -52,7 +60,9 @@ The exit code is 0 if nothing prevents the move, 79 if something does, and 1 if 
 	f.RegisterMesh(flags, e, "istioNamespace", "i")
 	flags.StringArrayVarP(&f.Files, "filename", "f", nil,
 		"file or directory with the objects of a cluster, or - for the standard input, instead of the cluster; may be repeated")
-	cli.OutputFlag(c, &f.Output, cli.ListFormats()...)
+	flags.StringArrayVar(&f.values, "values", nil, "file with values of one of Istio's charts or with IstioOperators, or - for the "+
+		"standard input; CHART=FILE if its names do not say the chart; may be repeated")
+	cli.OutputFlag(c, &f.Output, append(cli.ListFormats(), "values")...)
 	cli.WatchFlag(c, &f.watch)
 	f.RegisterCluster(c, e)
 	return c
@@ -63,19 +73,59 @@ func (f *flags) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	if f.watch && slices.Contains(f.Files, "-") {
+	if f.watch && slices.Contains(slices.Concat(f.Files, f.values), "-") {
 		return cli.ErrOneInput
+	}
+	if f.Output == "values" && len(f.values) == 0 {
+		return errors.New("-o values: name files with values by --values")
 	}
 	return cli.Watched(c, f.watch, func(w io.Writer) error { return f.once(c, color, w) })
 }
 
 // once prints the verdict once.
 func (f *flags) once(c *cobra.Command, color cli.Painter, w io.Writer) (err error) {
+	v := &migration.Verdict{}
+	mesh := len(f.values) == 0 || len(f.Files) > 0 || c.Flags().Changed("kubeconfig") || c.Flags().Changed("context")
+	if mesh {
+		if v, err = f.mesh(c); err != nil {
+			return err
+		}
+	}
+	var releases []*release
+	for _, name := range f.values {
+		list, points, err := readValues(name, c.InOrStdin())
+		if err != nil {
+			return err
+		}
+		v.Add("IstioOperator", points...)
+		releases = append(releases, list...)
+	}
+	judged, err := addValues(v, releases)
+	switch {
+	case err != nil:
+		return err
+	case f.Output == "values":
+		err = writeValues(w, judged)
+	default:
+		err = write(w, v, f.Output, color, mesh)
+	}
+	if err != nil {
+		return err
+	}
+	if v.InTheWay > 0 {
+		return cli.Exit(cli.Found)
+	}
+	return nil
+}
+
+// mesh returns the verdict about the objects of a cluster or of files.
+func (f *flags) mesh(c *cobra.Command) (*migration.Verdict, error) {
 	o := ingest.Options{Revision: f.Revision, Limits: limits.Default()}
 	var around []migration.Object
+	var err error
 	if len(f.Files) > 0 {
 		if o.Texts, err = file.Read(f.Files, c.InOrStdin(), o.Limits); err != nil {
-			return err
+			return nil, err
 		}
 		o.Texts.Namespace = f.Namespace
 		for _, u := range o.Texts.Objects() {
@@ -84,12 +134,12 @@ func (f *flags) once(c *cobra.Command, color cli.Painter, w io.Writer) (err erro
 	} else {
 		f.UseKube, f.Elsewhere = true, "files by -f"
 		if err := f.ReadCluster(c, &o, false); err != nil {
-			return err
+			return nil, err
 		}
 		ctx, cancel := context.WithTimeout(c.Context(), f.Timeout)
 		defer cancel()
 		if around, err = f.readThings(ctx); err != nil {
-			return f.TooLong(err)
+			return nil, f.TooLong(err)
 		}
 	}
 	istiods := revisionsOf(around)
@@ -98,7 +148,7 @@ func (f *flags) once(c *cobra.Command, color cli.Painter, w io.Writer) (err erro
 	}
 	i, err := input.Read(c, f.World, o)
 	if err != nil {
-		return f.TooLong(err)
+		return nil, f.TooLong(err)
 	}
 	forbidden := slices.ContainsFunc(around, func(o migration.Object) bool { return o.GetKind() == "Forbidden" && o.GetName() == "secrets" })
 	v := migration.Judge(i, f.Revision, istiods)
@@ -110,11 +160,5 @@ func (f *flags) once(c *cobra.Command, color cli.Painter, w io.Writer) (err erro
 		}
 	}
 	v.Around(around)
-	if err := write(w, v, f.Output, color); err != nil {
-		return err
-	}
-	if v.InTheWay > 0 {
-		return cli.Exit(cli.Found)
-	}
-	return nil
+	return v, nil
 }

@@ -12,15 +12,15 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/inspect/migration"
 )
 
-// write writes the verdict in a format.
-func write(w io.Writer, v *migration.Verdict, output string, color cli.Painter) error {
+// write writes the verdict in a format. mesh says whether objects of a mesh were read.
+func write(w io.Writer, v *migration.Verdict, output string, color cli.Painter, mesh bool) error {
 	switch output {
 	case "json", "yaml":
 		return cli.PrintValue(w, v, output)
 	case "name":
 		return writeNames(w, v)
 	}
-	return writeText(w, v, output == "wide", color)
+	return writeText(w, v, output == "wide", color, mesh)
 }
 
 // writeNames writes the objects with points that are in the way, each once.
@@ -41,17 +41,24 @@ func writeNames(w io.Writer, v *migration.Verdict) error {
 const fewPoints = 10
 
 // writeText writes the verdict for people.
-func writeText(w io.Writer, v *migration.Verdict, wide bool, color cli.Painter) error {
+func writeText(w io.Writer, v *migration.Verdict, wide bool, color cli.Painter, mesh bool) error {
 	var out bytes.Buffer
-	if v.Same == v.Objects {
+	switch {
+	case !mesh:
+	case v.Same == v.Objects:
 		fmt.Fprintf(&out, "No difference from istiod is known for %s.\n", report.Amount(v.Objects, "object"))
-	} else {
+	default:
 		fmt.Fprintf(&out, "%d of %s have another effect than under istiod; for %d no difference is known.\n",
 			v.Objects-v.Same, report.Amount(v.Objects, "object"), v.Same)
 	}
-	fmt.Fprintln(&out, "What proxies are sent was not compared.")
+	if mesh {
+		fmt.Fprintln(&out, "What proxies are sent was not compared.")
+	}
 	for _, s := range v.Sections {
-		fmt.Fprintf(&out, "\n%s\n", strings.ToUpper(s.Name[:1])+s.Name[1:])
+		if out.Len() > 0 {
+			fmt.Fprintln(&out)
+		}
+		fmt.Fprintf(&out, "%s\n", strings.ToUpper(s.Name[:1])+s.Name[1:])
 		left, shown := 0, 0
 		for _, p := range s.Points {
 			if !p.InTheWay {

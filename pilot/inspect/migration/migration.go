@@ -75,8 +75,8 @@ func Judge(i *inspect.Inspection, revision string, istiods []string) *Verdict {
 	return v
 }
 
-// differs reports whether a finding is about a field that has an effect under istiod and none here.
-func differs(d diag.Diagnostic) bool {
+// Differs reports whether a finding is about a field that has an effect under istiod and none here.
+func Differs(d diag.Diagnostic) bool {
 	return slices.Contains([]string{
 		"NotImplemented", "NotServed", "UnsupportedField", "Unusable", "Limit", "Refused", "PatchUnknown", "PatchLeftOut",
 	}, d.Code) || d.Code == "IST0118" && d.Severity == diag.Error
@@ -113,7 +113,7 @@ func (v *Verdict) objects(i *inspect.Inspection, revision string, istiods []stri
 		}
 	}
 	for _, d := range i.Findings {
-		p := Point{InTheWay: differs(d), Text: findingText(d), Fix: d.Fix, Where: position(d), Object: d.Object}
+		p := Point{InTheWay: Differs(d), Text: findingText(d), Fix: d.Fix, Where: position(d), Object: d.Object}
 		switch ofMesh := d.Object == "MeshConfig" || d.Object == "MeshNetworks"; {
 		case ofMesh && d.Code == "Unusable":
 			p.InTheWay = false // istiod does not use the object either, and other findings say why
