@@ -73,6 +73,7 @@ const (
 	codeUnknownHost  = "UnknownHost"
 	codeTLSMismatch  = "TLSMismatch"
 	codeUnusedRule   = "UnusedRule"
+	codeNotExported  = "NotExported"
 	codeLimit        = "Limit"    // also used by validation for one object
 	codeNoEffect     = "NoEffect" // also used by validation for one object
 )
@@ -153,6 +154,8 @@ func Analyzers() []Analyzer {
 			"matches for a port that neither the hosts of a VirtualService nor its Gateways have", (*analysis).matchPorts},
 		{"virtual-hosts", []string{codeUnknownHost}, true, "hosts of VirtualServices that no service has", (*analysis).virtualHosts},
 		{"gateway-hosts", []string{codeGatewayHost}, true, "hosts of VirtualServices that their Gateway does not have", (*analysis).gatewayHosts},
+		{"gateway-exports", []string{codeNotExported}, true,
+			"VirtualServices that are not exported to the proxies of their Gateway", (*analysis).gatewayExports},
 		{"port-selectors", []string{codePortRequired}, true, "destinations with several ports that name none", (*analysis).portSelectors},
 		{"gateway-ports", []string{codeGateways, codeGatewayPort}, true,
 			"ports of Gateways that conflict, or that no Service of the gateway has", (*analysis).gatewayPorts},

@@ -237,6 +237,20 @@ func (s Selections) For(features []*Feature) Selections {
 	return Selections{frozen.ListOf(list...)}
 }
 
+// With returns the Selection that has an object, among several Selections.
+func With(o *kinds.Object, all ...Selections) Selection {
+	for _, s := range all {
+		for n := range s.list.All {
+			for selected := range n.Objects.All {
+				if selected == o {
+					return n.Selection
+				}
+			}
+		}
+	}
+	return Selection{}
+}
+
 // ObjectsOf returns the objects of a kind that are selected in any of several Selections, each once.
 func ObjectsOf(kind *kinds.Kind, all ...Selections) []*kinds.Object {
 	var list []*kinds.Object

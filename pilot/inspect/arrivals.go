@@ -193,7 +193,9 @@ func (h *hops) arrive(t trace.Target, g *group, r trace.Request, by passer, dept
 		a.Identity, in.Identity = by.identity, by.identity
 	}
 	in.Objects = objects{h.Inspection, p.Proxy}
-	a.MTLS, a.Origins = h.peerPolicy(p.Proxy, e.Port)
+	if !gateway { // the servers of a gateway have TLS settings of their own
+		a.MTLS, a.Origins = h.peerPolicy(p.Proxy, e.Port)
+	}
 	if a.Answer, err = trace.Follow(sent, in); err != nil {
 		return nil, end, err
 	}
@@ -228,10 +230,7 @@ func (h *hops) arrive(t trace.Target, g *group, r trace.Request, by passer, dept
 
 // tlsBy names the TLS with which a proxy calls an endpoint, and what says so.
 func (h *hops) tlsBy(t trace.Target, e trace.Endpoint) string {
-	if by := h.Origin(t.Origin); by != "" {
-		return by
-	}
-	return cmp.Or(e.TLS, "the application")
+	return cmp.Or(t.TLSBy, e.TLS, "the application")
 }
 
 // unproxied judges the connection to an endpoint without a proxy: it must be what the application there takes.
@@ -253,7 +252,7 @@ func (h *hops) unproxied(a *Arrival, t trace.Target, g *group, r trace.Request, 
 	switch {
 	case e.TLS == trace.MeshTLS:
 		a.Failure = fmt.Sprintf("the TLS handshake fails: %s says %s, and %s has no proxy that takes it", h.tlsBy(t, e), e.TLS, where)
-		if h.Origin(t.Origin) == "" {
+		if t.TLSBy == "" {
 			a.Failure = fmt.Sprintf("the TLS handshake fails: the label %s of %s says that a proxy takes %s, and it has none",
 				names.LabelTLSMode, where, e.TLS)
 		}

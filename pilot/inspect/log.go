@@ -115,6 +115,7 @@ func (i *Inspection) whyLog(q Query) (*Way, error) {
 
 // describe takes the request of a line into a query. The query keeps what the user has given.
 func (i *Inspection) describe(l *Log, q *Query) {
+	q.opaque = l.IsConnection() && q.Method == ""
 	q.Method = cmp.Or(q.Method, l.Method)
 	if from := (Query{Path: l.Path}); q.Path == "" && from.ValidPath() {
 		q.Path = l.Path
@@ -240,13 +241,13 @@ func (i *Inspection) fromOutside(l *Log, q Query) (*Way, error) {
 	}
 	r := trace.Request{
 		Authority: q.Headers["host"], Host: q.Host, Address: q.Host, Port: q.Port, Method: cmp.Or(q.Method, "GET"), Path: cmp.Or(q.Path, "/"),
-		Headers: headers, TLS: l.ServerName != "", SNI: l.ServerName, SourceAddress: q.Source, Claims: q.Claims, Now: q.Now,
+		Headers: headers, Opaque: q.opaque, TLS: l.ServerName != "", SNI: l.ServerName, SourceAddress: q.Source, Claims: q.Claims, Now: q.Now,
 	}
 	t := trace.Target{Cluster: q.Host, Share: 100, Original: true}
 	if l.Peer != "" {
 		t.TLS, t.SNI, t.ALPN = trace.MeshTLS, l.ServerName, names.MeshALPN
 	}
-	w := &Way{Port: q.Port, Method: r.Method, Outbound: unchanged(r, t, "the caller is outside the mesh")}
+	w := &Way{Port: q.Port, Method: q.method("GET"), Outbound: unchanged(r, t, "the caller is outside the mesh")}
 	h := hops{Inspection: i, sent: q.Sent}
 	var end outcome
 	var err error

@@ -92,14 +92,6 @@ func keyOfSecret(s names.Secret, name string) kinds.Key {
 
 func describe(s names.Secret) string { return keyOfSecret(s, s.Name).String() }
 
-// explain adds to an answer why each missing secret is missing, which object names it, and the remedy.
-func (h *hops) explain(a *trace.Answer, p *node.Proxy) {
-	for _, resource := range a.Secrets() {
-		reason, fix := h.absence(p, resource)
-		a.ExplainSecret(resource, reason, h.namedBy(p, resource), fix)
-	}
-}
-
 // absence returns why a proxy is not sent a secret, and the remedy.
 func (h *hops) absence(p *node.Proxy, resource string) (reason, fix string) {
 	s, ok := names.ParseSecret(resource, p.Namespace)

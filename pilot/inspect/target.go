@@ -35,6 +35,7 @@ type Query struct {
 	Claims      map[string]any // of a token, wherever policies look for one; nil if the only tokens are in Headers
 	Now         time.Time      // time at which tokens are checked for expiry; zero if none expires
 	Log         string         // line of an access log, from which Source, Host, Port and the rest are read where they are empty
+	opaque      bool           // whether the connection of the line carries another protocol than HTTP
 	Sent        bool           // on a server: whether to use what proxies were sent, instead of what they would be sent now
 }
 
@@ -83,6 +84,14 @@ func (q *Query) AddHeader(name, value string) {
 		value = had + between + value
 	}
 	q.Headers[name] = value
+}
+
+// method returns the method of the request, or "" if there is no request.
+func (q *Query) method(byDefault string) string {
+	if q.opaque {
+		return ""
+	}
+	return cmp.Or(q.Method, byDefault)
 }
 
 // ValidPath reports whether the path is a path, the asterisk of OPTIONS, or absent.

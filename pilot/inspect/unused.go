@@ -66,14 +66,18 @@ func (i *Inspection) unusedReason(w *Way, from *sender, s *registry.Service, o *
 	if len(bound) == 0 {
 		bound = []string{"mesh"}
 	}
+	scope, _ := i.translator.Visible(i.Snapshot, from.Proxy)
+	exported, imported := scope.Sees(o.Key)
 	if from.Type == node.Router {
 		own := i.gatewaysOf(from, w.Port)
 		switch {
 		case !slices.ContainsFunc(bound, func(g string) bool { return slices.Contains(own, g) }) && len(own) > 0:
 			return fmt.Sprintf("its gateways are %s, and port %d is of %s", strings.Join(bound, ", "), w.Port, strings.Join(own, ", "))
+		case !exported:
+			return fmt.Sprintf("its exportTo does not have namespace %s, where the gateway is", from.Namespace)
 		case w.Outbound.HTTP && len(spec.GetHttp()) == 0:
 			return "it has no http rules, and the gateway reads HTTP"
-		case !w.Outbound.HTTP && len(spec.GetHttp()) > 0 && len(spec.GetTls())+len(spec.GetTcp()) == 0:
+		case w.Outbound.TCP && len(spec.GetHttp()) > 0 && len(spec.GetTls())+len(spec.GetTcp()) == 0:
 			return "it has http rules, and the gateway does not read HTTP at this port"
 		case winner != "":
 			return "another one wins: " + winner
@@ -81,10 +85,11 @@ func (i *Inspection) unusedReason(w *Way, from *sender, s *registry.Service, o *
 		return ""
 	}
 	if !slices.Contains(bound, "mesh") {
+		if slices.Contains(spec.GetHosts(), "*") { // all requests of its gateways are meant
+			return ""
+		}
 		return "it is for the gateways " + strings.Join(bound, ", ") + ", and not for sidecars: add the gateway mesh"
 	}
-	scope, _ := i.translator.Visible(i.Snapshot, from.Proxy)
-	exported, imported := scope.Sees(o.Key)
 	var p *registry.Port
 	if s != nil {
 		p = s.Port(w.Port)
@@ -98,7 +103,7 @@ func (i *Inspection) unusedReason(w *Way, from *sender, s *registry.Service, o *
 		return "no service has the host, and sidecars use such a VirtualService at port 80 alone"
 	case w.Outbound.HTTP && len(spec.GetHttp()) == 0:
 		return "it has no http rules, and the proxy reads HTTP"
-	case !w.Outbound.HTTP && len(spec.GetHttp()) > 0 && len(spec.GetTls())+len(spec.GetTcp()) == 0 && p != nil:
+	case w.Outbound.TCP && len(spec.GetHttp()) > 0 && len(spec.GetTls())+len(spec.GetTcp()) == 0 && p != nil:
 		return fmt.Sprintf("it has http rules, and port %d of %s is %s", p.Number, s.Host, p.Protocol)
 	case winner != "":
 		return "another one wins: " + winner

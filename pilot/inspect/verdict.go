@@ -31,11 +31,16 @@ type end struct {
 	status  int
 	reason  string
 	causes  []accesslog.Cause // what the access log of this proxy would have; empty if it is not known
+	rules   []trace.Origin    // rules of AuthorizationPolicies that refuse the request
 }
 
 // judge says whether the configuration explains a line.
 func (i *Inspection) judge(l *Log, w *Way) {
 	now := endOf(w)
+	if l.Kind != accesslog.Line { // what a client saw, which any proxy on the way may have answered
+		there := refusals(w.Arrivals)
+		now.causes, now.rules = append(now.causes, there.causes...), append(now.rules, there.rules...)
+	}
 	if l.Side == sideInbound {
 		if a := arrivalAt(w.Arrivals, l.Of); a == nil && l.Kind == accesslog.Line && l.Method == "" {
 			l.Verdict = "The line has no request, so that the way to " + cmp.Or(l.Of, "the workload") + " is not known. " + firstSays(l)
@@ -76,7 +81,7 @@ func (i *Inspection) judge(l *Log, w *Way) {
 		contradict(". By the configuration as it is now, the request reaches the application. " + policy)
 	case now.reaches:
 		contradict(". By the configuration as it is now, the request reaches the application.")
-	case l.HasCode && l.Code != now.status && !unread || policy != "" && !strings.Contains(now.reason, l.Policy()),
+	case l.HasCode && l.Code != now.status && !unread || policy != "" && !now.refusedBy(l.Policy()),
 		len(causes) > 0 && len(now.causes) > 0 && !slices.ContainsFunc(causes, now.has) && !unread:
 		contradict(fmt.Sprintf(", and now %s.", now))
 	default:
@@ -84,6 +89,9 @@ func (i *Inspection) judge(l *Log, w *Way) {
 		l.Verdict = "The configuration explains the line: " + now.reason + "."
 	}
 	l.note("%s", policy)
+	if l.Unasked() {
+		l.Notes = append(l.Notes, i.unaskedAt(l.Of, !l.IsConnection())...)
+	}
 	if l.Kind == accesslog.Line && l.Failed == now.reaches && !(now.reaches && runtime) {
 		l.note("the line has not all headers of the request: if routes or policies read them, give them by --header, --claim or --jwt")
 	}
@@ -91,6 +99,13 @@ func (i *Inspection) judge(l *Log, w *Way) {
 }
 
 func (e end) has(c accesslog.Cause) bool { return slices.Contains(e.causes, c) }
+
+// refusedBy reports whether the rule that details of a response name refuses the request. Control planes name the rules
+// of one policy of action CUSTOM differently.
+func (e end) refusedBy(name string) bool {
+	rule := trace.PolicyOrigin(name)
+	return slices.ContainsFunc(e.rules, func(o trace.Origin) bool { return o.Path == rule.Path && o.Field == rule.Field })
+}
 
 func (e end) String() string {
 	if e.status == 0 {
@@ -115,7 +130,8 @@ func endOf(w *Way) end {
 	switch {
 	case e.reaches:
 	case w.Outbound.Status != 200 || w.Outbound.Answered:
-		e.causes = endOfAnswer(w.Outbound).causes
+		at := endOfAnswer(w.Outbound)
+		e.causes, e.rules = at.causes, at.rules
 	case w.Status == 0 || !w.Outbound.HTTP:
 		e.causes = []accesslog.Cause{accesslog.Broken, accesslog.Connect, accesslog.TLS}
 	default:
@@ -146,6 +162,7 @@ func endOfAnswer(a *trace.Answer) end {
 			one(accesslog.Direct, accesslog.Fault)
 		}
 	case "authorization":
+		e.rules = []trace.Origin{last.Origin}
 		if e.status == 403 || e.status == 0 {
 			one(accesslog.Policy, accesslog.Authorizer)
 		}
@@ -163,6 +180,19 @@ func endOfAnswer(a *trace.Answer) end {
 		}
 	}
 	return e
+}
+
+// refusals returns the causes and the rules by which a request is refused where it arrives.
+func refusals(list []Arrival) (all end) {
+	for _, a := range list {
+		there := refusals(a.Next)
+		if a.Answer != nil {
+			own := endOfAnswer(a.Answer)
+			there.causes, there.rules = append(there.causes, own.causes...), append(there.rules, own.rules...)
+		}
+		all.causes, all.rules = append(all.causes, there.causes...), append(all.rules, there.rules...)
+	}
+	return all
 }
 
 // arrivalAt returns the arrival of a request at a workload, or at an endpoint that gives the same answer, or nil.

@@ -24,7 +24,7 @@ import (
 type Way struct {
 	Address  string        `json:"address,omitempty"` // destination address of the connection, if known
 	Port     uint32        `json:"port"`
-	Method   string        `json:"method"`
+	Method   string        `json:"method"` // empty for a connection that carries another protocol than HTTP
 	Service  string        `json:"service,omitempty"`
 	Notes    []string      `json:"notes,omitempty"` // notes about the proxies or the destination
 	Outbound *trace.Answer `json:"outbound"`
@@ -96,7 +96,7 @@ func (i *Inspection) Why(q Query) (*Way, error) {
 	}
 	r := trace.Request{
 		Authority: authority, Host: q.Host, Address: w.Address, Port: q.Port, Method: cmp.Or(q.Method, "GET"), Path: cmp.Or(q.Path, "/"),
-		Headers: headers, TLS: q.TLS, HTTP3: q.HTTP3, Certificate: q.Certificate,
+		Headers: headers, Opaque: q.opaque, TLS: q.TLS, HTTP3: q.HTTP3, Certificate: q.Certificate,
 		Gateway: from.Type == node.Router, Proxyless: from.Generator == node.GRPC, Claims: q.Claims, Now: q.Now,
 	}
 	own := cmp.Or(q.FromAddress, first(from.IPs))
@@ -107,7 +107,7 @@ func (i *Inspection) Why(q Query) (*Way, error) {
 	if r.Proxyless {
 		r.Method, headers["content-type"] = cmp.Or(q.Method, "POST"), "application/grpc"
 	}
-	w.Method, w.called = r.Method, hostOf(authority)
+	w.Method, w.called = q.method(r.Method), hostOf(authority)
 	if q.TLS {
 		r.SNI = q.Host
 		r.ALPN = []string{"h2", "http/1.1"}

@@ -180,6 +180,12 @@ func (t *Translator) Selected(s *snapshot.Snapshot, p *node.Proxy, kind *kinds.K
 	return feature.ObjectsOf(kind, k.Client.Selections, k.Outbound.Selections, k.Inbound.Selections, k.Patches.Selections)
 }
 
+// SelectionWith returns the Selection that has an object, for a proxy's workload at a Snapshot.
+func (t *Translator) SelectionWith(s *snapshot.Snapshot, p *node.Proxy, o *kinds.Object) feature.Selection {
+	k := cohort.Resolve(t.state(s).index, p, t.features)
+	return feature.With(o, k.Client.Selections, k.Outbound.Selections, k.Inbound.Selections, k.Patches.Selections)
+}
+
 // GatewayPorts returns the ports that a gateway binds for a port of its Gateways, or for HTTP/3 the UDP ports. A port
 // that no Gateway has is bound itself, if it is bound. There are several ports if several Services lead the port to the
 // gateway.

@@ -336,7 +336,11 @@ func (f *flags) print(w io.Writer, q inspect.Query, way *inspect.Way, color cli.
 // printWay writes the trace of a request for people.
 func printWay(w io.Writer, q inspect.Query, way *inspect.Way, wide bool, color cli.Painter) error {
 	var out bytes.Buffer
-	fmt.Fprintf(&out, "%s sends %s %s to %s:%d", q.Source, cmp.Or(q.Method, way.Method), orSlash(q.Path), q.Host, q.Port)
+	request := "connects"
+	if method := cmp.Or(q.Method, way.Method); method != "" {
+		request = "sends " + method + " " + orSlash(q.Path)
+	}
+	fmt.Fprintf(&out, "%s %s to %s:%d", q.Source, request, q.Host, q.Port)
 	if way.Service != "" {
 		fmt.Fprintf(&out, ", which is %s", way.Service)
 	}
@@ -406,11 +410,13 @@ func (p wayPrinter) arrivals(list []inspect.Arrival) {
 		} else {
 			fmt.Fprintln(out, "  who calls: nobody that has shown a certificate of the mesh")
 		}
-		fmt.Fprintf(out, "  mutual TLS: %s", a.MTLS)
-		if len(a.Origins) > 0 {
-			fmt.Fprintf(out, ", by %s", strings.Join(a.Origins, "; "))
+		if a.MTLS != "" {
+			fmt.Fprintf(out, "  mutual TLS: %s", a.MTLS)
+			if len(a.Origins) > 0 {
+				fmt.Fprintf(out, ", by %s", strings.Join(a.Origins, "; "))
+			}
+			fmt.Fprintln(out)
 		}
-		fmt.Fprintln(out)
 		p.steps(a.Answer.Steps)
 		if a.Answer.Status != 200 {
 			fmt.Fprintf(out, "  %s: %s\n", p.color.Paint(cli.Red, "it is refused"), a.Answer.Reason)

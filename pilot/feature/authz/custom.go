@@ -74,7 +74,7 @@ func byProvider(c feature.Chain) []customRules {
 	for i := range providers {
 		p, end := &providers[i], ""
 		r := customRules{&rbacv3.RBAC{Action: rbacv3.RBAC_DENY, Policies: map[string]*rbacv3.Policy{}}, p}
-		if len(providers) > 1 || !usable(p, c.HTTP) {
+		if len(providers) > 1 || !p.Authorizes(c.HTTP) {
 			r.provider, end = nil, refused
 		}
 		for o := range c.Selection.Objects.All {

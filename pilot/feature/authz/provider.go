@@ -22,16 +22,6 @@ import (
 // defaultTimeout is the default time limit for a request to an authorizer.
 const defaultTimeout = 600 * time.Second
 
-// usable reports whether a provider is an authorizer for requests, or else for connections. An authorizer that is
-// called over HTTP decides about requests only.
-func usable(p *feature.ExtensionProvider, http bool) bool {
-	if g := p.Config.GetEnvoyExtAuthzGrpc(); g != nil {
-		return p.HasPort(g.Port) && validStatus(g.StatusOnError)
-	}
-	h := p.Config.GetEnvoyExtAuthzHttp()
-	return http && h != nil && p.HasPort(h.Port) && validStatus(h.StatusOnError)
-}
-
 func timeout(d *durationpb.Duration) *durationpb.Duration {
 	if d == nil {
 		return durationpb.New(defaultTimeout)
@@ -110,12 +100,6 @@ func grpcService(p *feature.ExtensionProvider,
 func enabled(filter, provider string) *matcherv3.MetadataMatcher {
 	prefix := &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Prefix{Prefix: customPrefix + "-" + provider}}
 	return metadataMatcher(filter, textValue(prefix), customResult)
-}
-
-// validStatus reports whether a text is empty or the number of a status that Envoy knows.
-func validStatus(s string) bool {
-	n, err := strconv.ParseUint(s, 10, 16)
-	return s == "" || err == nil && n > 0 && typev3.StatusCode_name[int32(n)] != "" //nolint:gosec // parsed with 16 bits
 }
 
 // status returns a status by its number, or nil for none.

@@ -40,7 +40,7 @@ func unsupportedMesh(c *mesh.Config, _ *meshv1alpha1.MeshConfig) []diag.Diagnost
 		if field += "envoyExtAuthzGrpc"; h != nil {
 			field, status = strings.TrimSuffix(field, "Grpc")+"Http", h.GetStatusOnError()
 		}
-		if (g != nil || h != nil) && !validStatus(status) {
+		if (g != nil || h != nil) && !feature.IsStatus(status) {
 			found = append(found, diag.Diagnostic{
 				Severity: diag.Error, Code: "InvalidValue", Field: field + ".statusOnError",
 				Message: strconv.Quote(status) + " is not an HTTP status: policies that name the provider deny all matching requests",

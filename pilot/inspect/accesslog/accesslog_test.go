@@ -83,7 +83,7 @@ func TestLines(t *testing.T) {
 			`[fd00::1]:80 [fd00::2]:51000 - -`, nil,
 			"line 503 UF,URX upstream_reset_before_response_started{connection_failure,TLS_error:|268435703:SSL_routines:OPENSSL_internal:" +
 				"WRONG_VERSION_NUMBER} | GET / api:80 | [fd00::2]:51000 [fd00::1]:80 outbound|80||api.a.svc.cluster.local " +
-				"causes=broken connection TLS"},
+				"causes=TLS broken connection"},
 		{"a connection", `[2024-04-03T10:12:11.001Z] "- - -" 0 NR filter_chain_not_found - "-" 0 0 0 - "-" "-" "-" "-" "-" - - 10.0.0.2:80 ` +
 			`10.0.0.1:51000 - -`, nil, "line 0 NR filter_chain_not_found | | 10.0.0.1:51000 10.0.0.2:80"},
 		{"a connection that a policy refuses", `[2024-04-03T10:12:11.001Z] "- - -" 0 - - ` +
@@ -123,16 +123,30 @@ func TestLines(t *testing.T) {
 			"line 404 route_not_found | |"},
 		{"a response", `upstream connect error or disconnect/reset before headers. reset reason: connection failure, transport failure reason: ` +
 			`TLS error: 268435581:SSL routines:OPENSSL_internal:CERTIFICATE_VERIFY_FAILED`, nil,
-			"response 503 UF upstream_reset_before_response_started{connection_failure} | | causes=broken connection TLS"},
+			"response 503 UF upstream_reset_before_response_started{connection_failure} | | causes=TLS broken connection"},
 		{"a response after retries", `upstream connect error or disconnect/reset before headers. retried and the latest reset reason: remote ` +
 			`connection failure, transport failure reason: delayed connect error: Connection refused`, nil,
-			"response 503 UF upstream_reset_before_response_started{connection_failure} | | causes=broken connection"},
+			"response 503 UF upstream_reset_before_response_started{connection_failure} | | causes=connection broken"},
 		{"a reset", `upstream connect error or disconnect/reset before headers. reset reason: connection termination`, nil,
 			"response 503 UC upstream_reset_before_response_started{connection_termination} | |"},
 		{"no endpoint", `rpc error: code = Unavailable desc = no healthy upstream`, nil, "response 503 UH no_healthy_upstream | |"},
 		{"a policy", `RBAC: access denied`, nil, "response 403 rbac_access_denied_matched_policy | |"},
 		{"a token", `Jwt is missing`, nil, "response 401 jwt_authn_access_denied{Jwt_is_missing} | | causes=token"},
 		{"keys", `Jwks remote fetch is failed`, nil, "response 401 jwt_authn_access_denied{Jwks_remote_fetch_is_failed} | |"},
+		{"a rule", `ns[a]-policy[some]-rule[0]`, nil, "flags rbac_access_denied_matched_policy[ns[a]-policy[some]-rule[0]] | | " +
+			"policy=ns[a]-policy[some]-rule[0]"},
+		{"a rule without an authorizer", `default-deny-all-due-to-bad-CUSTOM-action`, nil,
+			"flags rbac_access_denied_matched_policy[default-deny-all-due-to-bad-CUSTOM-action] | | " +
+				"policy=default-deny-all-due-to-bad-CUSTOM-action causes=policy"},
+		{"Istio 1.1", `[2019-09-17T11:11:11.939Z] "GET /x HTTP/1.1" 404 NR 0 0 0 - "10.0.0.1" "curl" "7" "a.test:31080" "-" - - 10.0.0.2:443 ` +
+			`10.0.0.1:5 a.test`, nil, "line 404 NR | GET /x a.test:31080 | 10.0.0.1:5 10.0.0.2:443 sni=a.test"},
+		{"Istio 1.2", `[2019-09-17T11:11:11.939Z] "GET /x HTTP/1.1" 404 NR "-" 0 0 0 - "10.0.0.1" "curl" "7" "a.test:31080" "-" - - ` +
+			`10.0.0.2:80 10.0.0.1:5 -`, nil, "line 404 NR | GET /x a.test:31080 | 10.0.0.1:5 10.0.0.2:80"},
+		{"Istio 1.0", `[2019-09-17T11:11:11.939Z] "GET /x HTTP/1.1" 404 NR 0 0 0 - "10.0.0.1" "curl" "7" "a.test:31080" "-" - - ` +
+			`10.0.0.2:80 10.0.0.1:5`, nil, "line 404 NR | GET /x a.test:31080 | 10.0.0.1:5 10.0.0.2:80"},
+		{"a connection that is refused", `[2024-05-28T18:42:53.929Z] "- - -" 0 UF,URX - - "delayed_connect_error:_111" 0 0 0 - "-" "-" "-" "-" ` +
+			`"10.0.0.2:7801" InboundPassthroughCluster - 10.0.0.2:7801 10.0.0.1:33948 - -`, nil,
+			"line 0 UF,URX | | 10.0.0.1:33948 10.0.0.2:7801 InboundPassthroughCluster causes=connection"},
 		{"flags", `503 UF,URX`, nil, "flags 503 UF,URX | |"},
 		{"a flag with details", `NR filter_chain_not_found`, nil, "flags NR filter_chain_not_found | |"},
 	} {

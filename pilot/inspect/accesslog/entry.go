@@ -56,6 +56,11 @@ type Entry struct {
 	Shortened []string `json:"shortened,omitempty"` // fields of which the format writes the beginning alone
 }
 
+// IsConnection reports whether the text is a line about a connection that is no HTTP.
+func (e *Entry) IsConnection() bool {
+	return e.Kind == Line && e.Code == 0 && e.Method == "" && e.Protocol == "" && e.Path == ""
+}
+
 // Commands of formats that have the same value here.
 const (
 	local  = "DOWNSTREAM_LOCAL_ADDRESS"

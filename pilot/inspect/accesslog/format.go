@@ -21,7 +21,7 @@ type Format struct {
 	Labels *structpb.Struct // nil for a text
 }
 
-// Formats of Istio before 1.8, and of Envoy without a format.
+// Formats of Istio before 1.8, and of Envoy without a format. Istio's own began as Envoy's, with addresses behind it.
 const (
 	oldText = `[%START_TIME%] "%REQ(:METHOD)% %REQ(X-ENVOY-ORIGINAL-PATH?:PATH)% %PROTOCOL%" %RESPONSE_CODE% %RESPONSE_FLAGS% ` +
 		`"%DYNAMIC_METADATA(istio.mixer:status)%" "%UPSTREAM_TRANSPORT_FAILURE_REASON%" %BYTES_RECEIVED% %BYTES_SENT% ` +
@@ -31,6 +31,8 @@ const (
 	envoyText = `[%START_TIME%] "%REQ(:METHOD)% %REQ(X-ENVOY-ORIGINAL-PATH?:PATH)% %PROTOCOL%" %RESPONSE_CODE% %RESPONSE_FLAGS% ` +
 		`%BYTES_RECEIVED% %BYTES_SENT% %DURATION% %RESP(X-ENVOY-UPSTREAM-SERVICE-TIME)% "%REQ(X-FORWARDED-FOR)%" ` +
 		`"%REQ(USER-AGENT)%" "%REQ(X-REQUEST-ID)%" "%REQ(:AUTHORITY)%" "%UPSTREAM_HOST%"`
+	firstText  = envoyText + ` %UPSTREAM_CLUSTER% %UPSTREAM_LOCAL_ADDRESS% %DOWNSTREAM_LOCAL_ADDRESS% %DOWNSTREAM_REMOTE_ADDRESS%`
+	serverText = firstText + ` %REQUESTED_SERVER_NAME%`
 )
 
 // Defaults returns the formats that need no configuration.
@@ -40,6 +42,10 @@ func Defaults() []Format {
 		{Name: "Istio's fields in JSON", Labels: mesh.LogLabels()},
 		{Name: "the text format of Istio before 1.8", Text: oldText},
 		{Name: "Envoy's text format", Text: envoyText},
+		{Name: "the text format of Istio 1.1", Text: serverText},
+		{Name: "the text format of Istio 1.2", Text: strings.Replace(serverText, "%RESPONSE_FLAGS%",
+			`%RESPONSE_FLAGS% "%DYNAMIC_METADATA(istio.mixer:status)%"`, 1)},
+		{Name: "the text format of Istio 1.0", Text: firstText},
 	}
 }
 

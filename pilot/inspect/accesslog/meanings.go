@@ -178,7 +178,7 @@ func details() []Meaning {
 			"Look at the Pods that the Service selects, their readiness, the subset's labels, and outlier detection."),
 		d("filter_chain_not_found", NoChain, "No filter chain of the listener is for the connection, and the proxy closed it.",
 			"Look at the mode of PeerAuthentications (plaintext where mutual TLS is required), and at the server name of the client's TLS."),
-		d("rbac_access_denied_matched_policy", Policy, "The AuthorizationPolicies of the workload denied the request.",
+		d(policyDetails, Policy, "The AuthorizationPolicies of the workload denied the request.",
 			"Look at the policy that the brackets name; none means that no ALLOW policy allows the request."),
 		d("rbac_deny_close", Policy, "The AuthorizationPolicies of the workload denied the connection, and the proxy closed it.",
 			"Look at the AuthorizationPolicies of the workload: rules with HTTP fields do not match connections."),
@@ -270,8 +270,23 @@ func details() []Meaning {
 	}
 }
 
+// badCustom is the end of the names of rules by which istiod and this control plane let a proxy deny requests, because
+// their authorizer cannot be asked.
+const badCustom = "due-to-bad-CUSTOM-action"
+
 // DetailMeaning returns the meaning of the details of a response, or of a connection that the proxy closed.
 func DetailMeaning(text string) (Meaning, bool) {
+	if rule := policyIn(text); strings.HasSuffix(rule, badCustom) {
+		says := "An AuthorizationPolicy with action CUSTOM applies to the workload, and its authorizer cannot be asked: what it matches is " +
+			"denied."
+		if strings.HasPrefix(rule, "default-deny-all-") {
+			says = "AuthorizationPolicies with action CUSTOM apply to the workload, and no authorizer can be asked: istiod lets its proxy deny " +
+				"everything."
+		}
+		return Meaning{Name: text, Cause: Policy, Says: says,
+			Look: "Look at the CUSTOM policies of the workload: whether they name one provider, whether extensionProviders of the mesh have it " +
+				"as ext_authz, and whether its service and port are there. pilot-discovery analyze names what is wrong."}, true
+	}
 	name, _, _ := strings.Cut(text, "{")
 	name, _, _ = strings.Cut(name, "[")
 	name = strings.Trim(name, "_:")
@@ -288,6 +303,11 @@ func DetailMeaning(text string) (Meaning, bool) {
 // Meanings returns what the flags, the details and the reasons of an entry mean, the most specific one first.
 func (e *Entry) Meanings() []Meaning {
 	var list []Meaning
+	for _, reason := range []string{e.Transport, e.Refused} {
+		if m := transportMeaning(reason); m.Name != "" {
+			list = append(list, m)
+		}
+	}
 	for _, text := range []string{e.Details, e.Termination} {
 		if m, ok := DetailMeaning(text); ok {
 			list = append(list, m)
@@ -302,6 +322,9 @@ func (e *Entry) Meanings() []Meaning {
 			m = Meaning{Name: name, Says: "An extension of the proxy has set this flag: Envoy's documentation does not have it.",
 				Look: "Look at the EnvoyFilters and WasmPlugins of the workload."}
 		}
+		if e.IsConnection() {
+			m.Says = ofConnection(m.Says)
+		}
 		list = append(list, m)
 	}
 	for _, name := range []string{e.UpstreamCluster, e.Route} {
@@ -309,12 +332,16 @@ func (e *Entry) Meanings() []Meaning {
 			list = append(list, m)
 		}
 	}
-	for _, reason := range []string{e.Transport, e.Refused} {
-		if m := transportMeaning(reason); m.Name != "" {
-			list = append(list, m)
-		}
-	}
 	return list
+}
+
+// ofConnection returns what a flag says of a connection, which has no status.
+func ofConnection(says string) string {
+	if rest, ok := strings.CutPrefix(says, "The proxy answered with "); ok {
+		_, what, _ := strings.Cut(rest, ": ")
+		return "The proxy closed the connection: " + what
+	}
+	return strings.NewReplacer(", and the proxy answered with 503", "", ", and answered with 503", "").Replace(says)
 }
 
 // destinationMeaning returns the meaning of a cluster or a route that is none of a service. Its name is empty for all
@@ -340,6 +367,13 @@ func destinationMeaning(name string) Meaning {
 
 // transportMeaning returns the meaning of the reason why a connection failed.
 func transportMeaning(reason string) Meaning {
+	const (
+		noListener     = "No application listens on the port of the endpoint."
+		noListenerLook = "Look at targetPort of the Service, and at the address that the application listens on."
+		noWay          = "The network has no way to the endpoint."
+		noWayLook      = "Look at the Pod's node and at NetworkPolicies."
+		noAnswerLook   = "Look at NetworkPolicies, and at whether the Pod still exists."
+	)
 	lower := strings.ToLower(strings.ReplaceAll(reason, "_", " "))
 	for _, m := range []Meaning{
 		{"wrong version number", "", TLS, "The proxy began TLS, and the other side answered in plaintext.",
@@ -356,11 +390,15 @@ func transportMeaning(reason string) Meaning {
 			"Look at tls.mode of the DestinationRule: MUTUAL or ISTIO_MUTUAL."},
 		{"handshake failure", "", TLS, "Both sides do not agree on TLS.", "Look at the versions, ciphers and ALPN of both sides."},
 		{"secret is not supplied", "", TLS, "The proxy has no certificate for TLS.", "Look at the Secret that credentialName names."},
-		{"connection refused", "", Connect, "No application listens on the port of the endpoint.",
-			"Look at targetPort of the Service, and at the address that the application listens on."},
-		{"no route to host", "", Connect, "The network has no way to the endpoint.", "Look at the Pod's node and at NetworkPolicies."},
-		{"connect timeout", "", Connect, "The endpoint did not answer within connectTimeout.",
-			"Look at NetworkPolicies, and at whether the Pod still exists."},
+		{"connection refused", "", Connect, noListener, noListenerLook},
+		{"connect error: 111", "", Connect, noListener, noListenerLook}, // ECONNREFUSED
+		{"no route to host", "", Connect, noWay, noWayLook},
+		{"connect error: 113", "", Connect, noWay, noWayLook}, // EHOSTUNREACH
+		{"connect error: 101", "", Connect, noWay, noWayLook}, // ENETUNREACH
+		{"connect timeout", "", Connect, "The endpoint did not answer within connectTimeout.", noAnswerLook},
+		{"connect error: 110", "", Connect, "The endpoint did not answer: the attempt to connect has timed out.", noAnswerLook}, // ETIMEDOUT
+		{"connect error: 104", "", Connect, "The other side reset the connection at once.", // ECONNRESET
+			"Look at the log of the application or of the proxy at the endpoint, and at load balancers and firewalls on the way."},
 		{"tls error", "", TLS, "TLS to the other side failed.",
 			"Look at tls of the DestinationRules, and at the mode of PeerAuthentications."},
 	} {
@@ -389,12 +427,24 @@ func (e *Entry) Causes() []Cause {
 // Policy returns the rule of the AuthorizationPolicy that the details name, as ns[a]-policy[web]-rule[0], or none.
 func (e *Entry) Policy() string {
 	for _, text := range []string{e.Details, e.Termination} {
-		if _, rest, ok := strings.Cut(text, "rbac_access_denied_matched_policy["); ok {
-			return strings.TrimSuffix(strings.TrimRight(rest, "_"), "]")
+		if name := policyIn(text); name != "" {
+			return name
 		}
 	}
 	return ""
 }
+
+// Unasked reports whether the text says that a request was denied because no authorizer can be asked.
+func (e *Entry) Unasked() bool { return strings.HasSuffix(e.Policy(), badCustom) }
+
+// policyIn returns the rule that the details of a response name, or "".
+func policyIn(details string) string {
+	_, rest, _ := strings.Cut(details, policyDetails+"[")
+	return strings.TrimSuffix(strings.TrimRight(rest, "_"), "]")
+}
+
+// policyDetails begins the details of requests and connections that an AuthorizationPolicy has denied.
+const policyDetails = "rbac_access_denied_matched_policy"
 
 // Failed reports whether the text says that the application did not answer.
 func (e *Entry) Failed() bool {
@@ -441,7 +491,7 @@ func responses() []response {
 	return []response{
 		{connectError, 503, "", "upstream_reset_before_response_started"},
 		{"no healthy upstream", 503, "UH", "no_healthy_upstream"},
-		{"RBAC: access denied", 403, "", "rbac_access_denied_matched_policy"},
+		{"RBAC: access denied", 403, "", policyDetails},
 		{"Audiences in Jwt are not allowed", 403, "", "jwt_authn_access_denied{Audiences_in_Jwt_are_not_allowed}"},
 		{"Jwt is missing", 401, "", "jwt_authn_access_denied{Jwt_is_missing}"},
 		{"Jwt is expired", 401, "", "jwt_authn_access_denied{Jwt_is_expired}"},

@@ -145,12 +145,20 @@ func parseFlagsAlone(text string) *Entry {
 			e.Flags, _ = parseFlags(word)
 			continue
 		}
+		if isPolicy(word) {
+			word = policyDetails + "[" + word + "]"
+		}
 		if _, known := DetailMeaning(word); !known || e.Details != "" {
 			return nil
 		}
 		e.Details = word
 	}
 	return e
+}
+
+// isPolicy reports whether a text is the name of a rule of an AuthorizationPolicy, as details of responses have it.
+func isPolicy(text string) bool {
+	return !strings.HasPrefix(text, policyDetails) && (strings.HasSuffix(text, badCustom) || strings.Contains(text, "]-policy["))
 }
 
 // knownFlags reports whether each part of a text is a flag of Envoy's.

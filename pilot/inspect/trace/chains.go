@@ -37,7 +37,7 @@ func connect(l *listenerv3.Listener, r Request) connection {
 		x.transport, x.name, x.protocols = "quic", strings.ToLower(r.SNI), []string{"h3"}
 	case r.TLS && has("tls_inspector"):
 		x.transport, x.name, x.protocols = "tls", strings.ToLower(r.SNI), r.ALPN
-	case !r.TLS && has("http_inspector"):
+	case !r.TLS && !r.Opaque && has("http_inspector"):
 		x.protocols = []string{"http/1.1"}
 	}
 	return x

@@ -21,6 +21,10 @@ func connectionManager(x *stream, f filter) (bool, error) {
 // http evaluates the filters of a connection manager and routes the request.
 func (x *stream) http(h *hcmv3.HttpConnectionManager) error {
 	x.HTTP, x.manager = true, h
+	if x.request.Opaque {
+		x.end(0, "the listener reads HTTP, and the connection carries another protocol")
+		return nil
+	}
 	if !takesMethod(h, x.request) {
 		x.end(400, "Envoy rejects HTTP/1.1 requests with the method %s: methods are in upper case, and of a fixed list", x.request.Method)
 		return nil

@@ -87,6 +87,9 @@ func saidMatches(m *matcherv3.MetadataMatcher, r Request) truth {
 // policyName is the form of a policy's name: ns[a]-policy[web]-rule[0].
 var policyName = regexp.MustCompile(`^(.*-)?ns\[(.*)\]-policy\[(.*)\]-rule\[(\d+)\](-deny-.*)?$`)
 
+// unasked ends the names of policies that deny what an authorizer would decide, because none can be asked.
+const unasked = "-deny-due-to-bad-CUSTOM-action"
+
 // originOf returns the rule of an object from which a policy of a filter was made.
 func originOf(name string) Origin {
 	part := policyName.FindStringSubmatch(name)
@@ -125,7 +128,7 @@ func (x *stream) authorize(f filter, rules *rbacv3.RBAC) bool {
 	refused := isDenied && matched != "" || isAllowed && matched == "" && len(maybe) == 0
 	switch {
 	case isDenied && matched != "":
-		s.Reason = matched + " denies it"
+		s.Reason, s.Unasked = matched+" denies it", strings.HasSuffix(matched, unasked)
 	case refused && slices.ContainsFunc(s.Lost, func(l Lost) bool { return l.Reason != noRules }):
 		s.Reason = "no ALLOW policy allows it, and at least one exists"
 	case refused:

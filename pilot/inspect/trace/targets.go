@@ -25,7 +25,8 @@ type Target struct {
 	Cluster   string     `json:"cluster"`
 	Share     float64    `json:"share"` // percentage
 	Endpoints []Endpoint `json:"endpoints,omitempty"`
-	Origin    Origin     `json:"-"` // the DestinationRule of the cluster, if it has one
+	Origin    Origin     `json:"-"`               // the DestinationRule of the cluster, if it has one
+	TLSBy     string     `json:"tlsBy,omitempty"` // the field of a DestinationRule that sets TLS; empty if none does
 	Subset    string     `json:"subset,omitempty"`
 	Original  bool       `json:"original,omitempty"` // whether the connection goes to its original address, or to the host that is called
 

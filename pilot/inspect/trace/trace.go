@@ -29,6 +29,7 @@ type Request struct {
 	SNI       string // server name of the application's TLS, or of the proxy's
 	ALPN      []string
 	HTTP3     bool // whether the request comes over QUIC, with TLS of its own
+	Opaque    bool // whether the connection carries another protocol than HTTP, so that it has no request
 
 	// SourceAddress and Identity describe the connection at the receiving side.
 	SourceAddress string // address of the client; empty if it is not known
@@ -68,6 +69,8 @@ type Step struct {
 	Origin  Origin   `json:"-"`
 	From    string   `json:"from,omitempty"` // name of Origin; optional
 	Lost    []Lost   `json:"lost,omitempty"` // alternatives that lost, with the reasons
+	// Unasked says that the step denies what an authorizer would decide, because none can be asked.
+	Unasked bool `json:"-"`
 }
 
 // Lost is an alternative that does not apply.
@@ -97,8 +100,10 @@ type Answer struct {
 	Status  int      `json:"status"` // 200 if it is passed on, 0 if the connection is closed
 	Reason  string   `json:"reason,omitempty"`
 	Targets []Target `json:"targets,omitempty"`
-	HTTP    bool     `json:"http"`            // whether the proxy reads requests, and not only connections
-	Asked   bool     `json:"asked,omitempty"` // whether an external authorizer is asked, which may deny the request
+	HTTP    bool     `json:"http"` // whether the proxy reads requests, and not only connections
+	// TCP says that the filter chain of the connection does not read HTTP, even if the connection never gets that far.
+	TCP   bool `json:"-"`
+	Asked bool `json:"asked,omitempty"` // whether an external authorizer is asked, which may deny the request
 	// Depends has a sentence, with the name of an object, for each thing that is not known and may change the answer.
 	Depends []string `json:"depends,omitempty"`
 	// Answered says that the proxy answers the request itself, so that no application does.
@@ -157,6 +162,7 @@ func Follow(c Config, r Request) (*Answer, error) {
 	}
 	a.step(Step{What: "filter chain", Name: chainName(chain), Reason: reason, Lost: lost,
 		Origin: Origin{Path: configOf(chain.GetMetadata())}, Details: transport(chain, r)})
+	a.TCP = !isHTTP(chain)
 	if !handshake(a, c, chain, r) {
 		return a, nil
 	}

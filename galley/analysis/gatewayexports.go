@@ -1,0 +1,34 @@
+package analysis
+
+import (
+	"slices"
+	"strings"
+
+	networkingv1 "istio.io/api/networking/v1"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+)
+
+// gatewayExports reports VirtualServices for a Gateway that are exported to none of the namespaces where the Gateway's
+// proxies run. Proxies see a VirtualService by their own namespace, not by the namespace of the Gateway.
+func (a *analysis) gatewayExports() {
+	for _, o := range a.routes {
+		spec := o.Spec.(*networkingv1.VirtualService)
+		for i, g := range gatewaysOf(o) {
+			ns, name, _ := strings.Cut(g, "/")
+			gateway := a.byKey[kinds.Key{Kind: kinds.Gateway, Namespace: ns, Name: name}]
+			if gateway == nil {
+				continue
+			}
+			proxies := a.selection("", gateway.Spec.(*networkingv1.Gateway).Selector).namespaces
+			if len(proxies) == 0 || slices.ContainsFunc(proxies, func(to string) bool {
+				return exported(spec.ExportTo, a.mesh.GetDefaultVirtualServiceExportTo(), o.Namespace, to)
+			}) {
+				continue
+			}
+			a.report(o, diag.Warning, codeNotExported, indexed("spec.gateways", i), "add the namespace to exportTo",
+				"the proxies of %s run in namespace %s, and exportTo does not have it: they do not get these routes", gateway, listed(proxies))
+		}
+	}
+}
