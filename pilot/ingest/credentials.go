@@ -6,6 +6,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	networkingv1 "istio.io/api/networking/v1"
@@ -179,7 +180,7 @@ func badCredentials(o *kinds.Object, p credentials.Parsed, inForce credentials.C
 		}
 		list = append(list, d.At(o.Position))
 	}
-	const stays, none = ": the last good one stays in force", ": proxies are sent none"
+	const stays, none = ": the last good one stays in force", ": proxies are sent none" + waitsForSecret
 	if p.BadCertificate != nil {
 		add(diag.Error, p.BadCertificate, map[bool]string{true: stays, false: none}[inForce.Certificate != nil])
 	}
@@ -264,6 +265,9 @@ func (w *World) lackingCredentials() (list []diag.Diagnostic) {
 		if l.reference.Own {
 			d.Message = l.source.String() + " has CA certificates only, and no certificate with a key: connections are refused"
 			d.Fix = "add tls.crt and tls.key, or name another one"
+		}
+		if l.object.Kind == kinds.Gateway {
+			d.Message += waitsForSecret
 		}
 		if o := w.Object(l.object); o != nil {
 			d = d.At(o.Position)
@@ -392,14 +396,18 @@ func (w *World) References() *References {
 func (w *World) missingIn(cluster, namespace string, missing map[kinds.Key]bool) []diag.Diagnostic {
 	var list []diag.Diagnostic
 	for _, key := range slices.SortedFunc(maps.Keys(w.References().byObject), compareKeys) {
-		list = append(list, w.missingCredentials(key, cluster, namespace, diag.Error, func(k kinds.Key) bool { return missing[k] })...)
+		absent := func(k kinds.Key) bool { return missing[k] }
+		list = append(list, w.missingCredentials(key, cluster, namespace, diag.Error, absent, nil)...)
 	}
 	return w.Located(list)
 }
 
+// namespacesByName are the namespaces that have a Secret or a ConfigMap, by its key without a namespace.
+type namespacesByName map[kinds.Key][]string
+
 // missingCredentials returns the findings of missingIn for one object.
 func (w *World) missingCredentials(
-	key kinds.Key, cluster, namespace string, severity diag.Severity, missing func(kinds.Key) bool,
+	key kinds.Key, cluster, namespace string, severity diag.Severity, absent func(kinds.Key) bool, all namespacesByName,
 ) (list []diag.Diagnostic) {
 	o := w.Object(key)
 	for _, r := range w.References().byObject[key] {
@@ -409,17 +417,28 @@ func (w *World) missingCredentials(
 			kind = kinds.ConfigMap
 		}
 		if !ok || slices.ContainsFunc(s.Objects(), func(name string) bool {
-			return !missing(kinds.Key{Kind: kind, Cluster: cluster, Namespace: s.Namespace, Name: name})
+			return !absent(kinds.Key{Kind: kind, Cluster: cluster, Namespace: s.Namespace, Name: name})
 		}) {
 			continue
+		}
+		elsewhere := all[kinds.Key{Kind: kind, Cluster: cluster, Name: s.Name}]
+		if w.o.partial() && len(elsewhere) == 0 {
+			continue
+		}
+		unread := ""
+		if len(elsewhere) > 0 {
+			unread = ", and the proxies do not read the one of namespace " + strings.Join(elsewhere, ", ")
 		}
 		d := diag.Diagnostic{
 			Severity: severity, Code: "IST0101", Object: key.String(), Field: r.Field,
 			Message: fmt.Sprintf(
-				"%s does not exist: connections that need it are refused",
-				kinds.Key{Kind: kind, Cluster: cluster, Namespace: s.Namespace, Name: s.Name},
+				"%s does not exist%s: connections that need it are refused",
+				kinds.Key{Kind: kind, Cluster: cluster, Namespace: s.Namespace, Name: s.Name}, unread,
 			),
 			Fix: "create it, or name another one",
+		}
+		if o != nil && o.Kind == kinds.Gateway {
+			d.Message += waitsForSecret
 		}
 		if origin := w.originOf(key); origin != nil {
 			d.Message = fmt.Sprintf("%s, which is made of it: %s: %s", key, d.Field, d.Message)
@@ -435,20 +454,31 @@ func (w *World) missingCredentials(
 	return list
 }
 
-// absentCredentials returns the findings of missingIn if the objects are the whole mesh. It checks the namespaces of
-// the Pods that a Gateway selects, or else the Gateway's own. A name in a DestinationRule is missing if no namespace of
-// a gateway's Pods has it. Without any Service the objects are only a part of a mesh, and all findings are warnings.
-func (w *World) absentCredentials(objects []*kinds.Object) (list []diag.Diagnostic) {
-	if !w.o.whole() && w.o.Cluster == nil {
+// waitsForSecret says what else a missing secret prevents. Envoy waits for it as long as its initial_fetch_timeout is,
+// whose default is 15 seconds, before a new or changed listener takes the place of the last one.
+const waitsForSecret = ", and each change of a gateway's listener that needs it takes 15 seconds, for its other hosts too"
+
+// absentCredentials returns the findings of missingIn. It checks the namespaces of the Pods that a Gateway selects, or
+// else the Gateway's own. A name in a DestinationRule is missing if no namespace of a gateway's Pods has it. If the
+// objects are only a part of a mesh, another namespace must have an object of that name. Without any Service they are
+// always a part, and all findings are warnings.
+func (w *World) absentCredentials(objects []*kinds.Object) []diag.Diagnostic {
+	if w.o.Client != nil {
 		return nil
 	}
-	there := map[kinds.Key]bool{}
+	there, all := map[kinds.Key]bool{}, namespacesByName{}
 	for _, o := range objects {
 		if o.Kind == kinds.Secret || o.Kind == kinds.ConfigMap {
 			there[o.Key] = true
+			anywhere := kinds.Key{Kind: o.Kind, Cluster: o.Cluster, Name: o.Name}
+			all[anywhere] = append(all[anywhere], o.Namespace)
 		}
 	}
-	return w.credentialsWithout(objects, func(k kinds.Key) bool { return !there[k] && (w.o.Cluster == nil || !w.o.Cluster.Unknown(k)) })
+	for _, list := range all {
+		slices.Sort(list)
+	}
+	absent := func(k kinds.Key) bool { return !there[k] && (w.o.Cluster == nil || !w.o.Cluster.Unknown(k)) }
+	return w.credentialsWithout(objects, absent, all)
 }
 
 // AbsentCredentials returns the Secrets and ConfigMaps that objects name and that are not among the objects.
@@ -461,7 +491,7 @@ func (w *World) AbsentCredentials() []kinds.Key {
 	w.credentialsWithout(objects, func(k kinds.Key) bool {
 		absent[k] = absent[k] || !there[k]
 		return true // makes the caller try every name
-	})
+	}, nil)
 	return slices.SortedFunc(func(yield func(kinds.Key) bool) {
 		for k, is := range absent {
 			if is && !yield(k) {
@@ -473,7 +503,7 @@ func (w *World) AbsentCredentials() []kinds.Key {
 
 // credentialsWithout returns a finding for each credential name of an object if every object that it can mean is
 // absent.
-func (w *World) credentialsWithout(objects []*kinds.Object, absent func(kinds.Key) bool) (list []diag.Diagnostic) {
+func (w *World) credentialsWithout(objects []*kinds.Object, absent func(kinds.Key) bool, all namespacesByName) (list []diag.Diagnostic) {
 	named := w.References().byObject
 	if len(named) == 0 {
 		return nil
@@ -485,7 +515,9 @@ func (w *World) credentialsWithout(objects []*kinds.Object, absent func(kinds.Ke
 		case kinds.Pod:
 			pods = append(pods, o)
 		case kinds.Service, kinds.ServiceEntry:
-			severity = diag.Error
+			if !w.o.partial() {
+				severity = diag.Error
+			}
 		}
 	}
 	ofGateways := map[string]bool{} // namespaces of gateway Pods
@@ -509,11 +541,11 @@ func (w *World) credentialsWithout(objects []*kinds.Object, absent func(kinds.Ke
 			namespaces[o.Namespace] = true
 		}
 		for _, namespace := range slices.Sorted(maps.Keys(namespaces)) {
-			list = append(list, w.missingCredentials(key, "", namespace, severity, absent)...)
+			list = append(list, w.missingCredentials(key, "", namespace, severity, absent, all)...)
 		}
 	}
 	for _, o := range rules {
-		list = append(list, w.absentOfRule(o, slices.Sorted(maps.Keys(ofGateways)), severity, absent)...)
+		list = append(list, w.absentOfRule(o, slices.Sorted(maps.Keys(ofGateways)), severity, absent, all)...)
 	}
 	return list
 }
@@ -521,12 +553,14 @@ func (w *World) credentialsWithout(objects []*kinds.Object, absent func(kinds.Ke
 // absentOfRule returns the findings about the credentials of a DestinationRule. A rule with a workload selector applies
 // in its own namespace. Any gateway may use another rule, so a credential that is missing for only some gateways is no
 // finding.
-func (w *World) absentOfRule(o *kinds.Object, ofGateways []string, severity diag.Severity, absent func(kinds.Key) bool) []diag.Diagnostic {
+func (w *World) absentOfRule(
+	o *kinds.Object, ofGateways []string, severity diag.Severity, absent func(kinds.Key) bool, all namespacesByName,
+) []diag.Diagnostic {
 	if len(ofGateways) == 0 || o.Spec.(*networkingv1.DestinationRule).WorkloadSelector != nil {
 		ofGateways = []string{o.Namespace}
 	}
 	missing := func(namespace string) []diag.Diagnostic {
-		return w.missingCredentials(o.Key, "", namespace, severity, absent)
+		return w.missingCredentials(o.Key, "", namespace, severity, absent, all)
 	}
 	list := missing(ofGateways[0])
 	for _, namespace := range ofGateways[1:] {

@@ -19,6 +19,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/credentials"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/deploy/must"
+	"github.com/istiod-lite/istiod-lite/pilot/config/file"
 )
 
 // pair returns a certificate and its key, in PEM.
@@ -203,9 +204,15 @@ func TestMissingCredentialsOfRules(t *testing.T) {
 	found("")
 }
 
-// TestMissingCredentials: in a directory a Gateway that names a Secret which is not where its Pods are is a finding.
+// TestMissingCredentials: in a directory a Gateway that names a Secret which is not where its Pods are is a finding. In
+// files that are only a part of a mesh, it is one if the Secret is elsewhere.
 func TestMissingCredentials(t *testing.T) {
-	w := newTestWorld(t, Options{Namespace: "istio-system"})
+	t.Run("directory", func(t *testing.T) { missingCredentials(t, Options{Namespace: "istio-system"}) })
+	t.Run("files", func(t *testing.T) { missingCredentials(t, Options{Namespace: "istio-system", Texts: &file.Texts{}}) })
+}
+
+func missingCredentials(t *testing.T, o Options) {
+	w := newTestWorld(t, o)
 	gateway := kinds.Key{Kind: kinds.Gateway, Namespace: "b", Name: "gw"}
 	secret := func(namespace string) *kinds.Object {
 		k := kinds.Key{Kind: kinds.Secret, Namespace: namespace, Name: "x"}
@@ -213,7 +220,7 @@ func TestMissingCredentials(t *testing.T) {
 	}
 	w.apply(&kinds.Object{Key: gateway, Spec: &networkingv1.Gateway{Servers: []*networkingv1alpha3.Server{
 		{Tls: &networkingv1alpha3.ServerTLSSettings{Mode: networkingv1alpha3.ServerTLSSettings_SIMPLE, CredentialName: "x"}},
-	}}}, secret("a"))
+	}}})
 	found := func() string {
 		for _, d := range w.references() {
 			if d.Code == "IST0101" && strings.Contains(d.Message, "Secret") {
@@ -222,7 +229,12 @@ func TestMissingCredentials(t *testing.T) {
 		}
 		return ""
 	}
-	if got := found(); !strings.HasPrefix(got, "Gateway b/gw spec.servers[0].tls.credentialName Secret b/x does not exist") {
+	if got := found(); (got == "") != o.partial() {
+		t.Errorf("found %q without any such Secret", got)
+	}
+	w.apply(secret("a"))
+	if got := found(); !strings.HasPrefix(got, "Gateway b/gw spec.servers[0].tls.credentialName Secret b/x does not exist, "+
+		"and the proxies do not read the one of namespace a: ") {
 		t.Errorf("found %q", got)
 	}
 	w.apply(secret("b"))

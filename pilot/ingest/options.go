@@ -68,5 +68,8 @@ type Options struct {
 // whole reports whether the sources hold the whole mesh: no cluster adds objects, and no file is left out.
 func (o Options) whole() bool { return o.Client == nil && o.Cluster == nil && o.Texts == nil }
 
+// partial reports whether the sources are files that hold only a part of a mesh.
+func (o Options) partial() bool { return o.Client == nil && o.Cluster == nil && o.Texts != nil }
+
 // Instance returns the name of this replica.
 func (o Options) Instance() string { return cmp.Or(o.PodName, o.Process+NotAPod) }
