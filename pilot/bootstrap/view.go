@@ -49,7 +49,7 @@ func (v view) Clusters() any { return v.s.from.Clusters() }
 // Why traces a request through the configuration of proxies.
 func (v view) Why(query url.Values) (any, error) {
 	way, err := inspect.Running{Options: v.s.o.Options, World: v.World, Translator: v.s.translator, Discovery: v.s.discovery,
-		Pushes: v.s.pushes}.Why(query)
+		Pushes: v.s.pushes, Findings: v.s.from.Findings()}.Why(query)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", debug.ErrBadQuery, err)
 	}

@@ -3,6 +3,7 @@ package inspect
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"maps"
 	"net"
 	"net/netip"
@@ -25,17 +26,21 @@ import (
 func (i *Inspection) addressOf(w *Way, q Query, from *sender) *registry.Service {
 	if _, err := netip.ParseAddr(q.Host); err == nil {
 		w.Address = q.Host
-		for s := range i.Snapshot.EachService {
-			if slices.Contains(s.Addresses, q.Host) {
-				w.Service = s.Host
-				return s
+		s := i.nearest(from, func(yield func(*registry.Service) bool) {
+			for s := range i.Snapshot.EachService {
+				if slices.Contains(s.Addresses, q.Host) && !yield(s) {
+					return
+				}
 			}
+		})
+		if s != nil {
+			w.Service = s.Host
 		}
-		return nil
+		return s
 	}
-	s := i.serviceOf(q.Host, from.Namespace)
+	s := i.serviceOf(q.Host, from)
 	if s == nil {
-		if s, w.Address = i.podOf(q.Host, from.Namespace); s != nil {
+		if s, w.Address = i.podOf(q.Host, from); s != nil {
 			w.Service = s.Host
 		}
 		return s
@@ -58,24 +63,85 @@ func (i *Inspection) addressOf(w *Way, q Query, from *sender) *registry.Service 
 	return s
 }
 
-// serviceOf returns the service that a host names in a namespace, or nil.
-func (i *Inspection) serviceOf(host, namespace string) *registry.Service {
-	host = strings.TrimSuffix(strings.ToLower(host), ".")
-	for _, name := range []string{host, host + "." + namespace + ".svc." + i.o.Domain, host + ".svc." + i.o.Domain, host + "." + i.o.Domain} {
-		for s := range i.Snapshot.ServicesByHost(name) {
-			if v := s.ClusterVersion(""); v != nil {
-				s = v
-			}
+// serviceOf returns the service that a host names for a workload, or nil.
+func (i *Inspection) serviceOf(host string, from *sender) *registry.Service {
+	for _, name := range i.fullNames(host, from.Namespace) {
+		if s := i.nearest(from, i.Snapshot.ServicesByHost(name)); s != nil {
 			return s
 		}
 	}
 	return nil
 }
 
+// fullNames returns the hosts that a host may stand for in a namespace, as the DNS of the cluster tries them.
+func (i *Inspection) fullNames(host, namespace string) []string {
+	host = strings.TrimSuffix(strings.ToLower(host), ".")
+	return []string{host, host + "." + namespace + ".svc." + i.o.Domain, host + ".svc." + i.o.Domain, host + "." + i.o.Domain}
+}
+
+// nearest returns the service that a workload uses of several: the one that its proxy is sent, or else one of
+// Kubernetes, whose name and address the cluster knows without the proxy.
+func (i *Inspection) nearest(from *sender, all iter.Seq[*registry.Service]) (found *registry.Service) {
+	visible, _ := i.translator.Visible(i.Snapshot, from.Proxy)
+	for s := range all {
+		if own := visible.ServiceByHost(s.Host); own != nil && own.Key() == s.Key() {
+			found = s
+			break
+		}
+		if found == nil && s.Provider == registry.Kubernetes {
+			found = s
+		}
+	}
+	if found == nil {
+		return nil
+	}
+	return cmp.Or(found.ClusterVersion(""), found)
+}
+
+// unseen returns why the proxy of a workload is not sent a port of a service, or "" if it is.
+func (i *Inspection) unseen(from *sender, s *registry.Service, port uint32) string {
+	visible, _ := i.translator.Visible(i.Snapshot, from.Proxy)
+	exported, imported := visible.SeesService(s, port)
+	own := visible.ServiceByHost(s.Host)
+	switch {
+	case !exported:
+		return fmt.Sprintf("its exportTo does not have namespace %s", from.Namespace)
+	case imported:
+		return ""
+	case own != nil && own.Key() != s.Key():
+		return fmt.Sprintf("namespace %s uses %s, which has the host too", from.Namespace, i.objectOf(own))
+	case visible.Sidecar != nil:
+		return i.Where(visible.Sidecar.Key, "") + " does not import it"
+	}
+	return ""
+}
+
+// others returns notes about the services of a host that have a port and that the proxy of a workload is not sent.
+func (i *Inspection) others(from *sender, host string, port uint32) (notes []string) {
+	for _, name := range i.fullNames(host, from.Namespace) {
+		for s := range i.Snapshot.ServicesByHost(name) {
+			if reason := i.unseen(from, s, port); reason != "" && hasPort(s, port) {
+				notes = append(notes, fmt.Sprintf("%s has port %d of %s, and the proxy of %s.%s is not sent it: %s", i.objectOf(s), port, s.Host,
+					from.Name, from.Namespace, reason))
+			}
+		}
+	}
+	return notes
+}
+
+// objectOf returns the object that a service is made from, with its position.
+func (i *Inspection) objectOf(s *registry.Service) string {
+	kind := kinds.ServiceEntry
+	if s.Provider == registry.Kubernetes {
+		kind = kinds.Service
+	}
+	return i.Where(kinds.Key{Kind: kind, Namespace: s.Namespace, Name: s.Object}, "")
+}
+
 // podOf returns the headless service in which a Pod has a name of its own, HOSTNAME.SERVICE, and the Pod's address.
-func (i *Inspection) podOf(host, namespace string) (*registry.Service, string) {
+func (i *Inspection) podOf(host string, from *sender) (*registry.Service, string) {
 	name, rest, _ := strings.Cut(strings.ToLower(host), ".")
-	s := i.serviceOf(rest, namespace)
+	s := i.serviceOf(rest, from)
 	if rest == "" || s == nil || !s.Headless {
 		return nil, ""
 	}
@@ -93,10 +159,34 @@ func (i *Inspection) unresolved(w *Way, q Query, from *sender, s *registry.Servi
 	if s == nil || !s.Headless || w.Address != "" || from.Generator == node.GRPC || from.Type == node.Router && from.proxied {
 		return ""
 	}
-	if i.serviceOf(q.Host, from.Namespace) != s {
+	if i.serviceOf(q.Host, from) != s {
 		return ""
 	}
 	return fmt.Sprintf("DNS has no address for %s: %s is headless, and no endpoint of it is ready", q.Host, s.Host)
+}
+
+// resolvedOutside returns a sentence that says that an application finds the address of a host only by DNS outside the
+// mesh, or "" if the DNS of the cluster or the application's own proxy knows the host.
+func (i *Inspection) resolvedOutside(w *Way, q Query, from *sender, s *registry.Service) string {
+	_, err := netip.ParseAddr(q.Host)
+	switch {
+	case err == nil, q.logged, from.Generator == node.GRPC, from.Type == node.Router && from.proxied:
+		return ""
+	case s != nil && (s.Provider == registry.Kubernetes || from.proxied && from.DNSCapture && w.Address != ""):
+		return ""
+	}
+	text := fmt.Sprintf("%s.%s finds the address of %s only if DNS outside the mesh has it", from.Name, from.Namespace, q.Host)
+	if w.Address != "" && !w.Outbound.HTTP { // listeners of HTTP take connections to any address
+		text += " as " + w.Address
+	}
+	if s == nil || s.MeshExternal || !from.proxied {
+		return text
+	}
+	need := "ISTIO_META_DNS_CAPTURE"
+	if len(s.Addresses) == 0 {
+		need += " and ISTIO_META_DNS_AUTO_ALLOCATE"
+	}
+	return fmt.Sprintf("%s: its proxy answers for %s with %s in its proxyMetadata", text, i.objectOf(s), need)
 }
 
 func hasPort(s *registry.Service, port uint32) bool {
@@ -111,7 +201,7 @@ func isClusterIP(s *registry.Service, address string) bool {
 // passedOn says where a connection to an address of a Service arrives if no proxy changes it: the nodes of the cluster
 // translate the address to a ready endpoint. There is no answer at a port that the Service does not have, or at an
 // address that only proxies know.
-func (i *Inspection) passedOn(w *Way, s *registry.Service) {
+func (i *Inspection) passedOn(w *Way, from *sender, s *registry.Service) {
 	a := w.Outbound
 	isPassed := func(t trace.Target) bool { return t.Original && !strings.Contains(t.Cluster, "|") }
 	if s == nil || w.Address == "" || a.Status != 200 || a.Answered || len(a.Targets) == 0 ||
@@ -129,7 +219,7 @@ func (i *Inspection) passedOn(w *Way, s *registry.Service) {
 		}
 		if reason = noAnswer(s, w.Address, w.Port, ready); hasPort(s, w.Port) {
 			w.Notes = append(w.Notes, fmt.Sprintf("the proxy passes the connection on unchanged, as if %s were not a service of the mesh: "+
-				"no route and no mutual TLS apply. A Sidecar may hide the service, or the port has another protocol", s.Host))
+				"no route and no mutual TLS apply. %s", s.Host, cmp.Or(i.unseen(from, s, w.Port), "The port may have another protocol")))
 		}
 	case slices.Contains(s.AutoAddress, w.Address):
 		reason = fmt.Sprintf("there is no answer at %s: only proxies know this address, and the connection is passed on unchanged",

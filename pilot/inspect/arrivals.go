@@ -32,7 +32,7 @@ func (o outcome) String() string {
 	if o.status == 0 {
 		return "the connection is closed: " + o.reason
 	}
-	return fmt.Sprintf("it is answered with status %d: %s", o.status, o.reason)
+	return fmt.Sprintf("the request is answered with status %d: %s", o.status, o.reason)
 }
 
 // onwards follows a request that a proxy passes on, to every endpoint that may get it, and returns the final result. A
@@ -250,6 +250,9 @@ func (h *hops) unproxied(a *Arrival, t trace.Target, g *group, r trace.Request, 
 		return
 	}
 	switch {
+	case e.TLS == trace.MeshTLS && t.TLSBy == "" && g.pod == "" && g.known != nil:
+		end.depends = append(end.depends, fmt.Sprintf("what the proxy at %s answers is not known here: the service account of the endpoint, "+
+			"or its label %s, says that there is one", where, names.LabelTLSMode))
 	case e.TLS == trace.MeshTLS:
 		a.Failure = fmt.Sprintf("the TLS handshake fails: %s says %s, and %s has no proxy that takes it", h.tlsBy(t, e), e.TLS, where)
 		if t.TLSBy == "" {

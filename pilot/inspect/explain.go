@@ -17,9 +17,20 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/scope/traffic"
 )
 
-// explain adds to an answer of a proxy what its resources do not have: why each missing secret is missing, why no
-// authorizer can be asked, and which field sets the TLS of each cluster.
+// explain adds to an answer of a proxy what its resources do not have: why each missing secret is missing, why a
+// gateway does not listen, why no authorizer can be asked, and which field sets the TLS of each cluster.
 func (h *hops) explain(a *trace.Answer, p *node.Proxy) {
+	if reason := h.unheard(a, p); reason != "" {
+		a.Reason += ": " + reason
+	}
+	for _, resource := range a.Waits {
+		reason, fix := h.absence(p, resource)
+		note := fmt.Sprintf("changes of this listener of %s.%s come into force 15 seconds late, as Envoy waits for a secret that another filter "+
+			"chain names: %s; %s", p.Name, p.Namespace, reason, fix)
+		if !slices.Contains(h.notes, note) {
+			h.notes = append(h.notes, note)
+		}
+	}
 	for _, resource := range a.Secrets() {
 		reason, fix := h.absence(p, resource)
 		a.ExplainSecret(resource, reason, h.namedBy(p, resource), fix)

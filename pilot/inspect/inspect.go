@@ -114,6 +114,11 @@ func (i *Inspection) findings(sources []diag.Diagnostic) ([]diag.Diagnostic, err
 	return list, nil
 }
 
+// problems returns the findings about single objects and about what is derived from them.
+func (i *Inspection) problems() []diag.Diagnostic {
+	return slices.Concat(i.sources, i.world.Findings())
+}
+
 // Resources returns what that proxy would be sent, by type URL: all clusters and listeners, and the endpoints and
 // routes that these name.
 func (i *Inspection) Resources(n *corev3.Node) (map[string][]*envoy.Resource, error) {

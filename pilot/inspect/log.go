@@ -80,7 +80,7 @@ func (i *Inspection) whyLog(q Query) (*Way, error) {
 		return nil, fmt.Errorf("log: %w", err)
 	}
 	l := newLog(e)
-	q.Log = ""
+	q.Log, q.logged = "", true
 	i.describe(l, &q)
 	i.locate(l, &q)
 	if len(l.Missing) > 0 {
@@ -362,10 +362,10 @@ func (i *Inspection) locateService(l *Log, q *Query, local netip.AddrPort) {
 			}
 		}
 	}
-	_, namespace, _ := strings.Cut(q.Source, ".")
 	host, _ := splitAuthority(cmp.Or(l.Authority, l.ServerName))
-	if named := i.serviceOf(host, namespace); named != nil {
-		if at := slices.IndexFunc(all, func(s service) bool { return s.host == named.Host }); at >= 0 {
+	if from := i.sender(q.Source); from != nil {
+		named := i.serviceOf(host, from)
+		if at := slices.IndexFunc(all, func(s service) bool { return named != nil && s.host == named.Host }); at >= 0 {
 			all = all[at : at+1]
 		}
 	}

@@ -3,6 +3,7 @@ package inspect
 import (
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -148,7 +149,7 @@ func (i *Inspection) entryProxy(o *kinds.Object) *node.Proxy {
 		Workload: o.Name, Account: spec.GetServiceAccount(), MeshID: i.Snapshot.Mesh.GetTrustDomain(), Labels: labels,
 		Annotations: o.Annotations, Interception: node.Redirect,
 	}
-	if spec.GetAddress() != "" {
+	if _, err := netip.ParseAddr(spec.GetAddress()); err == nil { // it may be a DNS name or a socket
 		p.IPs = []string{spec.GetAddress()}
 	}
 	return p

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/catalog"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
@@ -23,7 +24,8 @@ type Running struct {
 	World      *ingest.World
 	Translator *translate.Translator
 	Discovery  Discovery
-	Pushes     *pushes.Log // optional
+	Pushes     *pushes.Log       // optional
+	Findings   []diag.Diagnostic // of the sources of objects
 }
 
 // Discovery returns the streams of a server.
@@ -54,7 +56,8 @@ func (r Running) Why(query url.Values) (*Way, error) {
 	for _, c := range r.Discovery.Clients() { // the last stream of a proxy in the list is the newest
 		s.clients[c.Proxy.ID], s.proxies[c.Proxy.ID] = c, c.Proxy
 	}
-	i := &Inspection{Snapshot: snap, o: r.Options, features: catalog.Features(), world: r.World, translator: r.Translator, server: s}
+	i := &Inspection{Snapshot: snap, o: r.Options, features: catalog.Features(), world: r.World, translator: r.Translator, server: s,
+		sources: r.Findings}
 	w, err := i.Why(q)
 	if err == nil && w.Log != nil && w.Outbound != nil && r.Pushes != nil {
 		i.changed(r.Pushes.Since(0, 0), w)

@@ -132,7 +132,13 @@ func (h *hops) absence(p *node.Proxy, resource string) (reason, fix string) {
 	if s.CA {
 		fix = fmt.Sprintf("create it: kubectl create secret generic %s -n %s --from-file=ca.crt=FILE; or name another one", s.Name, s.Namespace)
 	}
-	return "there is no " + describe(s), fix
+	reason = "there is no " + describe(s)
+	for _, o := range h.world.ObjectsOf(keyOfSecret(s, s.Name).Kind) {
+		if o.Name == s.Name && o.Cluster == "" {
+			reason += ", and the proxy does not read the one of namespace " + o.Namespace
+		}
+	}
+	return reason, fix
 }
 
 // namedBy returns the field that names a secret for a proxy, with its position, or "" if none is found.

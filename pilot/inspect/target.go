@@ -37,6 +37,8 @@ type Query struct {
 	Log         string         // line of an access log, from which Source, Host, Port and the rest are read where they are empty
 	opaque      bool           // whether the connection of the line carries another protocol than HTTP
 	Sent        bool           // on a server: whether to use what proxies were sent, instead of what they would be sent now
+
+	logged bool // whether a line of an access log shows that the connection came to a proxy
 }
 
 // Values returns the query of the page /debug/why that asks a server the same.
@@ -139,20 +141,16 @@ func ParseQuery(v url.Values) (Query, error) {
 	return q, nil
 }
 
-// Port returns the port of the service that a host names for a source, if the query has no number: the port of that
+// portOf returns the port of the service that a host names for a workload, if the query has no number: the port of that
 // name, or the only one. If there are several, it returns an error that names them.
-func (i *Inspection) Port(q Query) (uint32, error) {
-	_, namespace, _ := strings.Cut(q.Source, ".")
-	if at := strings.LastIndexByte(q.Source, '.'); at >= 0 {
-		namespace = q.Source[at+1:]
-	}
-	s := i.serviceOf(q.Host, namespace)
+func (i *Inspection) portOf(q Query, from *sender) (uint32, error) {
+	s := i.serviceOf(q.Host, from)
 	if s == nil {
-		s, _ = i.podOf(q.Host, namespace)
+		s, _ = i.podOf(q.Host, from)
 	}
 	switch {
 	case s == nil:
-		return 0, fmt.Errorf("%s: %w%s", q.Host, errNoHost, i.nearHosts(q.Host, namespace))
+		return 0, fmt.Errorf("%s: %w%s", q.Host, errNoHost, i.nearHosts(q.Host, from.Namespace))
 	case q.Named != "":
 		for _, p := range s.Ports {
 			if strings.EqualFold(p.Name, q.Named) {
@@ -169,7 +167,7 @@ func (i *Inspection) Port(q Query) (uint32, error) {
 // errNoHost says how a target is written.
 var errNoHost = errors.New("write HOST:PORT, for example reviews:9080")
 
-// ParseTarget parses HOST:PORT or a URL. The port is 0 if the text has none: see Port.
+// ParseTarget parses HOST:PORT or a URL. The port is 0 if the text has none: see portOf.
 func ParseTarget(text string) (q Query, err error) {
 	scheme, rest, isURL := strings.Cut(text, "://")
 	if !isURL {

@@ -3,9 +3,7 @@ package inspect
 import (
 	"cmp"
 	"fmt"
-	"net"
 	"slices"
-	"strconv"
 	"strings"
 
 	networkingv1 "istio.io/api/networking/v1"
@@ -148,16 +146,6 @@ func (i *Inspection) unusedPolicies(p *sender) (notes []string) {
 		}
 	}
 	return notes
-}
-
-// hostOf returns the host of an authority, without its port.
-func hostOf(authority string) string {
-	if host, port, err := net.SplitHostPort(authority); err == nil {
-		if _, err := strconv.Atoi(port); err == nil {
-			return host
-		}
-	}
-	return authority
 }
 
 // hiddenBy returns the host of another service to which connections to a service go, because both have the port without

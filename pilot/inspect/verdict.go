@@ -27,11 +27,9 @@ func dependencies(l *Log, w *Way) (list []string) {
 
 // end is the part of an answer with which a line is compared.
 type end struct {
-	reaches bool
-	status  int
-	reason  string
-	causes  []accesslog.Cause // what the access log of this proxy would have; empty if it is not known
-	rules   []trace.Origin    // rules of AuthorizationPolicies that refuse the request
+	outcome
+	causes []accesslog.Cause // what the access log of this proxy would have; empty if it is not known
+	rules  []trace.Origin    // rules of AuthorizationPolicies that refuse the request
 }
 
 // judge says whether the configuration explains a line.
@@ -61,7 +59,7 @@ func (i *Inspection) judge(l *Log, w *Way) {
 	}
 	unread := now.status == 0 && slices.Contains(causes, accesslog.Client) // the answer to what is not HTTP
 	switch {
-	case !l.Failed && now.reaches:
+	case !l.Failed && now.reaches():
 		l.Verdict = "The line shows no failure, and the request reaches the application by the configuration as it is now."
 		if len(w.Depends) > 0 {
 			l.Verdict = "The line shows no failure, and the request reaches the application by the configuration as it is now, if none of " +
@@ -72,14 +70,14 @@ func (i *Inspection) judge(l *Log, w *Way) {
 	case len(dependencies(l, w)) > 0:
 		l.Explained = true
 		l.Verdict = "The configuration explains the line, if this was so: " + strings.Join(dependencies(l, w), "; ") + "."
-	case now.reaches && slices.Contains(causes, accesslog.Application):
+	case now.reaches() && slices.Contains(causes, accesslog.Application):
 		l.Verdict = "The answer is not by the proxy that wrote the line: it comes from where the request was passed on to, and the " +
 			"configuration lets the request through there. The application answered so, or the proxy beside it, whose log has the line."
-	case now.reaches && runtime:
+	case now.reaches() && runtime:
 		l.Verdict = "The configuration lets the request through. It failed for what the configuration does not decide: " + firstSays(l)
-	case now.reaches && policy != "":
+	case now.reaches() && policy != "":
 		contradict(". By the configuration as it is now, the request reaches the application. " + policy)
-	case now.reaches:
+	case now.reaches():
 		contradict(". By the configuration as it is now, the request reaches the application.")
 	case l.HasCode && l.Code != now.status && !unread || policy != "" && !now.refusedBy(l.Policy()),
 		len(causes) > 0 && len(now.causes) > 0 && !slices.ContainsFunc(causes, now.has) && !unread:
@@ -92,7 +90,7 @@ func (i *Inspection) judge(l *Log, w *Way) {
 	if l.Unasked() {
 		l.Notes = append(l.Notes, i.unaskedAt(l.Of, !l.IsConnection())...)
 	}
-	if l.Kind == accesslog.Line && l.Failed == now.reaches && !(now.reaches && runtime) {
+	if l.Kind == accesslog.Line && l.Failed == now.reaches() && !(now.reaches() && runtime) {
 		l.note("the line has not all headers of the request: if routes or policies read them, give them by --header, --claim or --jwt")
 	}
 	l.Notes = slices.DeleteFunc(l.Notes, func(s string) bool { return s == "" || strings.Contains(l.Verdict, s) })
@@ -107,13 +105,6 @@ func (e end) refusedBy(name string) bool {
 	return slices.ContainsFunc(e.rules, func(o trace.Origin) bool { return o.Path == rule.Path && o.Field == rule.Field })
 }
 
-func (e end) String() string {
-	if e.status == 0 {
-		return "the connection is closed: " + e.reason
-	}
-	return fmt.Sprintf("the request is answered with status %d: %s", e.status, e.reason)
-}
-
 // firstSays returns what the first meaning of a line with a cause says.
 func firstSays(l *Log) string {
 	for _, m := range l.Meanings {
@@ -126,9 +117,9 @@ func firstSays(l *Log) string {
 
 // endOf returns the end of a request for the proxy of its sender.
 func endOf(w *Way) end {
-	e := end{reaches: w.mayReach(), status: w.Status, reason: w.Reason}
+	e := end{outcome: outcome{status: w.Status, reason: w.Reason, answered: w.Answered}}
 	switch {
-	case e.reaches:
+	case e.reaches():
 	case w.Outbound.Status != 200 || w.Outbound.Answered:
 		at := endOfAnswer(w.Outbound)
 		e.causes, e.rules = at.causes, at.rules
@@ -142,8 +133,8 @@ func endOf(w *Way) end {
 
 // endOfAnswer returns the end of a request at one proxy, with the causes that its log would have.
 func endOfAnswer(a *trace.Answer) end {
-	e := end{reaches: a.Status == 200 && !a.Answered, status: a.Status, reason: a.Reason}
-	if len(a.Steps) == 0 || e.reaches {
+	e := end{outcome: outcome{status: a.Status, reason: a.Reason, answered: a.Answered}}
+	if len(a.Steps) == 0 || e.reaches() {
 		return e
 	}
 	last := a.Steps[len(a.Steps)-1]

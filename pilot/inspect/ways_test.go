@@ -41,10 +41,18 @@ func TestWays(t *testing.T) {
 		service("web", "10.96.0.1", "{name: http, port: 80, targetPort: 8080}, {name: tcp, port: 90}") +
 		service("legacy", "10.96.0.2", "{name: http, port: 8000}, {name: https, port: 8443}") +
 		`{apiVersion: v1, kind: Service, metadata: {name: gw, namespace: a}, spec: {clusterIP: 10.96.0.9, selector: {istio: gw},
-  ports: [{name: http, port: 80, targetPort: 8080}, {name: tls, port: 443, targetPort: 8443}, {name: tcp, port: 3306, targetPort: 13306}]}}
+  ports: [{name: http, port: 80, targetPort: 8080, nodePort: 31080}, {name: tls, port: 443, targetPort: 8443},
+    {name: tcp, port: 3306, targetPort: 13306}]}}
 ---
 `
 	toWeb := "route: [{destination: {host: web, port: {number: 80}}}]"
+	toGateway := object("VirtualService", "v", "gateways: [gw], hosts: [shop.test], http: [{"+toWeb+"}]")
+	entry := func(namespace, port, rest string) string {
+		spec := "hosts: [out.test], resolution: STATIC, endpoints: [{address: 1.2.3.4}], ports: [{name: tcp, number: " + port +
+			", protocol: TCP}]" + rest
+		return strings.Replace(object("ServiceEntry", "out", spec), "namespace: a", "namespace: "+namespace, 1)
+	}
+	const answered = "DNS outside the mesh"
 	gateway := func(server string) string {
 		return object("Gateway", "gw", "selector: {istio: gw}, servers: [{hosts: [shop.test], "+server+"}]")
 	}
@@ -57,7 +65,7 @@ func TestWays(t *testing.T) {
 		{"all endpoints", "", Query{Host: "web", Port: 80}, true, nil},
 		{"one of the endpoints refuses",
 			object("AuthorizationPolicy", "deny", "selector: {matchLabels: {version: v2}}, action: DENY, rules: [{}]"),
-			Query{Host: "web", Port: 80}, false, []string{"Envoy may choose web-2.a, where it is answered with status 403: "}},
+			Query{Host: "web", Port: 80}, false, []string{"Envoy may choose web-2.a, where the request is answered with status 403: "}},
 		{"mutual TLS to a Pod without a proxy", object("DestinationRule", "all", `host: "*.local", trafficPolicy: {tls: {mode: ISTIO_MUTUAL}}`),
 			Query{Host: "legacy", Port: 8000}, false,
 			[]string{"status 503", "the TLS handshake fails: DestinationRule a/all", "legacy.a has no proxy"}},
@@ -86,7 +94,40 @@ func TestWays(t *testing.T) {
 			"port: {number: 443, name: tls, protocol: TLS}, tls: {mode: AUTO_PASSTHROUGH}}]"),
 			Query{Source: "gw.a", Host: "outbound_.80_._.web.a.svc.cluster.local", Port: 443, TLS: true}, false, []string{"listener 0.0.0.0_8443"}},
 		{"a port of no Gateway", gateway("port: {number: 80, name: http, protocol: HTTP}"),
-			Query{Source: "gw.a", Host: "shop.test", Port: 443, TLS: true}, false, []string{"no listener takes connections to port 443"}},
+			Query{Source: "gw.a", Host: "shop.test", Port: 443, TLS: true}, false,
+			[]string{"no listener takes connections to port 8443: of its Gateways, a/gw has 80"}},
+		{"a port of the nodes", gateway("port: {number: 80, name: http, protocol: HTTP}") + toGateway,
+			Query{Source: "gw.a", Host: "shop.test", Port: 31080}, true,
+			[]string{"port 8080: node port 31080 of Service a/gw leads there", "listener 0.0.0.0_8080"}},
+		{"a Gateway with a port of the nodes", gateway("port: {number: 31080, name: http, protocol: HTTP}") + toGateway,
+			Query{Source: "gw.a", Host: "shop.test", Port: 31080}, false, []string{"no listener takes connections to port 8080"}},
+		{"a port of no Gateway at all", "", Query{Source: "gw.a", Host: "shop.test", Port: 80}, false,
+			[]string{"no listener takes connections to port 8080: no Gateway selects gw.a"}},
+		{"a listener without the grant for its Secret", `{apiVersion: gateway.networking.k8s.io/v1, kind: GatewayClass, metadata: {name: istio},
+  spec: {controllerName: istio.io/gateway-controller}}
+---
+{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, metadata: {name: own, namespace: a}, spec: {gatewayClassName: istio, listeners: [
+  {name: tls, protocol: HTTPS, port: 443, tls: {certificateRefs: [{name: cert, namespace: b}]}}]}}
+---
+` + pod("own", "10.0.0.8", "gateway.networking.k8s.io/gateway-name: own", ", annotations: {inject.istio.io/templates: gateway}"),
+			Query{Source: "own.a", Host: "shop.test", Port: 443, TLS: true}, false, []string{"ReferenceGrant",
+				"no listener takes connections to port 443: Gateway a/own spec.listeners[0].tls.certificateRefs[0]"}},
+		{"a Secret of another namespace", gateway("port: {number: 443, name: one, protocol: HTTPS}, tls: {mode: SIMPLE, credentialName: gone}") +
+			"{apiVersion: v1, kind: Secret, metadata: {name: gone, namespace: b}}\n---\n",
+			Query{Source: "gw.a", Host: "shop.test", Port: 443, TLS: true}, false,
+			[]string{"there is no Secret a/gone, and the proxy does not read the one of namespace b"}},
+		{"a Secret of another host", gateway("port: {number: 443, name: one, protocol: HTTPS}, tls: {mode: ISTIO_MUTUAL}}, " +
+			"{hosts: [other.test], port: {number: 443, name: two, protocol: HTTPS}, tls: {mode: SIMPLE, credentialName: gone}"),
+			Query{Source: "gw.a", Host: "shop.test", Port: 443, TLS: true, Certificate: true}, false,
+			[]string{"changes of this listener of gw.a come into force 15 seconds late"}},
+		{"a rule with an error", gateway("port: {number: 80, name: http, protocol: HTTP}") + object("VirtualService", "v",
+			"gateways: [gw], hosts: [shop.test], http: [{match: [{uri: {prefix: /}}], route: [{destination: {host: a/web}}]}]"),
+			Query{Source: "gw.a", Host: "shop.test", Port: 80}, false,
+			[]string{"the route answers by itself: VirtualService a/v spec.http[0].route[0].destination.host"}},
+		{"a Gateway with a port of no Service", gateway("port: {number: 31081, name: http, protocol: HTTP}") + toGateway,
+			Query{Source: "gw.a", Host: "shop.test", Port: 31081}, false, []string{"no Service leads port 31081 to gw.a"}},
+		{"a Gateway with a port of the Pod", gateway("port: {number: 8080, name: http, protocol: HTTP}") + toGateway,
+			Query{Source: "gw.a", Host: "shop.test", Port: 80}, true, []string{"port 8080: a Service leads port 80 there"}},
 		{"a bind of another address", gateway("port: {number: 80, name: http, protocol: HTTP}, bind: 10.9.9.9") +
 			object("VirtualService", "v", "gateways: [gw], hosts: [shop.test], http: [{"+toWeb+"}]"),
 			Query{Source: "gw.a", Host: "shop.test", Port: 80}, false, []string{"servers bind it at 10.9.9.9 alone"}},
@@ -101,6 +142,31 @@ func TestWays(t *testing.T) {
 		{"the Pod itself", "", Query{Host: "127.0.0.1", Port: 8080}, true, []string{"127.0.0.1 is the Pod itself"}},
 		{"a destination without a port", object("VirtualService", "v", "hosts: [legacy], http: [{route: [{destination: {host: web}}]}]"),
 			Query{Host: "legacy", Port: 8000}, false, []string{"web.a.svc.cluster.local has no port 8000: it has 80, 90"}},
+
+		{"a host of a namespace of its own", entry("1st", "90", ", addresses: [10.5.0.2], exportTo: ['.']") +
+			entry("a", "90", ", addresses: [10.5.0.1]"), Query{Host: "out.test", Port: 90}, false,
+			[]string{"listener 10.5.0.1_90", answered + " has it as 10.5.0.1"}},
+		{"a host of another namespace", entry("b", "90", ", exportTo: ['.']"), Query{Host: "out.test", Port: 90}, false,
+			[]string{"ServiceEntry b/out", "has port 90 of out.test, and the proxy of client.a is not sent it: its exportTo"}},
+		{"a port of another namespace", entry("b", "91", "") + entry("a", "90", ""), Query{Host: "out.test", Port: 91}, false,
+			[]string{"out.test has no port 91", "ServiceEntry b/out", "namespace a uses ServiceEntry a/out"}},
+		{"a host that no Sidecar imports", entry("b", "90", "") + object("Sidecar", "s", "egress: [{hosts: ['./*']}]"),
+			Query{Host: "out.test", Port: 90}, false, []string{"ServiceEntry b/out", "Sidecar a/s", "does not import it"}},
+		{"a Service that no Sidecar imports", object("Sidecar", "s", "egress: [{hosts: ['b/*']}]"),
+			Query{Host: "web", Port: 80}, true, []string{"no route and no mutual TLS apply. Sidecar a/s", "does not import it"}},
+		{"a host that DNS may not know", entry("a", "90", ", location: MESH_INTERNAL"), Query{Host: "out.test", Port: 90}, false,
+			[]string{answered, "its proxy answers for ServiceEntry a/out", "with ISTIO_META_DNS_CAPTURE and ISTIO_META_DNS_AUTO_ALLOCATE"}},
+		{"a host that the proxy answers for", entry("a", "90", ", location: MESH_INTERNAL") +
+			pod("asking", "10.0.0.5", "app: asking, "+in, ", annotations: {proxy.istio.io/config: "+
+				`"proxyMetadata: {ISTIO_META_DNS_CAPTURE: 'true', ISTIO_META_DNS_AUTO_ALLOCATE: 'true'}"}`),
+			Query{Source: "asking.a", Host: "out.test", Port: 90}, true, []string{"listener 240.240."}},
+		{"a machine with a name", object("ServiceEntry", "vm", "hosts: [vm.test], location: MESH_INTERNAL, resolution: DNS, "+
+			"workloadSelector: {labels: {app: vm}}, ports: [{name: http, number: 80, protocol: HTTP, targetPort: 8080}]") +
+			object("WorkloadEntry", "vm", "address: vm.corp.test, serviceAccount: vm, labels: {app: vm}"),
+			Query{Host: "vm.test", Port: 80}, false, []string{"status 200", answered}},
+		{"an endpoint with a proxy that is not known", object("ServiceEntry", "vm", "hosts: [vm.test], location: MESH_INTERNAL, "+
+			"resolution: STATIC, endpoints: [{address: 1.2.3.4, serviceAccount: vm}], ports: [{name: http, number: 80, protocol: HTTP}]"),
+			Query{Host: "vm.test", Port: 80}, false, []string{"status 200", "what the proxy at 1.2.3.4 answers is not known here"}},
 
 		{"for another gateway", object("VirtualService", "v", "hosts: [web], gateways: [gw], http: [{"+toWeb+"}]"),
 			Query{Host: "web", Port: 80}, true, []string{"VirtualService a/v", "it is for the gateways a/gw, and not for sidecars"}},

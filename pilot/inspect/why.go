@@ -68,14 +68,14 @@ func (i *Inspection) Why(q Query) (*Way, error) {
 	}
 	if q.Port == 0 {
 		var err error
-		if q.Port, err = i.Port(q); err != nil {
+		if q.Port, err = i.portOf(q, from); err != nil {
 			return nil, err
 		}
 	}
 	if q.Sent && i.server != nil && i.connected(q.Source) == nil {
 		return nil, fmt.Errorf("%s: nothing was sent to it: it is not connected to this server", q.Source)
 	}
-	h := hops{Inspection: i, sent: q.Sent}
+	h := hops{Inspection: i, sent: q.Sent, logged: q.logged}
 	q.TLS = q.TLS || q.HTTP3
 	w := &Way{Port: q.Port}
 	service := i.addressOf(w, q, from)
@@ -107,7 +107,8 @@ func (i *Inspection) Why(q Query) (*Way, error) {
 	if r.Proxyless {
 		r.Method, headers["content-type"] = cmp.Or(q.Method, "POST"), "application/grpc"
 	}
-	w.Method, w.called = q.method(r.Method), hostOf(authority)
+	w.Method = q.method(r.Method)
+	w.called, _ = splitAuthority(authority)
 	if q.TLS {
 		r.SNI = q.Host
 		r.ALPN = []string{"h2", "http/1.1"}
@@ -143,14 +144,14 @@ func (i *Inspection) Why(q Query) (*Way, error) {
 			return nil, err
 		}
 		h.explain(w.Outbound, from.Proxy)
-		i.passedOn(w, service)
+		i.passedOn(w, from, service)
 	}
+	i.named(w.Outbound, sent)
 	var end outcome
 	w.Arrivals, end, err = h.onwards(w.Outbound, w.Address, passer{own, from.identity, from.proxied}, 0)
 	w.Status, w.Reason, w.Answered, w.Depends = end.status, end.reason, end.answered, end.depends
 	w.Notes = append(w.Notes, h.notes...)
 	i.note(w, q, from, service)
-	i.named(w.Outbound, sent)
 	return w, err
 }
 
@@ -167,9 +168,14 @@ func (i *Inspection) note(w *Way, q Query, from *sender, service *registry.Servi
 	case from.Type == node.Router: // hosts of gateways come from routes
 		hasPort = true
 	case service == nil && isAddress != nil && unknown:
-		note("no Service and no ServiceEntry has the host %s: its address is what DNS says%s", q.Host, i.nearHosts(q.Host, from.Namespace))
+		if others := i.others(from, q.Host, q.Port); len(others) > 0 {
+			w.Notes = append(w.Notes, others...)
+		} else {
+			note("no Service and no ServiceEntry has the host %s: its address is what DNS says%s", q.Host, i.nearHosts(q.Host, from.Namespace))
+		}
 	case service != nil && !hasPort:
 		note("%s has no port %d: it has %s%s", service.Host, q.Port, portsOf(service), ofPods(service, q.Port))
+		w.Notes = append(w.Notes, i.others(from, q.Host, q.Port)...)
 	case service != nil && from.proxied && from.Generator != node.GRPC && !q.TLS:
 		if p := service.Port(q.Port); w.Outbound.HTTP && !p.Protocol.IsHTTP() && !p.Protocol.Sniffed() {
 			note("port %d of %s is %s, and the listener that takes the connection reads HTTP, as other services have this port for HTTP: "+
@@ -197,6 +203,9 @@ func (i *Inspection) note(w *Way, q Query, from *sender, service *registry.Servi
 		w.Depends = append(w.Depends, fmt.Sprintf("it leaves the mesh to %s, which is no Service, ServiceEntry or Pod", q.Host))
 	default:
 		w.Depends = append(w.Depends, fmt.Sprintf("it leaves the mesh to the address that DNS has for %s, if it has one", q.Host))
+	}
+	if outside := i.resolvedOutside(w, q, from, service); outside != "" && w.mayReach() && !(w.Outside && unknown) {
+		w.Depends = append(w.Depends, outside)
 	}
 	if i.server == nil {
 		return
@@ -257,13 +266,18 @@ func reached(list []Arrival) (names []string) {
 	return names
 }
 
-// named adds the names of objects to the steps of an answer of a proxy that was sent a configuration.
+// named adds the names of objects to the steps of an answer of a proxy that was sent a configuration, and to its reason
+// the error because of which a route answers by itself.
 func (i *Inspection) named(a *trace.Answer, sent trace.Config) {
 	for n := range a.Steps {
 		s := &a.Steps[n]
-		s.From = cmp.Or(i.ruleOrigin(s.Origin, sent), i.Origin(s.Origin), s.From)
+		rules := i.rulesOf(s.Origin, sent)
+		s.From = cmp.Or(i.placesOf(rules), i.Origin(s.Origin), s.From)
+		if wrong := i.replaced(s, rules); wrong != "" && a.Answered {
+			a.Reason += ": " + wrong
+		}
 		for m := range s.Lost {
-			s.Lost[m].From = cmp.Or(i.ruleOrigin(s.Lost[m].Origin, sent), i.Origin(s.Lost[m].Origin))
+			s.Lost[m].From = cmp.Or(i.placesOf(i.rulesOf(s.Lost[m].Origin, sent)), i.Origin(s.Lost[m].Origin))
 		}
 	}
 }
@@ -274,8 +288,9 @@ const maxHops = 4
 // hops follows a request from proxy to proxy.
 type hops struct {
 	*Inspection
-	sent  bool     // whether to use what a server has sent the proxies
-	notes []string // what could not be determined
+	sent   bool     // whether to use what a server has sent the proxies
+	logged bool     // whether a line of an access log shows that the connection came to a proxy
+	notes  []string // what could not be determined
 }
 
 // sentTo returns what a proxy is sent. An application that uses xDS itself asks for one listener by its name.

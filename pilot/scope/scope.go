@@ -353,6 +353,13 @@ func (s *Scope) Sees(k kinds.Key) (exported, imported bool) {
 	return s.index.visibility(v, s.Namespace) != hidden, slices.ContainsFunc(s.Egress, func(e Egress) bool { return e.imports(v) })
 }
 
+// SeesService reports whether a service is exported to the namespace, and whether the proxies import a port of it: the
+// Sidecar may not import it, and another service of the host may be nearer.
+func (s *Scope) SeesService(svc *registry.Service, port uint32) (exported, imported bool) {
+	of, ok := s.Service(svc.Host)
+	return s.visible(svc), ok && of.Key() == svc.Key() && of.imports(port)
+}
+
 func (e *Egress) imports(v *VirtualService) bool {
 	if e.scope.index.visibility(v, e.scope.Namespace) == hidden {
 		return false

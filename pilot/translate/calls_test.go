@@ -53,7 +53,14 @@ func TestCalls(t *testing.T) {
 			}
 			over := recorded(t, name)
 			s, tr, nodes := c.world(t).apply(c.objects...), newTranslator(1<<20), referenceNodes(t, c.proxyConfig)
-			bound := func(r trace.Request) uint32 { return tr.GatewayPorts(s, nodes["ingress"], r.Port, r.HTTP3)[0] }
+			bound := func(r trace.Request) uint32 {
+				for t := range tr.ResolveCohort(s, nodes["ingress"]).Client.Value().Targets.All {
+					if t.Port == r.Port && t.UDP == r.HTTP3 {
+						return t.TargetPort
+					}
+				}
+				return r.Port
+			}
 			theirs := sideOf(func(who string) trace.Config {
 				config := trace.Config{}
 				for typ, url := range typesOfCalls {

@@ -18,7 +18,6 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/translate/ecds"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/eds"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/engine"
-	"github.com/istiod-lite/istiod-lite/pilot/translate/gateway"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/grpc"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/hooks"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/lds"
@@ -184,26 +183,6 @@ func (t *Translator) Selected(s *snapshot.Snapshot, p *node.Proxy, kind *kinds.K
 func (t *Translator) SelectionWith(s *snapshot.Snapshot, p *node.Proxy, o *kinds.Object) feature.Selection {
 	k := cohort.Resolve(t.state(s).index, p, t.features)
 	return feature.With(o, k.Client.Selections, k.Outbound.Selections, k.Inbound.Selections, k.Patches.Selections)
-}
-
-// GatewayPorts returns the ports that a gateway binds for a port of its Gateways, or for HTTP/3 the UDP ports. A port
-// that no Gateway has is bound itself, if it is bound. There are several ports if several Services lead the port to the
-// gateway.
-func (t *Translator) GatewayPorts(s *snapshot.Snapshot, p *node.Proxy, port uint32, http3 bool) (bound []uint32) {
-	for _, server := range (&gateway.Tables{}).Servers(cohort.Resolve(t.state(s).index, p, t.features).Client) {
-		switch {
-		case server.GetPort().GetNumber() != port:
-		case http3:
-			bound = append(bound, server.HTTP3...)
-		default:
-			bound = append(bound, server.Target)
-		}
-	}
-	if len(bound) == 0 {
-		return []uint32{port}
-	}
-	slices.Sort(bound)
-	return slices.Compact(bound)
 }
 
 // Visible returns the scope of a proxy, and a function that returns the DestinationRules of one of its services.

@@ -93,6 +93,20 @@ func (c Config) lacks(t *tlsv3.CommonTlsContext) (missing []string) {
 	return missing
 }
 
+// waits adds the secrets for which a listener waits, because chains that do not take the connection need them.
+func (c Config) waits(a *Answer, l *listenerv3.Listener, chosen *listenerv3.FilterChain) {
+	for _, chain := range append(slices.Clone(l.GetFilterChains()), l.GetDefaultFilterChain()) {
+		if chain == chosen {
+			continue
+		}
+		for _, name := range c.lacks(downstreamTLS(chain).GetCommonTlsContext()) {
+			if !slices.Contains(a.Waits, name) {
+				a.Waits = append(a.Waits, name)
+			}
+		}
+	}
+}
+
 // downstreamTLS returns how a chain terminates TLS, or nil if it does not.
 func downstreamTLS(chain *listenerv3.FilterChain) *tlsv3.DownstreamTlsContext {
 	t, q := &tlsv3.DownstreamTlsContext{}, &quicv3.QuicDownstreamTransport{}

@@ -108,6 +108,9 @@ type Answer struct {
 	Depends []string `json:"depends,omitempty"`
 	// Answered says that the proxy answers the request itself, so that no application does.
 	Answered bool `json:"answered,omitempty"`
+	// Waits are the secrets that the proxy lacks and that only other filter chains of the listener need. Envoy waits for
+	// them before a change of the listener comes into force.
+	Waits []string `json:"-"`
 
 	manager *hcmv3.HttpConnectionManager // what reads requests; nil for connections
 
@@ -166,6 +169,7 @@ func Follow(c Config, r Request) (*Answer, error) {
 	if !handshake(a, c, chain, r) {
 		return a, nil
 	}
+	c.waits(a, l, chain)
 	r.Certificate = r.Certificate && asksForCertificate(chain)
 	err = (&stream{Answer: a, config: c, request: r, ends: endsOf(l, r)}).network(chain)
 	if downstreamTLS(chain) != nil { // TLS is terminated: what it contains is passed on
