@@ -10,6 +10,7 @@ import (
 
 	yamlv3 "go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/types/known/durationpb"
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
@@ -124,6 +125,23 @@ func (d *document) regions(path, from, to string) {
 	}
 }
 
+// providerPort warns of a provider whose service is called at a port that does not exist. The provider stays, because what
+// names it must not be open without it.
+func (d *document) providerPort(path string, p *meshv1alpha1.MeshConfig_ExtensionProvider) {
+	m := p.ProtoReflect()
+	which := m.WhichOneof(m.Descriptor().Oneofs().ByName("provider"))
+	to, ok := m.Get(which).Message().Interface().(interface {
+		GetService() string
+		GetPort() uint32
+	})
+	mistyped := slices.ContainsFunc(d.findings, func(f diag.Diagnostic) bool { return strings.HasPrefix(f.Field, path+".") })
+	if ok && !mistyped && (to.GetPort() == 0 || to.GetPort() > 65535) {
+		where := path + "." + which.JSONName() + ".port"
+		d.report(diag.Warning, "InvalidValue", where, d.nearest(where),
+			fmt.Sprintf("%d is not a port: nothing reaches provider %q", to.GetPort(), p.GetName()), "write a number from 1 to 65535")
+	}
+}
+
 func (d *document) providers(c *Config) {
 	var all []string
 	for i, p := range c.GetExtensionProviders() {
@@ -135,6 +153,8 @@ func (d *document) providers(c *Config) {
 			d.wrong(path+".name", fmt.Sprintf("two providers are named %q", p.GetName()), "rename one of them")
 		case p.GetProvider() == nil:
 			d.wrong(path, fmt.Sprintf("provider %q does not say what it is", p.GetName()), "add one of its kinds, such as envoyExtAuthzGrpc")
+		default:
+			d.providerPort(path, p)
 		}
 		all = append(all, p.GetName())
 	}

@@ -179,7 +179,7 @@ func Analyzers() []Analyzer {
 		{"namespaces", []string{codeReference}, true,
 			"namespaces in exportTo and AuthorizationPolicies that are not there", (*analysis).namespaceNames},
 		{"telemetry-providers", []string{codeTelemetryProvider}, true,
-			"providers of Telemetries that the mesh configuration does not have", (*analysis).telemetryProviders},
+			"providers of Telemetries that the mesh configuration does not have, or that cannot be reached", (*analysis).telemetryProviders},
 		{"patches", []string{codeRelativePatch, codeReplacePatch, codeAddPatch, codeRemovePatch, codeVersionedPatch}, true,
 			"patches of EnvoyFilters that are ignored, or depend on the order of EnvoyFilters", (*analysis).patches},
 		{"proxy-images", []string{codeProxyImage}, true, "Pods whose proxy image is not the image that new Pods get", (*analysis).proxyImages},

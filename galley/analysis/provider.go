@@ -114,14 +114,23 @@ const refused = "what the rules match is refused"
 // authorizer reports an authorizer whose service does not exist or is not visible to the workloads of a policy. service
 // is a host or namespace/host.
 func (a *analysis) authorizer(o *kinds.Object, provider, service string, port uint32) {
+	if problem, fix := a.providerService(o, service, port); problem != "" {
+		a.report(o, diag.Error, codeProvider, "spec.provider.name", fix,
+			"provider %q is the service %s, which %s: %s", provider, service, problem, refused)
+	}
+}
+
+// providerService returns what is wrong with the service of a provider that an object names, or "". service is a host or
+// namespace/host.
+func (a *analysis) providerService(o *kinds.Object, service string, port uint32) (problem, fix string) {
 	if len(a.services) == 0 { // the objects include no Services
-		return
+		return "", ""
 	}
 	ns, name, ok := strings.Cut(service, "/")
 	if !ok {
 		ns, name = "", service
 	}
-	problem, fix := "does not exist", "create it, or correct the provider in the mesh configuration"
+	problem, fix = "does not exist", "create it, or correct the provider in the mesh configuration"
 	for _, h := range a.hosts[name] {
 		switch {
 		case ns != "" && ns != h.object.Namespace:
@@ -130,9 +139,8 @@ func (a *analysis) authorizer(o *kinds.Object, provider, service string, port ui
 		case !slices.Contains(h.ports, port):
 			problem, fix = "has no port "+strconv.Itoa(int(port)), "correct the provider in the mesh configuration"
 		default:
-			return
+			return "", ""
 		}
 	}
-	a.report(o, diag.Error, codeProvider, "spec.provider.name", fix,
-		"provider %q is the service %s, which %s: %s", provider, service, problem, refused)
+	return problem, fix
 }

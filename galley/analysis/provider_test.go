@@ -62,6 +62,42 @@ spec:
 	}
 }
 
+// TestCollectors: a provider of a Telemetry whose service cannot be reached is a finding at its name.
+func TestCollectors(t *testing.T) {
+	const objects = `apiVersion: v1
+kind: Service
+metadata: {name: collector, namespace: b}
+spec: {ports: [{name: grpc, port: 4317}]}
+---
+apiVersion: telemetry.istio.io/v1
+kind: Telemetry
+metadata: {name: t, namespace: a}
+spec: {accessLogging: [{providers: [{name: NAME}]}]}
+`
+	m, found := mesh.Parse("mesh.yaml", []byte(`extensionProviders:
+- {name: there, envoyOtelAls: {service: collector.b.svc.cluster.local, port: 4317}}
+- {name: port, envoyOtelAls: {service: collector.b.svc.cluster.local, port: 0}}
+- {name: gone, envoyHttpAls: {service: gone.b.svc.cluster.local, port: 4317}}
+- {name: file, envoyFileAccessLog: {path: /dev/stdout}}
+`))
+	if m == nil || len(found) != 1 || !strings.Contains(found[0].String(), `0 is not a port: nothing reaches provider "port"; write a number`) {
+		t.Fatal(found)
+	}
+	for provider, want := range map[string]string{
+		"there": "", "file": "", "prometheus": "",
+		"port": `which has no port 0: proxies send nothing to it`,
+		"gone": `provider "gone" is the service gone.b.svc.cluster.local, which does not exist: proxies send nothing to it; create it, or`,
+	} {
+		var got []string
+		for _, d := range Run(decode(t, strings.Replace(objects, "NAME", provider, 1)), Options{Domain: "cluster.local", Mesh: m, Advice: true}) {
+			got = append(got, d.String())
+		}
+		if text := strings.Join(got, "\n"); (want == "") != (text == "") || !strings.Contains(text, want) || len(got) > 1 {
+			t.Errorf("%s: %s, want %s", provider, text, want)
+		}
+	}
+}
+
 // TestSeveralAuthorizers: two policies of action CUSTOM that name different authorizers for one workload are a finding.
 func TestSeveralAuthorizers(t *testing.T) {
 	policy := func(ns, name, provider, of string) string {

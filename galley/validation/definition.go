@@ -71,7 +71,11 @@ func schemaMessage(e *kfield.Error) string {
 	if e.Detail == "" {
 		return e.Type.String()
 	}
-	return e.Detail
+	detail := strings.TrimPrefix(e.Detail, e.Field+" in body ")
+	if kind, found, ok := strings.Cut(detail, `: "`); ok && strings.HasPrefix(kind, "must be of type ") {
+		return kind + ", not " + strings.TrimSuffix(found, `"`)
+	}
+	return strings.Replace(detail, "should match '", "must match '", 1)
 }
 
 func schemaFix(e *kfield.Error) string {
@@ -79,7 +83,7 @@ func schemaFix(e *kfield.Error) string {
 	case kfield.ErrorTypeRequired:
 		return "add it"
 	case kfield.ErrorTypeNotSupported:
-		return "use one of the " + e.Detail
+		return "use one of " + strings.ReplaceAll(strings.TrimPrefix(e.Detail, "supported values: "), `"`, "")
 	case kfield.ErrorTypeDuplicate:
 		return "keep one of the two"
 	case kfield.ErrorTypeTooMany, kfield.ErrorTypeTooLong:

@@ -154,10 +154,11 @@ func (p fieldRef) exclusive(names ...string) []string {
 // between checks the range of a number, if it is written.
 func (p fieldRef) between(low, high float64) {
 	if v := p.number(); !p.absent() && (math.IsNaN(v) || v < low || v > high) {
+		plain := func(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 		if math.IsInf(high, 1) {
-			p.bad("", "must be at least %v, not %v", low, v)
+			p.bad("", "must be at least %s, not %s", plain(low), plain(v))
 		} else {
-			p.bad("", "must be from %v to %v, not %v", low, high, v)
+			p.bad("", "must be from %s to %s, not %s", plain(low), plain(high), plain(v))
 		}
 	}
 }

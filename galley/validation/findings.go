@@ -41,6 +41,7 @@ func (f *findings) addUnrelated(list []diag.Diagnostic) {
 	for _, d := range list {
 		if !slices.ContainsFunc(errors, func(e diag.Diagnostic) bool {
 			return encloses(e.Field, d.Field) || encloses(d.Field, e.Field) ||
+				e.Code == "WrongType" && d.Line == e.Line && d.Column == e.Column || // the path of a key with a dot has two forms
 				e.Code == "UnknownField" && d.Code == "MissingField" && parent(e.Field) == parent(d.Field)
 		}) {
 			f.list = append(f.list, d)

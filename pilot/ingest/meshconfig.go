@@ -195,7 +195,7 @@ func readMesh(o Options, object func(kinds.Key) *kinds.Object, used map[string]s
 		instead := "its last good content is used until the errors are mended"
 		last, was := used[l.object]
 		if !was || last == l.data {
-			last, instead = l.data, "the fields with errors are left out, and the rest of it is used"
+			last, instead = l.data, "the fields with errors are left out when a server starts, and one that runs keeps its last good content"
 		}
 		if next, _ = mesh.Salvage(r.config, l.file, []byte(last)); next == nil {
 			instead, r.unusable = notReady, "the one in "+l.file+" has errors"

@@ -322,7 +322,9 @@ func (l *listener) readOptions(out *networkingv1alpha3.ServerTLSSettings) {
 		case name == optionCipherSuites:
 			l.readCipherSuites(out, value)
 		case domain == "istio.io" || strings.HasSuffix(domain, ".istio.io"):
-			l.refuseOption(name, "remove it", "no option of this name is supported")
+			l.refuse(gatewayv1.ListenerReasonUnsupportedValue, fmt.Sprintf("option %s: no option of this name is supported", name))
+			l.gateway.findings = append(l.gateway.findings, finding(l.owner, diag.Error, "UnsupportedField", l.option(name), "remove it",
+				"no option of this name is supported: the listener takes no connections"))
 		default:
 			l.gateway.found(l.owner, diag.Warning, l.option(name), "remove it", "no option of this name is supported: it has no effect")
 		}
