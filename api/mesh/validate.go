@@ -125,8 +125,8 @@ func (d *document) regions(path, from, to string) {
 	}
 }
 
-// providerPort warns of a provider whose service is called at a port that does not exist. The provider stays, because what
-// names it must not be open without it.
+// providerPort warns of a provider whose service is called at a port that does not exist. The provider stays, because
+// what names it must not be open without it.
 func (d *document) providerPort(path string, p *meshv1alpha1.MeshConfig_ExtensionProvider) {
 	m := p.ProtoReflect()
 	which := m.WhichOneof(m.Descriptor().Oneofs().ByName("provider"))

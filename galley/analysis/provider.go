@@ -120,8 +120,8 @@ func (a *analysis) authorizer(o *kinds.Object, provider, service string, port ui
 	}
 }
 
-// providerService returns what is wrong with the service of a provider that an object names, or "". service is a host or
-// namespace/host.
+// providerService returns what is wrong with the service of a provider that an object names, or "". service is a host
+// or namespace/host.
 func (a *analysis) providerService(o *kinds.Object, service string, port uint32) (problem, fix string) {
 	if len(a.services) == 0 { // the objects include no Services
 		return "", ""

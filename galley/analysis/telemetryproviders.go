@@ -7,8 +7,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
-// telemetryProviders reports providers of Telemetries that the mesh configuration does not define, or whose service does
-// not exist.
+// telemetryProviders reports providers of Telemetries that the mesh configuration does not define, or whose service
+// does not exist.
 func (a *analysis) telemetryProviders() {
 	there := map[string]bool{"prometheus": true, "stackdriver": true, "envoy": true} // predefined providers
 	var list []string

@@ -3,10 +3,10 @@ package inspect
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -79,6 +79,10 @@ func (i *Inspection) Change(ctx context.Context, changes []kinds.Change, found [
 
 	comparer := diff.New(i.translator)
 	before := i.proxies()
+	comparer.StateOfTheWorld = map[string]bool{} // a change does not replace the stream of a proxy
+	for name := range before {
+		comparer.StateOfTheWorld[name] = i.stateOfTheWorld(name)
+	}
 	first, err := comparer.Look(i.Snapshot, before)
 	if err != nil {
 		return nil, err
@@ -197,7 +201,7 @@ func (i *Inspection) Names(kind *kinds.Kind) []string {
 	var list []string
 	for k := range maps.Keys(i.world.AllObjects()) {
 		if k.Kind == kind {
-			list = append(list, fmt.Sprintf("%s.%s", k.Name, k.Namespace))
+			list = append(list, strings.TrimSuffix(k.Name+"."+k.Namespace, "."))
 		}
 	}
 	slices.Sort(list)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -34,21 +35,7 @@ const (
 // the Pod has a proxy container, its configuration is used. Otherwise it is the one that injection would write.
 func (i *Inspection) node(p *node.Proxy, o *kinds.Object) *corev3.Node {
 	n := node.Format(p)
-	config, variables := i.effective(o), map[string]string{}
-	if c := proxyContainer(o); c != nil {
-		for _, v := range c.Env {
-			variables[v.Name] = v.Value // empty for a value from elsewhere
-		}
-		if text := variables[configVariable]; text != "" { // written by injection
-			own := &meshv1alpha1.ProxyConfig{}
-			if (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal([]byte(text), own) == nil {
-				config = own
-			}
-		}
-	}
-	for name, value := range config.GetProxyMetadata() {
-		variables[name] = cmp.Or(variables[name], value)
-	}
+	config, variables := i.environment(o)
 	fields := n.GetMetadata().GetFields()
 	for name, value := range variables {
 		key, ok := strings.CutPrefix(name, metadataPrefix)
@@ -72,6 +59,41 @@ func (i *Inspection) node(p *node.Proxy, o *kinds.Object) *corev3.Node {
 		fields[configVariable] = structpb.NewStructValue(told)
 	}
 	return n
+}
+
+// environment returns the configuration and the variables of the agent of a Pod or a WorkloadEntry: of the container of
+// the proxy, if the Pod has one, or else as injection would write them.
+func (i *Inspection) environment(o *kinds.Object) (*meshv1alpha1.ProxyConfig, map[string]string) {
+	config, variables := i.effective(o), map[string]string{}
+	if c := proxyContainer(o); c != nil {
+		for _, v := range c.Env {
+			variables[v.Name] = v.Value // empty for a value from elsewhere
+		}
+		if text := variables[configVariable]; text != "" { // written by injection
+			own := &meshv1alpha1.ProxyConfig{}
+			if (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal([]byte(text), own) == nil {
+				config = own
+			}
+		}
+	}
+	for name, value := range config.GetProxyMetadata() {
+		variables[name] = cmp.Or(variables[name], value)
+	}
+	return config, variables
+}
+
+// stateOfTheWorld reports whether the agent of a proxy, NAME.NAMESPACE, starts its Envoy with a state-of-the-world
+// stream.
+func (i *Inspection) stateOfTheWorld(proxy string) bool {
+	at := strings.LastIndexByte(proxy, '.')
+	for _, kind := range []*kinds.Kind{kinds.Pod, kinds.WorkloadEntry} {
+		if o := i.world.Object(kinds.Key{Kind: kind, Namespace: proxy[at+1:], Name: proxy[:max(at, 0)]}); o != nil {
+			_, variables := i.environment(o)
+			delta, err := strconv.ParseBool(variables["ISTIO_DELTA_XDS"])
+			return err == nil && !delta
+		}
+	}
+	return false
 }
 
 // proxyContainer returns the container of a Pod's proxy, or nil. It is nil for Pods read from a cluster, whose

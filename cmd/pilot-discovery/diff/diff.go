@@ -65,6 +65,9 @@ The proxies are those of Pods that have one. If no Pod has one, as in a director
 injection, each Pod is taken to have one. Pods of gateways, which have one in files too, do not
 change that.
 
+An Envoy with ISTIO_DELTA_XDS=false, and an application that uses xDS without a proxy, are sent all
+of their clusters or listeners if one of them changes. The bytes include them.
+
 Fields that are not in the files stay unchanged: the addresses of Services, the status of Pods, the
 age of objects.
 
@@ -263,7 +266,8 @@ func (f *flags) changes(c *cobra.Command, i *inspect.Inspection, o ingest.Option
 				return nil, nil, fmt.Errorf("%s: the object is both changed and deleted: name it once", x.Key)
 			}
 			if i.Object(x.Key) == nil {
-				return nil, nil, fmt.Errorf("--delete-filename: there is no %s%s", x.Key, diag.NearNames(x.Name+"."+x.Namespace, i.Names(x.Kind)))
+				return nil, nil, fmt.Errorf("--delete-filename: there is no %s %s%s", x.Kind.Name, strings.TrimSuffix(x.Name+"."+x.Namespace, "."),
+					diag.NearNames(x.Name+"."+x.Namespace, i.Names(x.Kind)))
 			}
 			remove(x.Key)
 		}
@@ -312,11 +316,11 @@ func keyOf(text string, i *inspect.Inspection) (k kinds.Key, err error) {
 	k.Name = name
 	if !k.Kind.Cluster {
 		if k.Name, k.Namespace, err = cli.SplitName(name); err != nil {
-			return k, fmt.Errorf("--delete=%s: %w", text, err)
+			return k, fmt.Errorf("--delete=%s: write KIND/NAME.NAMESPACE%s", text, diag.NearNames(name, i.Names(k.Kind)))
 		}
 	}
 	if i.Object(k) == nil {
-		return k, fmt.Errorf("--delete=%s: there is no such object%s", text, diag.NearNames(name, i.Names(k.Kind)))
+		return k, fmt.Errorf("--delete=%s: there is no %s %s%s", text, k.Kind.Name, name, diag.NearNames(name, i.Names(k.Kind)))
 	}
 	return k, nil
 }

@@ -16,6 +16,10 @@ import (
 
 // Comparer compares what proxies are sent.
 type Comparer struct {
+	// StateOfTheWorld has the proxies, by pod.namespace, whose Envoy has a state-of-the-world stream. Applications that
+	// use xDS themselves always have one.
+	StateOfTheWorld map[string]bool
+
 	translator *translate.Translator
 	interner   envoy.NameInterner
 	refs       map[*envoy.Set]References // names that the resources of a Set subscribe to
@@ -60,8 +64,9 @@ func (v *View) Get(proxy, typeURL string) envoy.Union {
 
 // sight is what the proxies of one cohort are sent.
 type sight struct {
-	key cohort.Key
-	of  [len(types)]envoy.Union
+	key   cohort.Key
+	whole bool // whether the stream is a state-of-the-world one
+	of    [len(types)]envoy.Union
 }
 
 // types are the types that proxies are sent, in the order of the report. Types that other resources name come after
@@ -78,16 +83,20 @@ func (c *Comparer) Look(s *snapshot.Snapshot, proxies map[string]*node.Proxy) (*
 	type client struct {
 		cohort.Key
 		names bool // whether the agent answers DNS: only then does it subscribe to name tables
+		whole bool // whether the stream is a state-of-the-world one
 	}
 	known := map[client]*sight{}
 	var failed []error
 	for name, p := range proxies {
-		k := client{c.translator.ResolveCohort(s, p), p.DNSCapture}
+		key := c.translator.ResolveCohort(s, p)
+		whole := key.Client.Value().Proxyless || c.StateOfTheWorld[name]
+		k := client{key, p.DNSCapture, whole}
 		if known[k] == nil {
 			seen, err := c.look(s, k.Key, p)
 			if err != nil {
 				failed = append(failed, fmt.Errorf("%s: %w", name, err))
 			}
+			seen.whole = whole
 			known[k] = seen
 		}
 		v.of[name] = known[k]
@@ -200,7 +209,7 @@ type Change struct {
 type Group struct {
 	Proxies []string
 	Changes []*Change
-	Bytes   int // size in bytes of the resources and names that each proxy is sent by delta, without the envelope
+	Bytes   int // size in bytes of the resources and names that each proxy is sent, without the envelope
 }
 
 // Affected returns the number of proxies with a difference.
@@ -303,7 +312,7 @@ func (c *Comparer) group(was, now *sight) *Group {
 	if was == now {
 		return g
 	}
-	divided := now.key.Client.Value().Capabilities.Has(node.VHDS)
+	divided := now.key.Client.Value().Capabilities.Has(node.VHDS) && !now.whole
 	for i, typeURL := range types {
 		before, after := was.of[i], now.of[i]
 		if before == after {
@@ -321,13 +330,21 @@ func (c *Comparer) group(was, now *sight) *Group {
 			}
 		}
 		slices.Sort(names)
+		changed := len(g.Changes)
 		for _, name := range slices.Compact(names) {
 			had, has := before.Get(name), after.Get(name)
 			if had == has || had != nil && has != nil && had.Version == has.Version {
 				continue
 			}
 			g.Changes = append(g.Changes, c.change(typeURL, name, had, has))
-			g.Bytes += cost(name, had, has, divided)
+			if !now.whole || has != nil && !envoy.TypeOf(typeURL).Complete {
+				g.Bytes += cost(name, had, has, divided)
+			}
+		}
+		if now.whole && envoy.TypeOf(typeURL).Complete && len(g.Changes) > changed { // all of the type are sent again
+			for r := range after.All {
+				g.Bytes += r.Size()
+			}
 		}
 	}
 	return g
@@ -357,7 +374,7 @@ func (c *Comparer) differ(from, to *envoy.Set) []string {
 	return list
 }
 
-// cost returns the size of a change by delta in bytes: of the new resource, or of the name of a removed one. Clients
+// cost returns the size of a change in bytes: of the new resource, or of the name of a removed one. Clients
 // that subscribe to virtual hosts by VHDS get only the hosts that differ.
 func cost(name string, had, has *envoy.Resource, divided bool) int {
 	switch {
