@@ -58,21 +58,33 @@ const (
 	staple                             = "tls.ocsp-staple"
 )
 
-// OfSecret parses a Secret at a time.
-func OfSecret(s *corev1.Secret, now time.Time) Parsed {
-	data := make(map[string][]byte, len(s.Data)+len(s.StringData))
+// contentOf returns the data of a Secret, and the keys under which it has a certificate and the key of that.
+func contentOf(s *corev1.Secret) (data map[string][]byte, certificate, key string) {
+	data = make(map[string][]byte, len(s.Data)+len(s.StringData))
 	for k, v := range s.Data {
 		data[k] = v
 	}
 	for k, v := range s.StringData {
 		data[k] = []byte(v)
 	}
-	var p Parsed
 	has := func(key string) bool { return len(data[key]) > 0 }
-	certificate, key := tlsCertificate, tlsKey
 	if has(genericCertificate) && has(genericKey) || (has(genericCertificate) || has(genericKey)) && !has(tlsCertificate) && !has(tlsKey) {
-		certificate, key = genericCertificate, genericKey
+		return data, genericCertificate, genericKey
 	}
+	return data, tlsCertificate, tlsKey
+}
+
+// ChainOf returns the text of the certificate chain of a Secret, which may be unusable. It is empty if there is none.
+func ChainOf(s *corev1.Secret) []byte {
+	data, certificate, _ := contentOf(s)
+	return data[certificate]
+}
+
+// OfSecret parses a Secret at a time.
+func OfSecret(s *corev1.Secret, now time.Time) Parsed {
+	data, certificate, key := contentOf(s)
+	has := func(key string) bool { return len(data[key]) > 0 }
+	var p Parsed
 	var leaf *x509.Certificate
 	if has(certificate) || has(key) {
 		p.Certificate, leaf, p.BadCertificate = parseCertificate(certificate, data[certificate], key, data[key], now)

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
@@ -79,6 +81,7 @@ type analysis struct {
 	behind      map[selectionKey]*workloadPorts // results of portsBehind
 	protocols   map[string]*protocols           // results of readProtocols
 	egress      *bool                           // result of egressDecides
+	secrets     map[kinds.Key]*corev1.Secret
 }
 
 // Run returns findings about the relations between objects, in no order.

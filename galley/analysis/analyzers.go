@@ -161,7 +161,7 @@ func Analyzers() []Analyzer {
 			"ports of Gateways that conflict, or that no Service of the gateway has", (*analysis).gatewayPorts},
 		{"gateway-certificates", []string{codeSharedCertificate}, true,
 			"Gateways that share a certificate, which breaks HTTP/2", (*analysis).gatewayCertificates},
-		{"mtls", []string{codeMTLS}, true, "TLS of DestinationRules that contradicts PeerAuthentications", (*analysis).mtls},
+		{"mtls", []string{codeMTLS, codeLimit}, true, "TLS of DestinationRules that contradicts PeerAuthentications", (*analysis).mtls},
 		{"claims", []string{codeClaims}, true, "routes by claims of tokens where no RequestAuthentication applies", (*analysis).claims},
 		{"issuers", []string{codeIssuer, codeLimit}, true,
 			"issuers that several RequestAuthentications of a workload have with different keys", (*analysis).issuers},

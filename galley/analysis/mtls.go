@@ -1,6 +1,8 @@
 package analysis
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 
 	networkingv1 "istio.io/api/networking/v1"
@@ -12,32 +14,56 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
-// mtls reports DestinationRules whose TLS settings contradict the PeerAuthentication of the host's namespace.
-// PeerAuthentications with a selector are ignored.
+// mtls reports DestinationRules whose TLS settings contradict the PeerAuthentication of the host's namespace. It skips
+// Services whose workloads a PeerAuthentication with a selector may apply to.
 func (a *analysis) mtls() {
+	compared := comparisons{most: maxComparisons}
 	for _, o := range a.rules {
-		spec := o.Spec.(*networkingv1.DestinationRule)
-		tls := spec.GetTrafficPolicy().GetTls()
-		if tls == nil {
-			continue
-		}
+		compared.begin()
+		a.contradiction(o, &compared)
+		a.halfRead(o, compared)
+	}
+}
+
+// contradiction reports the first TLS setting of a DestinationRule that contradicts a PeerAuthentication.
+func (a *analysis) contradiction(o *kinds.Object, compared *comparisons) {
+	spec := o.Spec.(*networkingv1.DestinationRule)
+	for policy := range trafficPolicies(spec) {
 		for _, h := range a.hosts[names.FQDN(spec.Host, o.Namespace, a.domain)] {
 			service, ok := h.object.Spec.(*corev1.Service)
 			if !ok || service.Spec.Type == corev1.ServiceTypeExternalName {
 				continue
 			}
 			wanted, by := a.peerMode(h.object.Namespace)
-			if wanted == securityv1.PeerAuthentication_MutualTLS_STRICT && !a.proxied(h.object.Namespace, service.Spec.Selector) {
+			labels := policy.selector(service.Spec.Selector)
+			if wanted == securityv1.PeerAuthentication_MutualTLS_STRICT && !a.proxied(h.object.Namespace, labels) {
 				continue // the namespace does not require TLS
 			}
-			mutual := tls.Mode == networkingv1alpha3.ClientTLSSettings_ISTIO_MUTUAL
-			if wanted == securityv1.PeerAuthentication_MutualTLS_STRICT && !mutual ||
-				wanted == securityv1.PeerAuthentication_MutualTLS_DISABLE && mutual {
-				a.report(o, diag.Warning, codeMTLS, "spec.trafficPolicy.tls.mode", "remove tls: proxies then do what the other end takes",
-					"mode %s contradicts %s, which has mode %s for the workloads of %s: connections are refused", tls.Mode, by, wanted, h.name)
-				break
+			for _, port := range h.ports {
+				if !compared.more() {
+					return
+				}
+				tls, field := policy.tls(port)
+				mutual := tls.GetMode() == networkingv1alpha3.ClientTLSSettings_ISTIO_MUTUAL
+				if tls != nil && (wanted == securityv1.PeerAuthentication_MutualTLS_STRICT && !mutual ||
+					wanted == securityv1.PeerAuthentication_MutualTLS_DISABLE && mutual) {
+					if a.hasOwnPeerMode(h.object.Namespace, labels) {
+						break
+					}
+					a.report(o, diag.Warning, codeMTLS, field, "remove tls: proxies then do what the other end takes",
+						"mode %s contradicts %s, which has mode %s for the workloads of %s: connections are refused", tls.Mode, by, wanted, h.name)
+					return
+				}
 			}
 		}
+	}
+}
+
+// halfRead reports a DestinationRule whose hosts and ports were not all compared.
+func (a *analysis) halfRead(o *kinds.Object, compared comparisons) {
+	if compared.refused {
+		a.report(o, diag.Info, codeLimit, "spec.host", "name a host, and divide its subsets among DestinationRules",
+			"its pattern covers too many hosts, or they have too many ports for its subsets: not all of them are looked at")
 	}
 }
 
@@ -60,6 +86,15 @@ func (a *analysis) peerMode(namespace string) (securityv1.PeerAuthentication_Mut
 		}
 	}
 	return securityv1.PeerAuthentication_MutualTLS_PERMISSIVE, nil
+}
+
+// hasOwnPeerMode reports whether a PeerAuthentication with a selector may apply to workloads with some labels, of a
+// namespace or, for the root namespace, of any.
+func (a *analysis) hasOwnPeerMode(namespace string, labels map[string]string) bool {
+	return slices.ContainsFunc(a.of(kinds.PeerAuthentication), func(o *kinds.Object) bool {
+		selector := o.Spec.(*securityv1.PeerAuthentication).GetSelector().GetMatchLabels()
+		return (o.Namespace == namespace || namespace == a.root) && len(selector) > 0 && compatible(selector, labels)
+	})
 }
 
 // proxied reports whether a workload of a Service has a proxy. In files without its Pods, for example with Deployments,

@@ -157,10 +157,7 @@ func (a *analysis) takesPlaintext(namespace string, labels map[string]string) bo
 	if mode, _ := a.peerMode(namespace); mode == securityv1.PeerAuthentication_MutualTLS_STRICT {
 		return false
 	}
-	return !slices.ContainsFunc(a.of(kinds.PeerAuthentication), func(o *kinds.Object) bool {
-		selector := o.Spec.(*securityv1.PeerAuthentication).GetSelector().GetMatchLabels()
-		return (o.Namespace == namespace || namespace == a.root) && len(selector) > 0 && compatible(selector, labels)
-	})
+	return !a.hasOwnPeerMode(namespace, labels)
 }
 
 // keptOut returns the first field of a policy that keeps out callers by their identity, or "".

@@ -1,6 +1,7 @@
 package analysis
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -21,25 +22,20 @@ func (a *analysis) tlsFit() {
 	requests := a.requestDestinations()
 	compared := comparisons{most: maxComparisons}
 	for _, o := range a.rules {
-		policy := o.Spec.(*networkingv1.DestinationRule).GetTrafficPolicy()
 		compared.begin()
-		if policy.GetTls().GetMode() == networkingv1alpha3.ClientTLSSettings_ISTIO_MUTUAL {
-			a.mutualWithoutProxy(o, &compared)
+		for policy := range trafficPolicies(o.Spec.(*networkingv1.DestinationRule)) {
+			a.mutualWithoutProxy(o, policy, &compared)
+			a.doubleTLS(o, policy, requests, &compared)
 		}
-		a.doubleTLS(o, policy, requests)
-		if compared.refused {
-			a.report(o, diag.Info, codeLimit, "spec.host", "name a host", "its pattern covers too many hosts: not all of them are looked at")
-		}
+		a.halfRead(o, compared)
 	}
 }
 
 // mutualWithoutProxy reports a rule with mutual TLS of the mesh for Services all of whose Pods have no proxy.
-func (a *analysis) mutualWithoutProxy(o *kinds.Object, compared *comparisons) {
+func (a *analysis) mutualWithoutProxy(o *kinds.Object, policy trafficPolicy, compared *comparisons) {
 	var without []string
+	var at string // the first field that says so
 	for h := range a.hostsUnder(names.FQDN(o.Spec.(*networkingv1.DestinationRule).Host, o.Namespace, a.domain)) {
-		if !compared.more() {
-			break
-		}
 		service, ok := h.object.Spec.(*corev1.Service)
 		if !ok || len(service.Spec.Selector) == 0 || service.Spec.Type == corev1.ServiceTypeExternalName {
 			continue
@@ -47,12 +43,22 @@ func (a *analysis) mutualWithoutProxy(o *kinds.Object, compared *comparisons) {
 		if mode, _ := a.peerMode(h.object.Namespace); mode.String() == "DISABLE" {
 			continue // another finding says so
 		}
-		if s := a.selection(h.object.Namespace, service.Spec.Selector); s.workloads > 0 && !s.proxied {
-			without = append(without, h.name)
+		for _, port := range h.ports {
+			if !compared.more() {
+				return
+			}
+			tls, field := policy.tls(port)
+			if tls.GetMode() != networkingv1alpha3.ClientTLSSettings_ISTIO_MUTUAL {
+				continue
+			}
+			if s := a.selection(h.object.Namespace, policy.selector(service.Spec.Selector)); s.workloads > 0 && !s.proxied {
+				without, at = append(without, h.name), cmp.Or(at, field)
+			}
+			break
 		}
 	}
 	if len(without) > 0 {
-		a.report(o, diag.Warning, codeTLSMismatch, "spec.trafficPolicy.tls.mode",
+		a.report(o, diag.Warning, codeTLSMismatch, at,
 			"remove tls, so that proxies use TLS where there is a proxy; or add a DestinationRule with mode DISABLE for these hosts",
 			"mode ISTIO_MUTUAL is for workloads with a proxy, and no Pod of %s has one: TLS handshakes with them fail, and requests get 503",
 			listed(without))
@@ -100,32 +106,28 @@ func (a *analysis) requestDestinations() map[hostPort]bool {
 }
 
 // doubleTLS reports a rule that makes proxies begin TLS on a port of HTTPS or TLS, where clients have begun it already.
-func (a *analysis) doubleTLS(o *kinds.Object, policy *networkingv1alpha3.TrafficPolicy, requests map[hostPort]bool) {
+func (a *analysis) doubleTLS(o *kinds.Object, policy trafficPolicy, requests map[hostPort]bool, compared *comparisons) {
 	host := names.FQDN(o.Spec.(*networkingv1.DestinationRule).Host, o.Namespace, a.domain)
-	originates := func(t *networkingv1alpha3.ClientTLSSettings) bool {
-		return t.GetMode() == networkingv1alpha3.ClientTLSSettings_SIMPLE || t.GetMode() == networkingv1alpha3.ClientTLSSettings_MUTUAL
-	}
-	own := map[uint32]*networkingv1alpha3.ClientTLSSettings{}
-	field := map[uint32]string{}
-	for i, p := range policy.GetPortLevelSettings() {
-		own[p.GetPort().GetNumber()] = p.Tls
-		field[p.GetPort().GetNumber()] = indexed("spec.trafficPolicy.portLevelSettings", i) + ".tls.mode"
-	}
 	for _, h := range a.hosts[host] {
 		for _, p := range a.protocolsOfHost(host).tlsPorts {
-			tls, at := policy.GetTls(), "spec.trafficPolicy.tls.mode"
-			if f, known := field[p]; known {
-				tls, at = own[p], f
+			if !compared.more() {
+				return
 			}
+			tls, at := policy.tls(p)
 			if !originates(tls) || requests[hostPort{host, p}] || requests[hostPort{host, 0}] {
 				continue
 			}
-			a.report(o, diag.Warning, codeTLSMismatch, at, "remove it, or give the port the protocol HTTP if clients are to send plaintext",
-				"port %d of %s says that clients send TLS, and mode %s puts another TLS around it: the server reads only the outer one",
+			a.report(o, diag.Info, codeTLSMismatch, at, "remove it, or give the port the protocol HTTP if clients are to send plaintext",
+				"port %d of %s says that clients send TLS: if they do, mode %s puts another TLS around it, and the server reads only the outer one",
 				p, h.name, tls.GetMode())
 			return
 		}
 	}
+}
+
+// originates reports whether a proxy with these settings begins TLS that is not of the mesh.
+func originates(t *networkingv1alpha3.ClientTLSSettings) bool {
+	return t.GetMode() == networkingv1alpha3.ClientTLSSettings_SIMPLE || t.GetMode() == networkingv1alpha3.ClientTLSSettings_MUTUAL
 }
 
 // gatewayProtocols reports rules of VirtualServices for a protocol that no server of their Gateways has.
