@@ -82,6 +82,8 @@ type analysis struct {
 	protocols   map[string]*protocols           // results of readProtocols
 	egress      *bool                           // result of egressDecides
 	secrets     map[kinds.Key]*corev1.Secret
+	// gatewayGroups is the result of groupsOfGateways.
+	gatewayGroups map[*workload][]*gatewayGroup
 }
 
 // Run returns findings about the relations between objects, in no order.

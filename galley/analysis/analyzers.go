@@ -74,8 +74,9 @@ const (
 	codeTLSMismatch  = "TLSMismatch"
 	codeUnusedRule   = "UnusedRule"
 	codeNotExported  = "NotExported"
-	codeLimit        = "Limit"    // also used by validation for one object
-	codeNoEffect     = "NoEffect" // also used by validation for one object
+	codeLimit        = "Limit"        // also used by validation for one object
+	codeNoEffect     = "NoEffect"     // also used by validation for one object
+	codeNeverMatches = "NeverMatches" // also used by validation for one object
 )
 
 // Analyzer finds one kind of mistake between objects.
@@ -171,6 +172,8 @@ func Analyzers() []Analyzer {
 			"AuthorizationPolicies that read tokens where no RequestAuthentication accepts them", (*analysis).tokenIdentities},
 		{"split-rules", []string{codeSplitRule}, true,
 			"AuthorizationPolicies whose callers and operations are two rules", (*analysis).splitRules},
+		{"gateway-callers", []string{codeNeverMatches}, true,
+			"AuthorizationPolicies of gateways that name identities which no server of the gateway learns", (*analysis).gatewayCallers},
 		{"plaintext-callers", []string{codePlaintext}, true,
 			"AuthorizationPolicies that keep out identities where callers need none", (*analysis).plaintextCallers},
 		{"addresses", []string{codeAddresses}, true, "TCP ports of ServiceEntries without addresses", (*analysis).entryAddresses},

@@ -144,7 +144,7 @@ func (a *analysis) plaintextCallers() {
 		spec := o.Spec.(*securityv1.AuthorizationPolicy)
 		field := keptOut(spec)
 		labels := spec.GetSelector().GetMatchLabels()
-		if field == "" || len(targetsOf(spec)) > 0 || !a.takesPlaintext(o.Namespace, labels) {
+		if field == "" || len(targetsOf(spec)) > 0 || !a.takesPlaintext(o.Namespace, labels) || a.onlyGateways(o.Namespace, labels) != nil {
 			continue
 		}
 		a.report(o, diag.Warning, codePlaintext, field, "set mode STRICT in a PeerAuthentication of these workloads",

@@ -20,7 +20,9 @@ import (
 type workloadPorts struct {
 	own       map[uint32]bool          // ports of the workloads
 	ofService map[uint32]servicePorted // first port of a Service with each number
-	tcp       *servicePorted           // first port of a Service that says that it is no HTTP; nil if there is none
+	tcp       *tcpPort                 // first port that is no HTTP; nil if there is none
+	gateways  []*gatewayGroup          // Gateways of the workloads
+	others    bool                     // includes a workload of no Gateway
 }
 
 // servicePorted is a port of a Service.
@@ -49,6 +51,7 @@ func (a *analysis) portsBehind(namespace string, labels map[string]string) *work
 	named := map[string]map[uint32]bool{} // ports of the workloads by name
 	for _, ns := range spaces {
 		for w := range a.selected(ns, labels) {
+			out.addGateways(a.groupsOfGateways()[w])
 			if w.pod == nil {
 				continue
 			}
@@ -90,11 +93,22 @@ func (a *analysis) portsBehind(namespace string, labels map[string]string) *work
 				out.ofService[number] = s
 			}
 			if protocol := protocolOf(p); out.tcp == nil && protocol != "" && !isHTTP(protocol) && !a.leadsToGateway(o) {
-				out.tcp = &s
+				out.tcp = &tcpPort{number, o, protocol}
 			}
 		}
 	}
 	return out
+}
+
+// addGateways adds the Gateways of a workload.
+func (p *workloadPorts) addGateways(groups []*gatewayGroup) {
+	p.others = p.others || len(groups) == 0
+	for _, g := range groups {
+		if !slices.Contains(p.gateways, g) {
+			p.gateways = append(p.gateways, g)
+			p.tcp = cmp.Or(p.tcp, g.tcp)
+		}
+	}
 }
 
 // tcpDenials reports rules that deny requests where a port of the workload is not HTTP. There proxies leave out the
@@ -106,14 +120,24 @@ func (a *analysis) tcpDenials() {
 			continue
 		}
 		for i, r := range spec.Rules {
-			if !readsRequestsOnly(r) {
+			left, others := leftOutOnTCP(r)
+			if left == "" {
 				continue
 			}
-			if tcp := a.portsBehind(o.Namespace, spec.GetSelector().GetMatchLabels()).tcp; tcp != nil {
-				a.report(o, diag.Warning, codeSchemaWarning, indexed("spec.rules", i), "name the HTTP ports in to.operation.ports",
-					"the rule reads what only HTTP requests have, and names no ports: it denies every connection to port %d of %s, which is %s",
-					tcp.port.Port, tcp.service, protocolOf(tcp.port))
+			tcp := a.portsBehind(o.Namespace, spec.GetSelector().GetMatchLabels()).tcp
+			if tcp == nil {
+				break
 			}
+			const fix = "name the HTTP ports in to.operation.ports"
+			if others {
+				a.report(o, diag.Warning, codeSchemaWarning, indexed("spec.rules", i), fix,
+					"the rule names no ports, and %s is what only HTTP requests have: at port %d of %s, which is %s, that condition is left out, "+
+						"and the rule denies every connection that matches the others", left, tcp.number, tcp.of, tcp.protocol)
+				continue
+			}
+			a.report(o, diag.Warning, codeSchemaWarning, indexed("spec.rules", i), fix,
+				"the rule reads what only HTTP requests have, and names no ports: it denies every connection to port %d of %s, which is %s",
+				tcp.number, tcp.of, tcp.protocol)
 			break // other rules deny no more connections
 		}
 	}
@@ -125,27 +149,40 @@ func isDryRun(o *kinds.Object) bool {
 	return err == nil && dry
 }
 
-// readsRequestsOnly reports whether each condition of a rule is one that only requests have.
-func readsRequestsOnly(r *securityv1beta1.Rule) bool {
+// leftOutOnTCP returns a condition of a rule that only HTTP requests have and that denies connections of TCP therefore,
+// or "", and whether the rule has other conditions.
+func leftOutOnTCP(r *securityv1beta1.Rule) (left string, others bool) {
 	for _, w := range r.GetWhen() {
-		if !ofRequests(w.GetKey()) {
-			return false
+		switch {
+		case w.GetKey() == "destination.port":
+			return "", false
+		case ofRequests(w.GetKey()):
+			left = cmp.Or(left, w.GetKey())
+		default:
+			others = true
 		}
 	}
+	open := len(r.GetTo()) == 0 // the rule has an operation of every port
 	for _, t := range r.GetTo() {
-		if o := t.GetOperation(); len(o.GetPorts())+len(o.GetNotPorts()) > 0 {
-			return false
+		if o := t.GetOperation(); len(o.GetPorts())+len(o.GetNotPorts()) == 0 {
+			open = true
+			left = cmp.Or(left, "an operation of hosts, methods or paths")
 		}
 	}
+	every := len(r.GetFrom()) == 0 // the rule has a source without other conditions
 	for _, f := range r.GetFrom() {
 		s := f.GetSource()
-		if len(s.GetPrincipals())+len(s.GetNotPrincipals())+len(s.GetNamespaces())+len(s.GetNotNamespaces())+
-			len(s.GetServiceAccounts())+len(s.GetNotServiceAccounts())+len(s.GetTrustDomains())+len(s.GetNotTrustDomains())+
-			len(s.GetIpBlocks())+len(s.GetNotIpBlocks())+len(s.GetRemoteIpBlocks())+len(s.GetNotRemoteIpBlocks()) > 0 {
-			return false
+		if len(s.GetRequestPrincipals())+len(s.GetNotRequestPrincipals()) > 0 {
+			left = cmp.Or(left, "requestPrincipals")
 		}
+		every = every || len(s.GetPrincipals())+len(s.GetNotPrincipals())+len(s.GetNamespaces())+len(s.GetNotNamespaces())+
+			len(s.GetServiceAccounts())+len(s.GetNotServiceAccounts())+len(s.GetTrustDomains())+len(s.GetNotTrustDomains())+
+			len(s.GetIpBlocks())+len(s.GetNotIpBlocks())+len(s.GetRemoteIpBlocks())+len(s.GetNotRemoteIpBlocks()) == 0
 	}
-	return len(r.GetTo())+len(r.GetFrom())+len(r.GetWhen()) > 0
+	if !open {
+		return "", false
+	}
+	return left, others || !every
 }
 
 // workloadPorts reports ports in policies that only Services have. Proxies compare the port of the workload, to which a

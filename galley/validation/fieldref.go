@@ -3,6 +3,7 @@ package validation
 import (
 	"math"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -310,6 +311,18 @@ func ownHost(s string) string {
 		return "a link-local address"
 	}
 	return ""
+}
+
+// isMetadataServer reports whether a link-local address is one of those at which clouds serve metadata and credentials to
+// each host.
+func isMetadataServer(s string) bool {
+	ip, err := netip.ParseAddr(s)
+	return err == nil && slices.ContainsFunc(metadataServers, func(p netip.Prefix) bool { return p.Contains(ip) })
+}
+
+// metadataServers are the addresses of 169.254.169.254, 169.254.170.2 and others.
+var metadataServers = []netip.Prefix{
+	netip.MustParsePrefix("169.254.169.0/24"), netip.MustParsePrefix("169.254.170.0/24"), netip.MustParsePrefix("fe80::a9fe:a9fe/128"),
 }
 
 // bind checks the address of a listener: an IP address, or a socket if sockets are allowed.

@@ -2,6 +2,7 @@ package validation
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -145,7 +146,7 @@ func TestOwnHost(t *testing.T) {
 		{kinds.Service, `{"type":"ExternalName","externalName":%s}`, "spec.externalName", "name"},
 	}
 	for address, family := range map[string]string{
-		"127.0.0.1": "", "127.9.9.9": "", "::1": "", "::ffff:127.0.0.1": "", "0.0.0.0": "", "::": "", "169.254.169.254": "", "fe80::1": "",
+		"127.0.0.1": "", "127.9.9.9": "", "::1": "", "::ffff:127.0.0.1": "", "0.0.0.0": "", "::": "", "169.254.1.1": "", "fe80::1": "",
 		"localhost": "name", "LocalHost.": "name", "metadata.localhost": "name",
 	} {
 		for _, f := range fields {
@@ -173,6 +174,20 @@ func TestOwnHost(t *testing.T) {
 	if list := Decode(limits.Default(), "", []byte(slice)).Findings(); len(list) != 1 ||
 		list[0].Code != "OwnHost" || list[0].Field != "endpoints[0].addresses[0]" {
 		t.Errorf("of an EndpointSlice: %v", list)
+	}
+	entry := func(address, more string) (n int) {
+		const format = `{"apiVersion":"networking.istio.io/v1","kind":"ServiceEntry","metadata":{"name":"a","namespace":"ns"},"spec":` +
+			`{"hosts":["a.com"],"addresses":["%s"],` + ports + `,"resolution":"STATIC","endpoints":[{"address":"%s"}]%s}}`
+		host, _, _ := strings.Cut(address, "/")
+		return len(Decode(limits.Default(), "", fmt.Appendf(nil, format, address, host, more)).Findings())
+	}
+	for _, address := range []string{"169.254.169.254", "169.254.169.254/32", "169.254.170.2/32", "fd00:ec2::254/128"} {
+		if entry(address, "") != 0 {
+			t.Errorf("a finding about a cloud's metadata server at %s", address)
+		}
+	}
+	if entry("169.254.169.254", `,"location":"MESH_INTERNAL"`) != 1 || entry("10.1.0.0/31", "") != 1 {
+		t.Error("no finding about a metadata server inside the mesh, or about a range")
 	}
 	for _, address := range []string{"10.0.0.1", "fd00::1", "240.0.0.1", "localhost.example.com", "a.com"} {
 		if why := ownHost(address); why != "" {

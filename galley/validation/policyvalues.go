@@ -147,9 +147,31 @@ func principal(v fieldRef) {
 	case whole && strings.Contains(s, "/ns/") && !strings.Contains(s, "/sa/"):
 		v.neverMatches("write "+s+"/sa/ACCOUNT, or "+strings.TrimSuffix(s, "/")+"/* for all of the namespace",
 			"no identity is %q: it has no service account", s)
+	case whole && strings.Count(s, "/") == 1 && !strings.Contains(s[:strings.Index(s, "/")], "."):
+		v.neverMatches("write cluster.local/ns/"+strings.Replace(s, "/", "/sa/", 1)+" with the trust domain of the mesh",
+			"no identity is %q: each is TRUSTDOMAIN/ns/NAMESPACE/sa/ACCOUNT", s)
+	case strings.HasPrefix(s, "cluster.local/") && !isIdentity(strings.TrimPrefix(s, "cluster.local/")):
+		v.neverMatches(form, "no identity is %q: each is TRUSTDOMAIN/ns/NAMESPACE/sa/ACCOUNT", s)
 	default:
 		pattern(v)
 	}
+}
+
+// isIdentity reports whether a pattern may match ns/NAMESPACE/sa/ACCOUNT.
+func isIdentity(s string) bool {
+	s, open := strings.CutSuffix(s, "*")
+	parts := strings.Split(s, "/")
+	for i, want := range []string{"ns", "", "sa", ""} {
+		switch last := i == len(parts)-1; {
+		case i == len(parts):
+			return false // the pattern ended before
+		case last && open:
+			return want == "" || strings.HasPrefix(want, parts[i])
+		case want != "" && parts[i] != want, parts[i] == "":
+			return false
+		}
+	}
+	return true
 }
 
 // namespace checks a pattern of the namespace of a peer.

@@ -38,8 +38,8 @@ func serviceEntry(p fieldRef) {
 	for _, a := range p.at("addresses").items() {
 		a.istioAccepts = hasZone(a.text())
 		a.subnet()
-		if _, err := netip.ParsePrefix(a.text()); err == nil {
-			cidr = true
+		if prefix, err := netip.ParsePrefix(a.text()); err == nil {
+			cidr = cidr || !prefix.IsSingleIP()
 			if resolution != "NONE" && resolution != "STATIC" {
 				a.bad("write single addresses", "a CIDR range can only be used with resolution NONE or STATIC")
 			}
@@ -54,10 +54,13 @@ func serviceEntry(p fieldRef) {
 	p.at("workloadSelector").workload("labels")
 	p.at("workloadSelector").selecting("labels", "add labels", "here it selects no workload, where istiod takes all of the namespace")
 	p.exclusive("workloadSelector", "endpoints")
-	ports := servicePorts(p)
+	ports, internal := servicePorts(p), p.at("location").is("MESH_INTERNAL")
 	sum := 0.0
 	for _, e := range endpoints {
 		endpoint(e, ports)
+		if address := e.at("address"); internal || !isMetadataServer(address.text()) {
+			address.ofAnotherHost()
+		}
 		sum += max(e.at("weight").number(), 1)
 	}
 	if sum > math.MaxUint32 {
@@ -226,7 +229,6 @@ func workload(w fieldRef) {
 	case !isIP(address.text()) && (!isHost(address.text()) || address.text() == "."):
 		address.bad("write an IP address or a host name", "%q is not an address", address.text())
 	}
-	address.ofAnotherHost()
 	w.at("ports").each(func(name string, number fieldRef) {
 		if name == "" {
 			number.bad("name the port", "an empty port name")
@@ -243,6 +245,7 @@ func workload(w fieldRef) {
 
 func workloadEntry(p fieldRef) {
 	workload(p)
+	p.at("address").ofAnotherHost()
 	p.at("weight").beside()
 }
 
