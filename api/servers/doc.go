@@ -4,4 +4,5 @@
 // # Guarantees
 //
 //   - Each protocol and mode of TLS has one use: [TestUseOf]. A server without effect is a finding: [TestPort].
+//   - A redirect that leads to itself is told from others: [TestRepeats].
 package servers

@@ -67,3 +67,31 @@ func TestPort(t *testing.T) {
 		}
 	}
 }
+
+func TestRepeats(t *testing.T) {
+	to := func(port uint32) *networkingv1alpha3.HTTPRedirect_Port {
+		return &networkingv1alpha3.HTTPRedirect_Port{Port: port}
+	}
+	for _, c := range []struct {
+		redirect   *networkingv1alpha3.HTTPRedirect
+		use        Use
+		port       uint32
+		schemePort bool
+		want       bool
+	}{
+		{nil, SecureHTTP, 443, false, false},
+		{&networkingv1alpha3.HTTPRedirect{}, PlainHTTP, 8080, true, true},
+		{&networkingv1alpha3.HTTPRedirect{Scheme: "https"}, SecureHTTP, 443, true, true},
+		{&networkingv1alpha3.HTTPRedirect{Scheme: "https"}, SecureHTTP, 8443, false, true},
+		{&networkingv1alpha3.HTTPRedirect{Scheme: "https"}, SecureHTTP, 8443, true, false},
+		{&networkingv1alpha3.HTTPRedirect{Scheme: "https"}, PlainHTTP, 80, false, false},
+		{&networkingv1alpha3.HTTPRedirect{Scheme: "https", Authority: "b.test"}, SecureHTTP, 443, false, false},
+		{&networkingv1alpha3.HTTPRedirect{Uri: "/b"}, PlainHTTP, 80, false, false},
+		{&networkingv1alpha3.HTTPRedirect{Scheme: "https", RedirectPort: to(8443)}, SecureHTTP, 8443, true, true},
+		{&networkingv1alpha3.HTTPRedirect{RedirectPort: to(81)}, PlainHTTP, 80, true, false},
+	} {
+		if got := Repeats(c.redirect, c.use, c.port, c.schemePort); got != c.want {
+			t.Errorf("%v at port %d, %s: %t", c.redirect, c.port, c.use, got)
+		}
+	}
+}

@@ -74,6 +74,7 @@ const (
 	codeTLSMismatch  = "TLSMismatch"
 	codeUnusedRule   = "UnusedRule"
 	codeNotExported  = "NotExported"
+	codeRedirectLoop = "RedirectLoop"
 	codeLimit        = "Limit"        // also used by validation for one object
 	codeNoEffect     = "NoEffect"     // also used by validation for one object
 	codeNeverMatches = "NeverMatches" // also used by validation for one object
@@ -149,6 +150,8 @@ func Analyzers() []Analyzer {
 			"several Sidecars, or Telemetries, of one workload or namespace", (*analysis).oneEach},
 		{"unreachable", []string{codeUnreachableRule, codeIneffectiveMatch, codeLimit}, true,
 			"routes of a VirtualService that an earlier one hides", (*analysis).unreachable},
+		{"redirect-loops", []string{codeRedirectLoop, codeLimit}, true,
+			"redirects of VirtualServices that lead to the URL that was called", (*analysis).redirectLoops},
 		{"tls-fit", []string{codeTLSMismatch, codeLimit}, true,
 			"TLS of DestinationRules for Pods without a proxy, or around the TLS of clients", (*analysis).tlsFit},
 		{"match-ports", []string{codeIneffectiveMatch}, true,

@@ -23,8 +23,7 @@ func (a *analysis) claims() {
 			continue
 		}
 		for _, g := range gatewaysOf(o) {
-			ns, short, _ := strings.Cut(g, "/")
-			gateway := a.byKey[kinds.Key{Kind: kinds.Gateway, Namespace: ns, Name: short}]
+			gateway := a.gatewayNamed(g)
 			if gateway == nil || a.readsTokens(gateway) {
 				continue
 			}

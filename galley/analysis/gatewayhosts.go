@@ -1,8 +1,6 @@
 package analysis
 
 import (
-	"strings"
-
 	networkingv1 "istio.io/api/networking/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
@@ -36,8 +34,7 @@ func (a *analysis) gatewayHosts() {
 		for i, written := range o.Spec.(*networkingv1.VirtualService).Hosts {
 			name := names.FQDN(written, o.Namespace, a.domain)
 			for _, g := range gatewaysOf(o) {
-				ns, short, _ := strings.Cut(g, "/")
-				gateway := a.byKey[kinds.Key{Kind: kinds.Gateway, Namespace: ns, Name: short}]
+				gateway := a.gatewayNamed(g)
 				if gateway == nil || hosts[openedTo{gateway, "*"}].Overlaps(name) || hosts[openedTo{gateway, o.Namespace}].Overlaps(name) {
 					continue
 				}

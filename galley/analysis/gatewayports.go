@@ -63,7 +63,12 @@ func (a *analysis) gatewayPorts() {
 			if !a.shares(ports[l], o, s, use, field) {
 				continue
 			}
-			if rival, host := contender(claims, claim{listener: l, tls: use.TLS()}, o, s.Hosts); rival != nil {
+			switch rival, host := contender(claims, claim{listener: l, tls: use.TLS()}, o, s.Hosts); {
+			case rival != nil && use == servers.PlainHTTP:
+				a.report(o, diag.Warning, codeGateways, field+".hosts", "leave the host to one of the two, or ignore this if it is meant",
+					"%s has the host %s on port %d for the same workloads: the routes of both Gateways are in force for it together",
+					rival, host, number)
+			case rival != nil:
 				a.report(o, diag.Warning, codeGateways, field+".hosts", "leave the host to one of the two",
 					"%s has the host %s on port %d for the same workloads: its server is used for it (%s)", rival, host, number, precedence(rival, o))
 			}

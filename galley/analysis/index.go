@@ -223,6 +223,12 @@ func (x *index) addWorkload(o *kinds.Object) {
 	}
 }
 
+// gatewayNamed returns the Gateway of a name "namespace/name", or nil.
+func (x *index) gatewayNamed(name string) *kinds.Object {
+	ns, short, _ := strings.Cut(name, "/")
+	return x.byKey[kinds.Key{Kind: kinds.Gateway, Namespace: ns, Name: short}]
+}
+
 // pod reads a Pod in the form that its source provides.
 func (x *index) pod(o *kinds.Object) Pod {
 	if p, whole := o.Spec.(*corev1.Pod); whole {

@@ -47,7 +47,7 @@ func mistakes() map[*kinds.Kind]mistake {
 		kinds.ProxyConfig: {"spec:\n  concurrency: 2\n  image: {imageType: debug}\n", "imageType", "imageTyp"},
 
 		kinds.PeerAuthentication: {"spec:\n  mtls:\n    mode: STRICT\n", "mtls", "mTLS"},
-		kinds.AuthorizationPolicy: {"spec:\n  rules:\n  - from:\n    - source:\n        principals: [a/b]\n        notNamespaces: [b]\n",
+		kinds.AuthorizationPolicy: {"spec:\n  rules:\n  - from:\n    - source:\n        principals: [td/ns/a/sa/b]\n        notNamespaces: [b]\n",
 			"notNamespaces", "notNamespace"},
 		kinds.RequestAuthentication: {"spec:\n  jwtRules:\n  - issuer: a\n    jwksUri: https://a/b\n", "jwksUri", "jwksURI"},
 		kinds.Telemetry:             {"spec:\n  tracing:\n  - randomSamplingPercentage: 1.5\n", "randomSamplingPercentage", "randomSampling"},

@@ -37,6 +37,11 @@ func TestReview(t *testing.T) {
 			}
 		}
 	}
+	const hidden = "spec: {hosts: [a], http: [{route: [{destination: {host: a}}]}, {route: [{destination: {host: a}}]}]}\n"
+	routes := schema.GroupVersionKind{Group: "networking.istio.io", Version: "v1", Kind: "VirtualService"}
+	if list, _ := Review(l, routes, stored(t, document(kinds.VirtualService, hidden))); len(list) != 1 || list[0].Field != "spec.http[1]" {
+		t.Errorf("a route that is never reached: %v", list)
+	}
 	if _, known := Review(l, schema.GroupVersionKind{Group: "networking.istio.io", Version: "v7", Kind: "VirtualService"}, nil); known {
 		t.Error("a version that there is not is known")
 	}

@@ -89,7 +89,7 @@ func semantics() []semantic {
 		{vs, http("match: [{headers: {x: {regex: '(?=a)'}}}], " + to), "spec.http[0].match[0].headers.x.regex"},
 		{vs, http("match: [{headers: {x: {}}, queryParams: {y: {exact: ''}}}], " + to), ""},
 		{vs, http("match: [{sourceLabels: {a: '*'}}], " + to), "spec.http[0].match[0].sourceLabels.a"},
-		{vs, "{hosts: [a], http: [{" + to + "}, {" + to + "}]}", "~spec.http[1]"},
+		{vs, "{hosts: [a], http: [{" + to + "}, {" + to + "}]}", ""},
 		{vs, "{hosts: [a], tls: [{" + to + "}]}", "spec.tls[0].match"},
 		{vs, "{hosts: [a], tls: [{match: [{port: 1}], " + to + "}]}", "spec.tls[0].match[0].sniHosts"},
 		{vs, "{hosts: ['*.a'], tls: [{match: [{sniHosts: [b.a]}], " + to + "}]}", ""},

@@ -40,9 +40,9 @@ func virtualService(p fieldRef) {
 	catchAll := ""
 	for _, r := range p.at("http").items() {
 		httpRoute(r, len(hosts) == 0, mesh)
-		if catchAll != "" {
+		if catchAll != "" && p.admission { // in force, the analysis reports it
 			r.warn("move it before the other, or give that one a match", "the route is never reached: %s already takes every request", catchAll)
-		} else if takesAll(r) {
+		} else if catchAll == "" && r.at("delegate").absent() && takesAll(r) {
 			catchAll = r.path
 		}
 	}

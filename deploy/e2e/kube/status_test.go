@@ -39,7 +39,7 @@ var rivals = []struct{ kind, version, plural, spec, loses string }{
 		`DestinationRule shop/one defines the subset "v1" of web.shop.svc.cluster.local too, and its definition is used (`},
 	{"Gateway", "networking.istio.io/v1", "gateways",
 		`{selector: {istio: gw}, servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: [web.example]}]}`,
-		`Gateway shop/one has the host web.example on port 80 for the same workloads: its server is used for it (`},
+		`Gateway shop/one has the host web.example on port 80 for the same workloads: the routes of both Gateways are in force`},
 	{"ServiceEntry", "networking.istio.io/v1", "serviceentries",
 		`{hosts: [x.example], resolution: %s, ports: [{number: 80, name: http, protocol: HTTP}]}`,
 		`ServiceEntry shop/one has the host x.example too and defines it (`},

@@ -12,6 +12,7 @@
 //   - hosts.go: a VirtualService for each host of a Gateway, or for each service.
 //   - streams.go: TLSRoutes and TCPRoutes of listeners, and which of them gets which connections.
 //   - losses.go: matches and connections that a route loses to another one: findings and conditions.
+//   - unreached.go: matches that no request reaches, and redirects that lead to themselves.
 //   - isolation.go: which listener gets the requests for a host, and the answer if it has no route.
 //   - backendtls.go: BackendTLSPolicies: a DestinationRule for each host of a target.
 //   - status.go: conditions.

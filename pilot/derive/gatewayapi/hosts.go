@@ -230,7 +230,15 @@ type ranked struct {
 // method, the number of matched headers and query parameters, the order of the routes, and the order within a route. It
 // calls lost for each match that an earlier route has as well. of returns the rules of a route to merge.
 func merge(routes []*route, of func(*route) *rules, lost func(x ranked, to *route)) []*networkingv1alpha3.HTTPRoute {
-	var all []ranked
+	all := rankedRules(routes, of)
+	if len(routes) > 1 {
+		eachRepeated(all, lost)
+	}
+	return lists.Map(all, func(x ranked) *networkingv1alpha3.HTTPRoute { return x.http })
+}
+
+// rankedRules returns the matches of routes, given in their order, in the order in which they are tried.
+func rankedRules(routes []*route, of func(*route) *rules) (all []ranked) {
 	for _, x := range routes {
 		for _, rule := range of(x).http {
 			all = append(all, ranked{rule, x})
@@ -249,11 +257,7 @@ func merge(routes []*route, of func(*route) *rules, lost func(x ranked, to *rout
 		return cmp.Or(cmp.Compare(b.path, a.path), cmp.Compare(b.length, a.length), first(a.method, b.method),
 			cmp.Compare(b.headers, a.headers), cmp.Compare(b.queries, a.queries))
 	})
-	out := lists.Map(all, func(x ranked) *networkingv1alpha3.HTTPRoute { return x.http })
-	if len(routes) > 1 {
-		eachRepeated(all, lost)
-	}
-	return out
+	return all
 }
 
 // eachRepeated calls lost for each match that an earlier route has as well.

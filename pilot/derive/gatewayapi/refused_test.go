@@ -130,6 +130,41 @@ spec: {gatewayClassName: istio, listeners: [{name: a, port: 8080, protocol: HTTP
 	}
 }
 
+// TestUnreached: a rule or a match that an earlier one of its route takes is a finding, and so is a redirect that leads
+// to itself.
+func TestUnreached(t *testing.T) {
+	world, stage := objects{}, newStage()
+	world.put(t, `apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: edge, namespace: gw}
+spec: {gatewayClassName: istio, listeners: [{name: a, port: 80, protocol: HTTP}, {name: b, port: 81, protocol: HTTP}]}`)
+	const to = `filters: [{type: RequestRedirect, requestRedirect: {hostname: b.org}}]`
+	const all = "{path: {value: /}}"
+	for rules, want := range map[string]string{
+		"[{" + to + "}, {" + to + "}]":                                                          "spec.rules[1]: the rule is never reached: spec.rules[0] ",
+		"[{matches: [{path: {value: /a}}], " + to + "}, {" + to + "}]":                          "",
+		"[{matches: [" + all + "], " + to + "}, {matches: [{path: {value: /a}}], " + to + "}]":  "",
+		"[{" + to + "}, {matches: [{path: {value: /a}}, " + all + "], " + to + "}]":             "spec.rules[1].matches[1]: the match is never reached",
+		"[{" + to + "}, {matches: [{headers: [{name: x, value: y}]}], " + to + "}]":             "",
+		"[{filters: [{type: RequestRedirect, requestRedirect: {scheme: http}}]}]":               "spec.rules[0].filters: at listener a of ",
+		"[{filters: [{type: RequestRedirect, requestRedirect: {port: 81}}]}]":                   "spec.rules[0].filters: at listener b of ",
+		"[{filters: [{type: RequestRedirect, requestRedirect: {scheme: https}}]}]":              "",
+		"[{matches: [{method: GET}], filters: [{type: RequestRedirect, requestRedirect: {}}]}]": "",
+	} {
+		world.put(t, `apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: r, namespace: gw}
+spec: {parentRefs: [{name: edge}], rules: `+rules+`}`)
+		got := ""
+		for _, f := range stage.Run(t, world, mesh.Default()).Findings {
+			got += f.Field + ": " + f.Message + "\n"
+		}
+		if !strings.HasPrefix(got, want) || (got == "") != (want == "") || strings.Count(got, "\n") > 1 {
+			t.Errorf("%s: %q, want %q", rules, got, want)
+		}
+	}
+}
+
 // TestUDPRoutes: a UDPRoute is accepted by no parent, and a finding says that it has no effect. That of another
 // controller's Gateway is left alone.
 func TestUDPRoutes(t *testing.T) {

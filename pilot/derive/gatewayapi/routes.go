@@ -136,6 +136,7 @@ func makeRoute(looked *lookups, o *kinds.Object) *route {
 		x.refuseParents(route.Spec.ParentRefs)
 	}
 	x.makeRules()
+	x.findUnreached()
 	x.looked = nil
 	return x
 }
