@@ -46,10 +46,7 @@ func (a *analysis) calledBySidecars(o *kinds.Object) (all calledPorts) {
 }
 
 // calledIn returns those of some ports at which sidecars use a route with some matches.
-func calledIn[M interface {
-	GetPort() uint32
-	GetGateways() []string
-}](matches []M, ports []uint32) (list []uint32) {
+func calledIn[M matchAt](matches []M, ports []uint32) (list []uint32) {
 	if len(matches) == 0 {
 		return ports
 	}
@@ -121,21 +118,28 @@ func (a *analysis) matchPorts() {
 		spec := o.Spec.(*networkingv1.VirtualService)
 		m := matchPorts{analysis: a, object: o, opened: opened, called: a.calledBySidecars(o)}
 		for i, h := range spec.Http {
-			for j, match := range h.Match {
-				m.match(indexed(indexed("spec.http", i)+".match", j), match.GetPort(), match.GetGateways(), m.called.requests)
-			}
+			matchEach(&m, indexed("spec.http", i), h.Match, m.called.requests)
 		}
 		for i, t := range spec.Tls {
-			for j, match := range t.Match {
-				m.match(indexed(indexed("spec.tls", i)+".match", j), match.GetPort(), match.GetGateways(), m.called.connections)
-			}
+			matchEach(&m, indexed("spec.tls", i), t.Match, m.called.connections)
 		}
 		for i, t := range spec.Tcp {
-			for j, match := range t.Match {
-				m.match(indexed(indexed("spec.tcp", i)+".match", j), match.GetPort(), match.GetGateways(), m.called.connections)
-			}
+			matchEach(&m, indexed("spec.tcp", i), t.Match, m.called.connections)
 		}
 	}
+}
+
+// matchEach checks the matches of one route. called has the ports of its protocol that sidecars call.
+func matchEach[M matchAt](m *matchPorts, route string, matches []M, called []uint32) {
+	for j, match := range matches {
+		m.match(indexed(route+".match", j), match.GetPort(), match.GetGateways(), called)
+	}
+}
+
+// matchAt is a match of HTTP, TLS or TCP.
+type matchAt interface {
+	GetPort() uint32
+	GetGateways() []string
 }
 
 // matchPorts is the check of the matches of one VirtualService.

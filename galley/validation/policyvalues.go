@@ -23,11 +23,26 @@ func (p fieldRef) excluded(name string) {
 	values, others := texts(p.at(name)), texts(p.at(not))
 	switch {
 	case len(others) == 0:
-	case len(values) > 0 && (slices.Contains(others, "*") || within(values, others)):
+	case len(values) > 0 && all(values, func(v string) bool {
+		return slices.ContainsFunc(others, func(o string) bool { return patternCovers(o, v) })
+	}):
 		p.at(name).neverMatches("remove the values from one of the two", "%s leaves out all of %s: nothing matches both", not, name)
 	case slices.Contains(others, "*") && slices.Contains([]string{"hosts", "methods", "paths"}, name):
 		p.at(not).neverMatches("remove it", "each request has one of %s, and %s leaves out all: nothing matches", name, not)
 	}
+}
+
+// patternCovers reports whether a pattern of a policy matches each value that another one matches. A star is at the
+// beginning or the end of a pattern.
+func patternCovers(wide, narrow string) bool {
+	if wide == narrow || wide == "*" {
+		return true
+	}
+	if begin, open := strings.CutSuffix(wide, "*"); open {
+		return !strings.HasPrefix(narrow, "*") && strings.HasPrefix(strings.TrimSuffix(narrow, "*"), begin)
+	}
+	end, open := strings.CutPrefix(wide, "*")
+	return open && !strings.HasSuffix(narrow, "*") && strings.HasSuffix(strings.TrimPrefix(narrow, "*"), end)
 }
 
 // texts returns the entries of a list of texts.

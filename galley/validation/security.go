@@ -264,6 +264,10 @@ func condition(w fieldRef) {
 		return
 	case name == "request.headers" && strings.ContainsAny(bracket, "\x00\n\r"):
 		w.at("key").bad("use letters, digits and dashes", "%q names no header", key)
+	case name == "request.headers" && strings.Contains(bracket, "]["):
+		w.at("key").warn("write request.headers[name] with one name",
+			"a header has one name, so the condition cannot be evaluated: a rule of ALLOW never matches, and another rule matches without it")
+		w.values(lists, nil)
 	case name == "request.headers" && hasBracket:
 		header(w.at("key"), strings.TrimSuffix(bracket, "]"))
 		w.values(lists, nil)
