@@ -23,7 +23,9 @@ func TestAnalyzers(t *testing.T) {
 	m := mesh.Default()
 	m.RootNamespace = "istio-system"
 	names := map[string]bool{}
-	references := map[string]string{"namespaces": "there is no namespace", "egress-proxies": "egressProxy", "gateway-secrets": "Secret"} // which of codeReference are whose
+	references := map[string]string{ // which of codeReference are whose
+		"namespaces": "there is no namespace", "egress-proxies": "egressProxy", "gateway-secrets": "Secret",
+	}
 	for _, a := range Analyzers() {
 		if names[a.Name] || len(a.Codes) == 0 || a.Reports == "" {
 			t.Errorf("%s: not described, or there twice", a.Name)

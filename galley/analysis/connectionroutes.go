@@ -2,6 +2,8 @@ package analysis
 
 import (
 	"cmp"
+	"fmt"
+	"slices"
 	"strings"
 
 	networkingv1 "istio.io/api/networking/v1"
@@ -11,10 +13,11 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/api/servers"
 )
 
-// connected is what routes of connections compete for on a gateway: a TLS server name or a TCP host, on a port. Port 0
-// is any port.
+// connected is what routes of connections compete for on a gateway: a TLS server name, or the TCP connections of a
+// server of the Gateway, or of a host if the Gateway is not there, on a port. Port 0 is any port.
 type connected struct {
 	gateway, name, exported string
 	port                    uint32
@@ -44,14 +47,10 @@ func (a *analysis) connectionRoutesOf(o *kinds.Object, first map[connected]*kind
 	gateways, exports := gatewaysOf(o), a.exportsOf(spec.ExportTo, o.Namespace)
 	rivals := a.rivalsOf(o)
 	defer rivals.end("spec")
-	claim := func(of []string, name string, port uint32, tls bool, field, what string) {
-		if len(of) == 0 {
-			of = gateways
-		}
-		for _, g := range of {
-			if g == meshGateway {
-				continue
-			}
+	rules, told := map[connected]string{}, map[string]bool{} // rules of this object, and the reported ones
+	subnets := hasSubnets(spec)
+	claim := func(g, name string, port uint32, tls bool, field, what string) {
+		if g != meshGateway {
 			for _, export := range exports {
 				if !compared.more() {
 					return
@@ -64,25 +63,40 @@ func (a *analysis) connectionRoutesOf(o *kinds.Object, first map[connected]*kind
 					wins = first[whole]
 				}
 				if wins == nil {
-					own = append(own, c)
+					rule := field[:strings.IndexByte(field, ']')+1]
+					if by, taken := rules[c]; !taken {
+						rules[c] = rule
+						own = append(own, c)
+					} else if subnets && by != rule && !told[rule] {
+						told[rule] = true
+						a.report(o, diag.Warning, codeUnreachable, rule, "bind one of the two to sidecars alone, or remove it",
+							"gateways ignore destinationSubnets, and %s comes before: this route is never reached on Gateway %s", by, c.gateway)
+					}
 					continue
 				}
 				if rivals.name(field, wins) {
 					a.report(o, diag.Warning, codeUnreachable, field, "leave it to one of the two, or merge them",
-						"%s routes %s %s on Gateway %s too and comes first (%s): this route is never reached there",
-						wins, what, name, c.gateway, precedence(wins, o))
+						"%s routes %s on Gateway %s too and comes first (%s): this route is never reached there",
+						wins, what, c.gateway, precedence(wins, o))
 				}
 			}
 		}
 	}
+	each := func(of []string, claim func(gateway string)) {
+		if len(of) == 0 {
+			of = gateways
+		}
+		for _, g := range of {
+			claim(g)
+		}
+	}
 	for i, r := range spec.Tls {
 		for j, m := range r.Match {
-			if len(m.DestinationSubnets) > 0 {
-				continue
-			}
 			for k, name := range m.SniHosts {
-				claim(m.Gateways, strings.ToLower(name), m.Port, true,
-					indexed(indexed(indexed("spec.tls", i)+".match", j)+".sniHosts", k), "the server name")
+				field := indexed(indexed(indexed("spec.tls", i)+".match", j)+".sniHosts", k)
+				each(m.Gateways, func(g string) {
+					claim(g, strings.ToLower(name), m.Port, true, field, "the server name "+strings.ToLower(name))
+				})
 			}
 		}
 	}
@@ -93,13 +107,47 @@ func (a *analysis) connectionRoutesOf(o *kinds.Object, first map[connected]*kind
 			match = []*networkingv1alpha3.L4MatchAttributes{{}}
 		}
 		for _, m := range match {
-			for _, host := range hosts {
-				if !compared.more() {
-					return own
+			each(m.Gateways, func(g string) {
+				gateway := a.gatewayNamed(gatewayName(g, o.Namespace))
+				if gateway == nil {
+					for _, host := range hosts {
+						if !compared.more() {
+							return
+						}
+						claim(g, host, m.Port, false, indexed("spec.tcp", i), "connections for the host "+host)
+					}
+					return
 				}
-				claim(m.Gateways, host, m.Port, false, indexed("spec.tcp", i), "connections for the host")
-			}
+				for j, s := range gateway.Spec.(*networkingv1.Gateway).Servers {
+					port := s.GetPort().GetNumber()
+					if use := servers.UseOf(s); (use == servers.PlainTCP || use == servers.SecureTCP) &&
+						(m.Port == 0 || m.Port == port) && a.servesHost(gateway, s, o, hosts, compared) {
+						claim(g, indexed("spec.servers", j), port, false, indexed("spec.tcp", i), fmt.Sprintf("connections to port %d", port))
+					}
+				}
+			})
 		}
 	}
 	return own
+}
+
+// servesHost reports whether a server of a Gateway has one of the hosts of a VirtualService.
+func (a *analysis) servesHost(
+	gateway *kinds.Object, s *networkingv1alpha3.Server, o *kinds.Object, hosts []string, compared *comparisons,
+) bool {
+	return slices.ContainsFunc(s.Hosts, func(text string) bool {
+		ns, host := serverHost(gateway, text)
+		return (ns == "*" || ns == o.Namespace) && slices.ContainsFunc(hosts, func(h string) bool {
+			return compared.more() && names.Overlap(h, host)
+		})
+	})
+}
+
+// hasSubnets reports whether a rule of a VirtualService for connections has destinationSubnets.
+func hasSubnets(spec *networkingv1.VirtualService) bool {
+	return slices.ContainsFunc(spec.Tls, func(r *networkingv1alpha3.TLSRoute) bool {
+		return slices.ContainsFunc(r.Match, func(m *networkingv1alpha3.TLSMatchAttributes) bool { return len(m.DestinationSubnets) > 0 })
+	}) || slices.ContainsFunc(spec.Tcp, func(r *networkingv1alpha3.TCPRoute) bool {
+		return slices.ContainsFunc(r.Match, func(m *networkingv1alpha3.L4MatchAttributes) bool { return len(m.DestinationSubnets) > 0 })
+	})
 }

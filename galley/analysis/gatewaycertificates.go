@@ -64,8 +64,8 @@ type serverCertificate struct {
 	content     string // certificate chain in PEM, or what names it; empty if that is the name
 }
 
-// certificatesOf returns the certificates that a server with some TLS settings shows. Secrets are those of the namespaces
-// of the Gateway's workloads.
+// certificatesOf returns the certificates that a server with some TLS settings shows. Secrets are those of the
+// namespaces of the Gateway's workloads.
 func (a *analysis) certificatesOf(
 	spec *networkingv1.Gateway, tls *networkingv1alpha3.ServerTLSSettings, field string,
 ) (list []serverCertificate) {

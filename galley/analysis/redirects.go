@@ -8,7 +8,6 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
-	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/api/servers"
 )
 
@@ -51,13 +50,8 @@ func (a *analysis) repeatingServer(
 			if !use.HTTP() || s.GetTls().GetHttpsRedirect() || !servers.Repeats(r, use, s.GetPort().GetNumber(), false) {
 				continue
 			}
-			for _, text := range s.Hosts {
-				ns, host := serverHost(g, text)
-				if (ns == "*" || ns == o.Namespace) && slices.ContainsFunc(hosts, func(h string) bool {
-					return compared.more() && names.Overlap(h, host)
-				}) {
-					return g, s
-				}
+			if a.servesHost(g, s, o, hosts, compared) {
+				return g, s
 			}
 		}
 	}

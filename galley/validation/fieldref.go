@@ -313,7 +313,7 @@ func ownHost(s string) string {
 	return ""
 }
 
-// isMetadataServer reports whether a link-local address is one of those at which clouds serve metadata and credentials to
+// isMetadataServer reports whether an address is a link-local one at which clouds serve metadata and credentials to
 // each host.
 func isMetadataServer(s string) bool {
 	ip, err := netip.ParseAddr(s)

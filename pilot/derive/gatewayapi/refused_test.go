@@ -138,18 +138,19 @@ func TestUnreached(t *testing.T) {
 kind: Gateway
 metadata: {name: edge, namespace: gw}
 spec: {gatewayClassName: istio, listeners: [{name: a, port: 80, protocol: HTTP}, {name: b, port: 81, protocol: HTTP}]}`)
-	const to = `filters: [{type: RequestRedirect, requestRedirect: {hostname: b.org}}]`
+	const redirect = `filters: [{type: RequestRedirect, requestRedirect: `
+	const to = redirect + `{hostname: b.org}}]`
 	const all = "{path: {value: /}}"
 	for rules, want := range map[string]string{
-		"[{" + to + "}, {" + to + "}]":                                                          "spec.rules[1]: the rule is never reached: spec.rules[0] ",
-		"[{matches: [{path: {value: /a}}], " + to + "}, {" + to + "}]":                          "",
-		"[{matches: [" + all + "], " + to + "}, {matches: [{path: {value: /a}}], " + to + "}]":  "",
-		"[{" + to + "}, {matches: [{path: {value: /a}}, " + all + "], " + to + "}]":             "spec.rules[1].matches[1]: the match is never reached",
-		"[{" + to + "}, {matches: [{headers: [{name: x, value: y}]}], " + to + "}]":             "",
-		"[{filters: [{type: RequestRedirect, requestRedirect: {scheme: http}}]}]":               "spec.rules[0].filters: at listener a of ",
-		"[{filters: [{type: RequestRedirect, requestRedirect: {port: 81}}]}]":                   "spec.rules[0].filters: at listener b of ",
-		"[{filters: [{type: RequestRedirect, requestRedirect: {scheme: https}}]}]":              "",
-		"[{matches: [{method: GET}], filters: [{type: RequestRedirect, requestRedirect: {}}]}]": "",
+		"[{" + to + "}, {" + to + "}]":                                                         "spec.rules[1]: the rule is never",
+		"[{matches: [{path: {value: /a}}], " + to + "}, {" + to + "}]":                         "",
+		"[{matches: [" + all + "], " + to + "}, {matches: [{path: {value: /a}}], " + to + "}]": "",
+		"[{" + to + "}, {matches: [{path: {value: /a}}, " + all + "], " + to + "}]":            "spec.rules[1].matches[1]: the match",
+		"[{" + to + "}, {matches: [{headers: [{name: x, value: y}]}], " + to + "}]":            "",
+		"[{" + redirect + "{scheme: http}}]}]":                                                 "spec.rules[0].filters: at listener a of ",
+		"[{" + redirect + "{port: 81}}]}]":                                                     "spec.rules[0].filters: at listener b of ",
+		"[{" + redirect + "{scheme: https}}]}]":                                                "",
+		"[{matches: [{method: GET}], " + redirect + "{}}]}]":                                   "",
 	} {
 		world.put(t, `apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute

@@ -64,8 +64,8 @@ func (r httpRule) onlyMatch() *networkingv1alpha3.HTTPMatchRequest {
 	return r.http.Match[0]
 }
 
-// findLoops reports rules whose redirect leads to the URL that was called. A rule with other conditions than the path may
-// not match the next request of the client.
+// findLoops reports rules whose redirect leads to the URL that was called. A rule with other conditions than the path
+// may not match the next request of the client.
 func (x *route) findLoops(reached map[int]int) {
 	looping := map[int]bool{}
 	for _, r := range x.http {
