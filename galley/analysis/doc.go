@@ -16,6 +16,8 @@
 //   - targets.go: targets of policies.
 //   - conflicts.go, connectionroutes.go, rivalentries.go, precedence.go: VirtualServices that share a host, a server
 //     name or a port; ServiceEntries that share a host or an address; the rule by which one of two objects comes first.
+//   - clienttls.go, mtls.go, tlsfit.go: TLS of DestinationRules, of their ports and of their subsets.
+//   - policygateways.go: what the servers of Gateways mean for policies of their workloads.
 //   - patches.go, proxyimages.go: patches of EnvoyFilters; images of proxies.
 //
 // A finding is an Error if requests fail for certain, and a Warning if traffic may still be right. Objects without any
