@@ -460,8 +460,8 @@ const waitsForSecret = ", and each change of a gateway's listener that needs it 
 
 // absentCredentials returns the findings of missingIn. It checks the namespaces of the Pods that a Gateway selects, or
 // else the Gateway's own. A name in a DestinationRule is missing if no namespace of a gateway's Pods has it. If the
-// objects are only a part of a mesh, another namespace must have an object of that name. Without any Service they are
-// always a part, and all findings are warnings.
+// objects are only a part of a mesh, the Pods must be known, and another namespace must have an object of that name.
+// Without any Service they are always a part, and all findings are warnings.
 func (w *World) absentCredentials(objects []*kinds.Object) []diag.Diagnostic {
 	if w.o.Client != nil {
 		return nil
@@ -537,7 +537,7 @@ func (w *World) credentialsWithout(objects []*kinds.Object, absent func(kinds.Ke
 				namespaces[p.Namespace], ofGateways[p.Namespace] = true, true
 			}
 		}
-		if len(namespaces) == 0 {
+		if len(namespaces) == 0 && !w.o.partial() {
 			namespaces[o.Namespace] = true
 		}
 		for _, namespace := range slices.Sorted(maps.Keys(namespaces)) {
@@ -556,8 +556,12 @@ func (w *World) credentialsWithout(objects []*kinds.Object, absent func(kinds.Ke
 func (w *World) absentOfRule(
 	o *kinds.Object, ofGateways []string, severity diag.Severity, absent func(kinds.Key) bool, all namespacesByName,
 ) []diag.Diagnostic {
-	if len(ofGateways) == 0 || o.Spec.(*networkingv1.DestinationRule).WorkloadSelector != nil {
+	selects := o.Spec.(*networkingv1.DestinationRule).WorkloadSelector != nil
+	switch {
+	case selects, len(ofGateways) == 0 && !w.o.partial():
 		ofGateways = []string{o.Namespace}
+	case len(ofGateways) == 0:
+		return nil
 	}
 	missing := func(namespace string) []diag.Diagnostic {
 		return w.missingCredentials(o.Key, "", namespace, severity, absent, all)

@@ -213,14 +213,16 @@ func TestMissingCredentials(t *testing.T) {
 
 func missingCredentials(t *testing.T, o Options) {
 	w := newTestWorld(t, o)
+	labels := map[string]string{"app": "gw"}
+	pod := &kinds.Object{Key: kinds.Key{Kind: kinds.Pod, Namespace: "b", Name: "gw"}, Labels: labels, Spec: &corev1.Pod{}}
 	gateway := kinds.Key{Kind: kinds.Gateway, Namespace: "b", Name: "gw"}
 	secret := func(namespace string) *kinds.Object {
 		k := kinds.Key{Kind: kinds.Secret, Namespace: namespace, Name: "x"}
 		return &kinds.Object{Key: k, Spec: &corev1.Secret{}}
 	}
-	w.apply(&kinds.Object{Key: gateway, Spec: &networkingv1.Gateway{Servers: []*networkingv1alpha3.Server{
+	w.apply(&kinds.Object{Key: gateway, Spec: &networkingv1.Gateway{Selector: labels, Servers: []*networkingv1alpha3.Server{
 		{Tls: &networkingv1alpha3.ServerTLSSettings{Mode: networkingv1alpha3.ServerTLSSettings_SIMPLE, CredentialName: "x"}},
-	}}})
+	}}}, pod)
 	found := func() string {
 		for _, d := range w.references() {
 			if d.Code == "IST0101" && strings.Contains(d.Message, "Secret") {
