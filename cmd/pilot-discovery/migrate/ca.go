@@ -20,10 +20,7 @@ func caSecrets() []string { return []string{"cacerts", "istio-ca-secret"} }
 // addFolder adds points about a CA that an istiod reads from another place than the Secret cacerts in /etc/cacerts.
 func addFolder(v *migration.Verdict, pod map[string]any, e env.Env, where string) {
 	const folder = "./etc/cacerts"
-	dir := e.Getenv("ROOT_CA_DIR")
-	if dir == "" {
-		dir = folder
-	} else if dir != folder && dir != "/etc/cacerts" {
+	if dir := e.Getenv("ROOT_CA_DIR"); dir != "" && dir != folder && dir != "/etc/cacerts" {
 		v.Add(certificates, migration.Point{InTheWay: true, Where: where,
 			Text: fmt.Sprintf("ROOT_CA_DIR=%s is the directory of the CA, and this chart mounts the Secret cacerts at /etc/cacerts", dir),
 			Fix:  "mount the same files at that directory by the values volumes and volumeMounts, and set env.ROOT_CA_DIR"})

@@ -79,7 +79,7 @@ func readValues(text string, in io.Reader) (list []*release, points []migration.
 	}
 	for d := yaml.NewDecoder(bytes.NewReader(data)); ; {
 		var doc yaml.Node
-		if err := d.Decode(&doc); err == io.EOF { //nolint:errorlint // the decoder returns it as it is
+		if err := d.Decode(&doc); err == io.EOF {
 			return list, points, nil
 		} else if err != nil {
 			return nil, nil, fmt.Errorf("%s: %w", file, err)
