@@ -165,8 +165,6 @@ func Analyzers() []Analyzer {
 			"ports of Gateways that conflict, or that no Service of the gateway has", (*analysis).gatewayPorts},
 		{"gateway-certificates", []string{codeSharedCertificate}, true,
 			"Gateways that share a certificate, which breaks HTTP/2", (*analysis).gatewayCertificates},
-		{"gateway-secrets", []string{codeReference}, true,
-			"Secrets of Gateways that are in another namespace than the proxies", (*analysis).misplacedSecrets},
 		{"mtls", []string{codeMTLS, codeLimit}, true, "TLS of DestinationRules that contradicts PeerAuthentications", (*analysis).mtls},
 		{"claims", []string{codeClaims}, true, "routes by claims of tokens where no RequestAuthentication applies", (*analysis).claims},
 		{"issuers", []string{codeIssuer, codeLimit}, true,

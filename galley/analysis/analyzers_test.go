@@ -24,7 +24,7 @@ func TestAnalyzers(t *testing.T) {
 	m.RootNamespace = "istio-system"
 	names := map[string]bool{}
 	references := map[string]string{ // which of codeReference are whose
-		"namespaces": "there is no namespace", "egress-proxies": "egressProxy", "gateway-secrets": "Secret",
+		"namespaces": "there is no namespace", "egress-proxies": "egressProxy",
 	}
 	for _, a := range Analyzers() {
 		if names[a.Name] || len(a.Codes) == 0 || a.Reports == "" {
@@ -54,8 +54,7 @@ func TestAnalyzers(t *testing.T) {
 				objects := decode(t, string(c.Data))
 				var got []string
 				for _, d := range Run(objects,
-					Options{Domain: "cluster.local", Mesh: m, Advice: true, HTTP3: true, Whole: strings.HasPrefix(c.Name, "files: "),
-						Still: a.Name == "gateway-secrets"}) {
+					Options{Domain: "cluster.local", Mesh: m, Advice: true, HTTP3: true, Whole: strings.HasPrefix(c.Name, "files: ")}) {
 					if d.File = ""; slices.Contains(a.Codes, d.Code) && (d.Code != codeReference || strings.Contains(d.String(), references[a.Name])) {
 						if d.Fix == "" {
 							t.Errorf("without a fix: %s", d)
@@ -70,8 +69,7 @@ func TestAnalyzers(t *testing.T) {
 				slices.Reverse(objects)
 				again := map[string]bool{}
 				for _, d := range Run(objects,
-					Options{Domain: "cluster.local", Mesh: m, Advice: true, HTTP3: true, Whole: strings.HasPrefix(c.Name, "files: "),
-						Still: a.Name == "gateway-secrets"}) {
+					Options{Domain: "cluster.local", Mesh: m, Advice: true, HTTP3: true, Whole: strings.HasPrefix(c.Name, "files: ")}) {
 					d.File = ""
 					again[d.String()] = true
 				}

@@ -93,54 +93,15 @@ func (a *analysis) certificatesOf(
 
 // certificate returns the certificate chain of a Secret, or "" if it has none or is not there.
 func (a *analysis) certificate(secret names.Secret) string {
-	if s := a.secret(secret.Namespace, secret.Name); s != nil {
-		return strings.TrimSpace(string(credentials.ChainOf(s)))
-	}
-	return ""
-}
-
-// secret returns a Secret, or nil if it is not there.
-func (a *analysis) secret(namespace, name string) *corev1.Secret {
 	if a.secrets == nil {
 		a.secrets = map[kinds.Key]*corev1.Secret{}
 		for _, o := range a.of(kinds.Secret) {
 			a.secrets[o.Key], _ = o.Spec.(*corev1.Secret)
 		}
 	}
-	return a.secrets[kinds.Key{Kind: kinds.Secret, Namespace: namespace, Name: name}]
-}
-
-// misplacedSecrets reports Gateways whose Secret is in their own namespace, where their proxies are in another: proxies
-// read Secrets of their own namespace. It is for files that may leave out Secrets; a whole mesh or a cluster has none
-// that are not known, and each absent one is a finding.
-func (a *analysis) misplacedSecrets() {
-	if a.options.Whole || !a.options.Still {
-		return
+	s := a.secrets[kinds.Key{Kind: kinds.Secret, Namespace: secret.Namespace, Name: secret.Name}]
+	if s == nil {
+		return ""
 	}
-	for _, o := range a.of(kinds.Gateway) {
-		spec := o.Spec.(*networkingv1.Gateway)
-		for i, s := range spec.Servers {
-			reported := "" // a field may name a certificate and CA certificates
-			for _, r := range credentials.OfServer(s.GetTls(), indexed("spec.servers", i)+".tls") {
-				for _, ns := range a.selection("", spec.Selector).namespaces {
-					secret, ok := names.ParseSecret(r.Resource, ns)
-					if !ok || secret.ConfigMap || secret.Namespace == o.Namespace || a.hasSecret(secret) {
-						continue
-					}
-					secret.Namespace = o.Namespace
-					if a.hasSecret(secret) && reported != r.Field {
-						reported = r.Field
-						a.report(o, diag.Warning, codeReference, r.Field, "move it there",
-							"Secret %s/%s is not where the proxies of the Gateway read Secrets, in namespace %s: connections that need it are refused",
-							o.Namespace, secret.Name, ns)
-					}
-				}
-			}
-		}
-	}
-}
-
-// hasSecret reports whether a Secret is there.
-func (a *analysis) hasSecret(s names.Secret) bool {
-	return slices.ContainsFunc(s.Objects(), func(name string) bool { return a.secret(s.Namespace, name) != nil })
+	return strings.TrimSpace(string(credentials.ChainOf(s)))
 }
