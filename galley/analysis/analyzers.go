@@ -44,6 +44,7 @@ const (
 // Codes of findings that only this project has.
 const (
 	codeUnreachable  = "UnreachableRoutes"
+	codeRewrite      = "RewriteSlash"
 	codeTargetPort   = "TargetPortNotFound"
 	codeEndpoints    = "NoEndpoints"
 	codeRepeated     = "RepeatedSubset"
@@ -160,6 +161,8 @@ func Analyzers() []Analyzer {
 		{"gateway-hosts", []string{codeGatewayHost}, true, "hosts of VirtualServices that their Gateway does not have", (*analysis).gatewayHosts},
 		{"gateway-exports", []string{codeNotExported}, true,
 			"VirtualServices that are not exported to the proxies of their Gateway", (*analysis).gatewayExports},
+		{"rewrites", []string{codeRewrite}, true,
+			"rewrites of a prefix that leave two slashes in the path, or none", (*analysis).rewrites},
 		{"port-selectors", []string{codePortRequired}, true, "destinations with several ports that name none", (*analysis).portSelectors},
 		{"gateway-ports", []string{codeGateways, codeGatewayPort}, true,
 			"ports of Gateways that conflict, or that no Service of the gateway has", (*analysis).gatewayPorts},

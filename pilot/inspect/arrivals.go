@@ -8,6 +8,7 @@ import (
 
 	securityv1beta1 "istio.io/api/security/v1beta1"
 
+	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/api/node"
@@ -38,7 +39,7 @@ func (o outcome) String() string {
 // onwards follows a request that a proxy passes on, to every endpoint that may get it, and returns the final result. A
 // proxy of HTTP answers with an error if the connection behind it is closed.
 func (h *hops) onwards(from *trace.Answer, address string, by passer, depth int) (list []Arrival, end outcome, err error) {
-	end = outcome{from.Status, from.Reason, from.Answered, slices.Clone(from.Depends)}
+	end = outcome{from.Status, from.Reason, from.Answered, lists.Map(from.Depends, trace.Dependency.String)}
 	if !end.reaches() {
 		return nil, end, nil
 	}
@@ -187,14 +188,15 @@ func (h *hops) arrive(t trace.Target, g *group, r trace.Request, by passer, dept
 	in.Inbound, in.Gateway, in.Identity, in.Certificate, in.HTTP3 = true, gateway, "", false, false
 	in.Address, in.Port, in.SourceAddress = e.Address, e.Port, by.address
 	if e.TLS != "" {
-		in.TLS, in.SNI, in.ALPN, in.Certificate = true, e.SNI, e.ALPN, !ofMesh && e.TLS != trace.TLS
+		in.TLS, in.SNI, in.ALPN, in.Certificate = true, e.SNI, e.ALPN, e.TLS != trace.TLS && (!ofMesh || by.identity == "")
 	}
 	if ofMesh {
-		a.Identity, in.Identity = by.identity, by.identity
+		a.Identity, in.Identity, a.Unknown = by.identity, by.identity, by.identity == ""
 	}
 	in.Objects = objects{h.Inspection, p.Proxy}
 	if !gateway { // the servers of a gateway have TLS settings of their own
-		a.MTLS, a.Origins = h.peerPolicy(p.Proxy, e.Port)
+		a.MTLS, a.policies = h.peerPolicy(p.Proxy, e.Port)
+		a.Origins = lists.Map(a.policies, func(k kinds.Key) string { return h.Where(k, "") })
 	}
 	if a.Answer, err = trace.Follow(sent, in); err != nil {
 		return nil, end, err
@@ -205,8 +207,8 @@ func (h *hops) arrive(t trace.Target, g *group, r trace.Request, by passer, dept
 		a.Answer.Reason = "it accepts only mutual TLS, and the connection is plaintext"
 	}
 	h.named(a.Answer, sent)
-	end = outcome{a.Answer.Status, a.Answer.Reason, a.Answer.Answered, lists.Map(a.Answer.Depends, func(d string) string {
-		return a.Pod + ": " + d
+	end = outcome{a.Answer.Status, a.Answer.Reason, a.Answer.Answered, lists.Map(a.Answer.Depends, func(d trace.Dependency) string {
+		return a.Pod + ": " + d.Text
 	})}
 	f := &a.Answer.Forwarded
 	if e.TLS != "" && r.TLS && !f.TLS { // the application's own TLS is within the proxy's

@@ -33,9 +33,9 @@ type concern struct {
 // concernOf returns the objects that may concern the request of a line.
 func (i *Inspection) concernOf(w *Way) concern {
 	c := concern{map[string]bool{}, map[string]bool{}, map[string]bool{i.Snapshot.RootNamespace(): true}}
-	place := func(text string) { // Kind namespace/name field (file:line:column)
-		if part := strings.SplitN(text, " ", 3); len(part) > 1 {
-			c.objects[part[0]+" "+part[1]] = true
+	add := func(objects []kinds.Key) {
+		for _, k := range objects {
+			c.objects[k.String()] = true
 		}
 	}
 	answer := func(a *trace.Answer) {
@@ -43,9 +43,9 @@ func (i *Inspection) concernOf(w *Way) concern {
 			return
 		}
 		for _, s := range a.Steps {
-			place(s.From)
+			add(s.Objects)
 			for _, lost := range s.Lost {
-				place(lost.From)
+				add(lost.Objects)
 			}
 		}
 		for _, t := range a.Targets {
@@ -67,9 +67,7 @@ func (i *Inspection) concernOf(w *Way) concern {
 		for _, a := range list {
 			answer(a.Answer)
 			workload(a.Pod)
-			for _, text := range a.Origins {
-				place(text)
-			}
+			add(a.policies)
 			arrivals(a.Next)
 		}
 	}
@@ -110,6 +108,11 @@ func (i *Inspection) changed(page pushes.Page, w *Way) {
 	for _, p := range slices.Backward(page.Pushes) {
 		if p.ID == load {
 			break
+		}
+		for _, o := range p.Causes {
+			if l.gone != "" && o.Gone && o.Kind == kinds.Pod.Name && o.Name == l.gone {
+				l.note("%s is gone since push %d at %s", o, p.ID, p.Time.UTC().Format(time.RFC3339))
+			}
 		}
 		after := p.Time.After(l.Time)
 		if !l.Time.IsZero() && after == l.Explained {

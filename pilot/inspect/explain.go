@@ -33,7 +33,8 @@ func (h *hops) explain(a *trace.Answer, p *node.Proxy) {
 	}
 	for _, resource := range a.Secrets() {
 		reason, fix := h.absence(p, resource)
-		a.ExplainSecret(resource, reason, h.namedBy(p, resource), fix)
+		by := h.namedBy(p, resource)
+		a.ExplainSecret(resource, reason, h.wheres(by), fix, keysOf(by)...)
 	}
 	for n := range a.Steps {
 		s := &a.Steps[n]

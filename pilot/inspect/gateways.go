@@ -42,13 +42,13 @@ func (h *hops) atGateway(sent trace.Config, r trace.Request, p *node.Proxy) (*tr
 		if answer == nil {
 			answer = a
 		} else if a.Status != answer.Status || a.Answered != answer.Answered || clustersOf(a) != clustersOf(answer) {
-			answer.Depends = append(answer.Depends, fmt.Sprintf("one Service leads port %d to port %d, and another one to port %d, "+
-				"where the answer is another one", called, answer.Forwarded.Port, r.Port))
+			answer.Depends = append(answer.Depends, trace.Dependency{Text: fmt.Sprintf("one Service leads port %d to port %d, and another one to "+
+				"port %d, where the answer is another one", called, answer.Forwarded.Port, r.Port)})
 		}
 	}
 	if way.closed && !h.logged && answer.Status != 0 {
-		answer.Depends = append(answer.Depends, fmt.Sprintf("no Service leads port %d to %s.%s: only clients that reach the Pod's own address "+
-			"can call it", called, p.Name, p.Namespace))
+		answer.Depends = append(answer.Depends, trace.Dependency{Text: fmt.Sprintf("no Service leads port %d to %s.%s: only clients that "+
+			"reach the Pod's own address can call it", called, p.Name, p.Namespace)})
 	}
 	return answer, nil
 }

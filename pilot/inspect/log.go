@@ -34,8 +34,9 @@ type Log struct {
 	// objects that decide the request, otherwise the changes after it that may concern the request.
 	Changes []Change `json:"changes,omitempty"`
 
-	outside     bool // whether the source is an address outside the mesh, of which only a certificate may be known
-	contradicts bool // whether the configuration cannot be the one of the line
+	gone        string // the Pod of the line, by its name or its address, if it is not there any longer
+	outside     bool   // whether the source is an address outside the mesh, of which only a certificate may be known
+	contradicts bool   // whether the configuration cannot be the one of the line
 }
 
 // Side is where a proxy stands on the way of a request.
@@ -170,6 +171,12 @@ func (i *Inspection) locate(l *Log, q *Query) {
 			l.Of = list[0]
 		}
 	}
+	if l.Pod != "" && i.sender(l.Of) == nil {
+		l.gone, l.Of = l.Pod, i.standIn(l.Pod, l.Namespace)
+		if l.Of != "" {
+			l.note("the Pod %s, whose log the line is of, is not there any longer: %s of the same workload is taken", l.gone, l.Of)
+		}
+	}
 	owner := cmp.Or(l.Of, q.Source)
 	isOutbound := cluster.Direction == names.Outbound || slices.Contains([]string{"PassthroughCluster", "BlackHoleCluster"}, l.UpstreamCluster)
 	switch {
@@ -183,6 +190,9 @@ func (i *Inspection) locate(l *Log, q *Query) {
 		l.Side, l.Of = sideOutbound, owner
 	default:
 		l.Side, l.Of = sideInbound, cmp.Or(l.Of, at, owner)
+	}
+	if l.Side == sideInbound && l.Of == "" && local.IsValid() {
+		l.gone = cmp.Or(l.gone, local.Addr().String())
 	}
 	switch l.Side {
 	case sideInbound:
@@ -202,6 +212,7 @@ func (i *Inspection) locate(l *Log, q *Query) {
 		i.locateService(l, q, local)
 	case sideGateway:
 		q.Source = l.Of
+		l.locateClient(q, peer, isForwarded)
 		i.locateTarget(l, q, local, cluster)
 	case sideOutbound:
 		if q.Source = cmp.Or(q.Source, l.Of); q.Source == "" && isForwarded {
@@ -225,6 +236,52 @@ func (i *Inspection) locate(l *Log, q *Query) {
 	}
 }
 
+// standIn returns another Pod of the workload that a Pod was of, by its name, or "". Names of such Pods differ in their
+// last part, or in the last two.
+func (i *Inspection) standIn(pod, namespace string) string {
+	for range 2 {
+		at := strings.LastIndexByte(pod, '-')
+		if at <= 0 {
+			return ""
+		}
+		pod = pod[:at]
+		for _, name := range i.Workloads() {
+			own, ns, _ := strings.Cut(name, ".")
+			rest, of := strings.CutPrefix(own, pod+"-")
+			if of && strings.Count(rest, "-") < 2 && (namespace == "" || ns == namespace) && i.sender(name) != nil {
+				return name
+			}
+		}
+	}
+	return ""
+}
+
+// locateClient finds the address of the client that called a gateway. The gateway has added it to X-Forwarded-For.
+func (l *Log) locateClient(q *Query, peer netip.Addr, isForwarded bool) {
+	const header = "x-forwarded-for"
+	given := q.Headers[header]
+	before, last, _ := cutLast(given, ',')
+	added := accesslog.Host(strings.TrimSpace(last))
+	if added.IsValid() && given == l.Headers[header] && (added == peer || isForwarded) {
+		peer, isForwarded = added, false
+		if q.Headers[header] = before; before == "" {
+			delete(q.Headers, header)
+		}
+	}
+	if peer.IsValid() && !isForwarded {
+		q.FromAddress = cmp.Or(q.FromAddress, peer.String())
+	}
+}
+
+// cutLast splits a text at the last separator. Without one, all of it is behind.
+func cutLast(text string, separator byte) (before, after string, found bool) {
+	at := strings.LastIndexByte(text, separator)
+	if at < 0 {
+		return "", text, false
+	}
+	return text[:at], text[at+1:], true
+}
+
 func (i *Inspection) isGateway(name string) bool {
 	s := i.sender(name)
 	return s != nil && s.proxied && s.Type == node.Router
@@ -241,11 +298,13 @@ func (i *Inspection) fromOutside(l *Log, q Query) (*Way, error) {
 	}
 	r := trace.Request{
 		Authority: q.Headers["host"], Host: q.Host, Address: q.Host, Port: q.Port, Method: cmp.Or(q.Method, "GET"), Path: cmp.Or(q.Path, "/"),
-		Headers: headers, Opaque: q.opaque, TLS: l.ServerName != "", SNI: l.ServerName, SourceAddress: q.Source, Claims: q.Claims, Now: q.Now,
+		Headers: headers, Opaque: q.opaque, SourceAddress: q.Source, Claims: q.Claims, Now: q.Now,
 	}
 	t := trace.Target{Cluster: q.Host, Share: 100, Original: true}
-	if l.Peer != "" {
+	if l.Peer != "" || l.ofMesh() {
 		t.TLS, t.SNI, t.ALPN = trace.MeshTLS, l.ServerName, names.MeshALPN
+	} else {
+		r.TLS, r.SNI = l.ServerName != "", l.ServerName
 	}
 	w := &Way{Port: q.Port, Method: q.method("GET"), Outbound: unchanged(r, t, "the caller is outside the mesh")}
 	h := hops{Inspection: i, sent: q.Sent}
@@ -313,6 +372,9 @@ func (i *Inspection) isInCluster(host string) bool {
 	return false
 }
 
+// ofMesh reports whether a sidecar of the mesh called: it names the service in its TLS.
+func (l *Log) ofMesh() bool { return strings.HasPrefix(l.ServerName, "outbound_") }
+
 // locateCaller finds who called the workload whose proxy wrote a line.
 func (i *Inspection) locateCaller(l *Log, q *Query, caller string, peer netip.Addr) {
 	if q.Source == l.Of && q.Source != "" { // the Pod whose log it is
@@ -322,10 +384,14 @@ func (i *Inspection) locateCaller(l *Log, q *Query, caller string, peer netip.Ad
 	local := accesslog.HostPort(l.DownstreamLocal)
 	switch {
 	case q.Source != "":
-	case peer.IsValid() && q.Host == "" && i.podAt(local.Addr()) == l.Of && (l.Peer != "" || !strings.HasPrefix(l.ServerName, "outbound_")):
+	case peer.IsValid() && q.Host == "" && i.podAt(local.Addr()) == l.Of && l.Of != "":
 		l.outside = true
 		q.Source, q.Host, q.Port = peer.String(), local.Addr().String(), uint32(local.Port())
 		l.note("no workload of the mesh has the address %s, which called %s: only what happens there is followed", peer, l.Of)
+		if l.Peer == "" && l.ofMesh() {
+			l.note("a proxy of the mesh called, and its Pod is not there any longer: its identity is not known. Give SOURCE, such as a newer " +
+				"Pod of the same workload")
+		}
 	case peer.IsValid():
 		l.Missing = append(l.Missing, fmt.Sprintf("%s called %s, and no Pod has this address now: give SOURCE, such as a newer Pod of the same "+
 			"workload.", peer, cmp.Or(l.Of, "the workload")))
@@ -363,8 +429,9 @@ func (i *Inspection) locateService(l *Log, q *Query, local netip.AddrPort) {
 		}
 	}
 	host, _ := splitAuthority(cmp.Or(l.Authority, l.ServerName))
+	var named *registry.Service
 	if from := i.sender(q.Source); from != nil {
-		named := i.serviceOf(host, from)
+		named = i.serviceOf(host, from)
 		if at := slices.IndexFunc(all, func(s service) bool { return named != nil && s.host == named.Host }); at >= 0 {
 			all = all[at : at+1]
 		}
@@ -375,6 +442,14 @@ func (i *Inspection) locateService(l *Log, q *Query, local netip.AddrPort) {
 			l.note("several ports of %s lead to port %d of its Pods, and %d is taken", q.Host, local.Port(), q.Port)
 		}
 		return
+	}
+	if named != nil && l.gone != "" { // its Pod has no address any longer
+		for _, p := range named.Ports {
+			if len(named.Ports) == 1 || p.TargetPort == strconv.Itoa(int(local.Port())) || p.Number == uint32(local.Port()) {
+				q.Host, q.Port = named.Host, p.Number
+				return
+			}
+		}
 	}
 	q.Host, q.Port = local.Addr().String(), uint32(local.Port())
 }

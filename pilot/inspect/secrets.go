@@ -141,8 +141,8 @@ func (h *hops) absence(p *node.Proxy, resource string) (reason, fix string) {
 	return reason, fix
 }
 
-// namedBy returns the field that names a secret for a proxy, with its position, or "" if none is found.
-func (i *Inspection) namedBy(p *node.Proxy, resource string) string {
+// namedBy returns the field that names a secret for a proxy, or nil if none is found.
+func (i *Inspection) namedBy(p *node.Proxy, resource string) []place {
 	for _, kind := range []*kinds.Kind{kinds.Gateway, kinds.DestinationRule} {
 		for _, o := range i.world.ObjectsOf(kind) {
 			if g, ok := o.Spec.(*networkingv1.Gateway); ok && len(g.GetSelector()) > 0 && !kinds.Selects(g.GetSelector(), p.Labels) {
@@ -153,11 +153,11 @@ func (i *Inspection) namedBy(p *node.Proxy, resource string) string {
 					continue
 				}
 				if origin := i.world.Origin(o.Key); origin != nil && origin.Key != o.Key {
-					return i.Where(origin.Key, "")
+					return []place{{origin.Key, ""}}
 				}
-				return i.Where(o.Key, r.Field)
+				return []place{{o.Key, r.Field}}
 			}
 		}
 	}
-	return ""
+	return nil
 }

@@ -7,22 +7,36 @@ import (
 	"strings"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/pilot/inspect/accesslog"
 	"github.com/istiod-lite/istiod-lite/pilot/inspect/trace"
 )
 
 // dependencies returns what the answer depends on and what may be the cause of a line.
 func dependencies(l *Log, w *Way) (list []string) {
-	words := map[accesslog.Cause]string{accesslog.Authorizer: "authorizer", accesslog.RateLimit: "ratelimit", accesslog.Fault: "fault",
-		accesslog.Direct: "may answer itself", accesslog.Policy: "may deny"}
-	for _, d := range w.Depends {
-		if l.Code != 0 && strings.Contains(d, fmt.Sprintf("status %d", l.Code)) || slices.ContainsFunc(l.Causes(), func(c accesslog.Cause) bool {
-			return words[c] != "" && strings.Contains(d, words[c])
-		}) {
-			list = append(list, d)
+	add := func(of string, depends []trace.Dependency) {
+		for _, d := range depends {
+			if d.Status != 0 && d.Status == l.Code || d.Cause != accesslog.Unknown && slices.Contains(l.Causes(), d.Cause) {
+				list = append(list, of+d.Text)
+			}
 		}
 	}
-	return list
+	var arrivals func([]Arrival)
+	arrivals = func(all []Arrival) {
+		for _, a := range all {
+			if a.Answer == nil {
+				continue
+			}
+			add(a.Pod+": ", a.Answer.Depends)
+			if end := (outcome{a.Answer.Status, a.Answer.Reason, a.Answer.Answered, nil}); !end.reaches() && w.mayReach() {
+				add("", []trace.Dependency{{Text: fmt.Sprintf("Envoy may choose %s, where %s", a.Pod, end), Status: a.Answer.Status}})
+			}
+			arrivals(a.Next)
+		}
+	}
+	add("", w.Outbound.Depends)
+	arrivals(w.Arrivals)
+	return lists.Unique(list)
 }
 
 // end is the part of an answer with which a line is compared.
@@ -40,7 +54,14 @@ func (i *Inspection) judge(l *Log, w *Way) {
 		now.causes, now.rules = append(now.causes, there.causes...), append(now.rules, there.rules...)
 	}
 	if l.Side == sideInbound {
-		if a := arrivalAt(w.Arrivals, l.Of); a == nil && l.Kind == accesslog.Line && l.Method == "" {
+		a := arrivalAt(w.Arrivals, l.Of)
+		if a == nil && l.gone != "" {
+			if a = firstProxied(w.Arrivals); a != nil {
+				l.Of = a.Pod
+				l.note("the Pod of the line, %s, is not there any longer: %s of the same service is taken", l.gone, l.Of)
+			}
+		}
+		if a == nil && l.Kind == accesslog.Line && l.Method == "" {
 			l.Verdict = "The line has no request, so that the way to " + cmp.Or(l.Of, "the workload") + " is not known. " + firstSays(l)
 			return
 		} else if a == nil {
@@ -184,6 +205,19 @@ func refusals(list []Arrival) (all end) {
 		all.causes, all.rules = append(all.causes, there.causes...), append(all.rules, there.rules...)
 	}
 	return all
+}
+
+// firstProxied returns the first workload with a proxy where a request arrives, or nil.
+func firstProxied(list []Arrival) *Arrival {
+	for n := range list {
+		if a := firstProxied(list[n].Next); a != nil {
+			return a
+		}
+		if list[n].Answer != nil && len(list[n].Next) == 0 {
+			return &list[n]
+		}
+	}
+	return nil
 }
 
 // arrivalAt returns the arrival of a request at a workload, or at an endpoint that gives the same answer, or nil.

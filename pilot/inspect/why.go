@@ -48,10 +48,13 @@ type Arrival struct {
 	Others   []string      `json:"others,omitempty"`  // the other endpoints: their Pods, or addresses
 	Failure  string        `json:"failure,omitempty"` // why no connection succeeds where there is no proxy
 	Identity string        `json:"identity,omitempty"`
-	MTLS     string        `json:"mtls,omitempty"`   // mutual TLS mode of the workload
-	Origins  []string      `json:"policy,omitempty"` // PeerAuthentications that set the mode
-	Answer   *trace.Answer `json:"answer,omitempty"` // nil if there is no proxy
-	Next     []Arrival     `json:"next,omitempty"`   // where a gateway passes the request on to
+	Unknown  bool          `json:"unknownIdentity,omitempty"` // whether the certificate of the mesh has an identity that is not known
+	MTLS     string        `json:"mtls,omitempty"`            // mutual TLS mode of the workload
+	Origins  []string      `json:"policy,omitempty"`          // PeerAuthentications that set the mode
+	Answer   *trace.Answer `json:"answer,omitempty"`          // nil if there is no proxy
+	Next     []Arrival     `json:"next,omitempty"`            // where a gateway passes the request on to
+
+	policies []kinds.Key // the objects of Origins
 }
 
 // Why follows a request from the proxy that sends it to the applications that answer.
@@ -266,22 +269,6 @@ func reached(list []Arrival) (names []string) {
 	return names
 }
 
-// named adds the names of objects to the steps of an answer of a proxy that was sent a configuration, and to its reason
-// the error because of which a route answers by itself.
-func (i *Inspection) named(a *trace.Answer, sent trace.Config) {
-	for n := range a.Steps {
-		s := &a.Steps[n]
-		rules := i.rulesOf(s.Origin, sent)
-		s.From = cmp.Or(i.placesOf(rules), i.Origin(s.Origin), s.From)
-		if wrong := i.replaced(s, rules); wrong != "" && a.Answered {
-			a.Reason += ": " + wrong
-		}
-		for m := range s.Lost {
-			s.Lost[m].From = cmp.Or(i.placesOf(i.rulesOf(s.Lost[m].Origin, sent)), i.Origin(s.Lost[m].Origin))
-		}
-	}
-}
-
 // maxHops limits the number of gateways through which a request is followed.
 const maxHops = 4
 
@@ -330,7 +317,7 @@ func first(list []string) string {
 
 // peerPolicy returns the mutual TLS mode of a workload at a port, and the objects that set it, the most specific one
 // first.
-func (i *Inspection) peerPolicy(p *node.Proxy, port uint32) (mode string, origins []string) {
+func (i *Inspection) peerPolicy(p *node.Proxy, port uint32) (mode string, policies []kinds.Key) {
 	objects := i.translator.Selected(i.Snapshot, p, kinds.PeerAuthentication)
 	rank := func(o *kinds.Object) int {
 		switch spec := o.Spec.(*securityv1beta1.PeerAuthentication); {
@@ -343,7 +330,7 @@ func (i *Inspection) peerPolicy(p *node.Proxy, port uint32) (mode string, origin
 	}
 	slices.SortStableFunc(objects, func(a, b *kinds.Object) int { return cmp.Compare(rank(b), rank(a)) })
 	for _, o := range objects {
-		origins = append(origins, i.Where(o.Key, ""))
+		policies = append(policies, o.Key)
 		spec := o.Spec.(*securityv1beta1.PeerAuthentication)
 		m := spec.GetMtls().GetMode()
 		if at := spec.GetPortLevelMtls()[port]; at != nil && rank(o) == 2 {
@@ -353,7 +340,7 @@ func (i *Inspection) peerPolicy(p *node.Proxy, port uint32) (mode string, origin
 			mode = m.String()
 		}
 	}
-	return cmp.Or(mode, "PERMISSIVE"), origins
+	return cmp.Or(mode, "PERMISSIVE"), policies
 }
 
 // Where returns the position of a field of an object: Kind namespace/name (file:line:column). A last good version has
@@ -373,32 +360,4 @@ func (i *Inspection) Where(k kinds.Key, field string) string {
 	d := i.world.Located([]diag.Diagnostic{diag.Diagnostic{Object: k.String(), Field: field}.At(o.Position)})[0]
 	lists.Put(&i.places, text, fmt.Sprintf("%s (%s:%d:%d)", text, d.File, d.Line, d.Column))
 	return i.places[text]
-}
-
-// key returns the key of the object that a decision comes from, or a zero key if it is not known.
-func (i *Inspection) key(from trace.Origin) kinds.Key {
-	if i.paths == nil {
-		i.paths = map[string]kinds.Key{}
-		for _, o := range i.world.Objects() {
-			if o.Kind.Istio {
-				i.paths[o.Path()] = o.Key
-			}
-		}
-	}
-	return i.paths[from.Path]
-}
-
-// Origin returns the object and its rule that a decision comes from, or "" if no object is named.
-func (i *Inspection) Origin(from trace.Origin) string {
-	if from.Path == "" {
-		return ""
-	}
-	k := i.key(from)
-	if k.Kind == nil {
-		return from.Path
-	}
-	if o := i.world.Origin(k); o != nil && o.Key != k {
-		return i.Where(o.Key, "")
-	}
-	return i.Where(k, from.Field)
 }

@@ -405,9 +405,12 @@ func (p wayPrinter) arrivals(list []inspect.Arrival) {
 		}
 		fmt.Fprintf(out, "\nAt %s (%s)\n", a.Pod, a.Endpoint)
 		p.others(a)
-		if a.Identity != "" {
+		switch {
+		case a.Identity != "":
 			fmt.Fprintf(out, "  who calls: %s\n", a.Identity)
-		} else {
+		case a.Unknown:
+			fmt.Fprintln(out, "  who calls: a client with a certificate of the mesh, whose identity is not known")
+		default:
 			fmt.Fprintln(out, "  who calls: nobody that has shown a certificate of the mesh")
 		}
 		if a.MTLS != "" {

@@ -155,7 +155,7 @@ func chainFor(l *listenerv3.Listener, r Request) (*listenerv3.FilterChain, []Los
 			if n < 0 {
 				reason = v.reason(m, x)
 			}
-			lost = append(lost, Lost{Name: chainName(c), Reason: reason, Origin: Origin{Path: configOf(c.GetMetadata())}})
+			lost = append(lost, Lost{Name: chainName(c), Reason: reason, Origin: originOfChain(c)})
 			return true
 		})
 		if best > 0 && len(said) == 1 {

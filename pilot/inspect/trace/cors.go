@@ -5,6 +5,8 @@ import (
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	corsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/cors/v3"
+
+	"github.com/istiod-lite/istiod-lite/pilot/inspect/accesslog"
 )
 
 // cors answers preflights, which browsers send before a request to another origin. Only routes that forward requests
@@ -51,7 +53,7 @@ func cors(x *stream, f filter, _ *corsv3.Cors) bool {
 	case !isPreflight || !isAllowed && (forwards == nil || forwards.GetValue()):
 		return true
 	case enabled != nil && share < 100:
-		x.depends("the CORS policy%s answers %s itself", x.of(s.Origin), percent(enabled.GetDefaultValue()))
+		x.dependsOn(accesslog.Direct, 200, "the CORS policy%s answers %s itself", x.of(s.Origin), percent(enabled.GetDefaultValue()))
 		return true
 	}
 	x.routed()

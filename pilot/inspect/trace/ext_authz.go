@@ -4,6 +4,8 @@ import (
 	exthttpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_authz/v3"
 	exttcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/ext_authz/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+
+	"github.com/istiod-lite/istiod-lite/pilot/inspect/accesslog"
 )
 
 // httpExtAuthz asks an external authorizer, unless the route disables that.
@@ -34,5 +36,5 @@ func (x *stream) ask(f filter, enabled *matcherv3.MetadataMatcher) {
 	}
 	x.Asked = true
 	x.step(Step{What: "authorization", Name: "CUSTOM", Reason: "an authorizer is asked, and may deny it", Origin: origin})
-	x.depends("the external authorizer%s may deny it", x.of(origin))
+	x.dependsOn(accesslog.Authorizer, 0, "the external authorizer%s may deny it", x.of(origin))
 }

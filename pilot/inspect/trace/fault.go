@@ -2,19 +2,23 @@ package trace
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	faultv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/fault/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/genproto/googleapis/rpc/code"
+
+	"github.com/istiod-lite/istiod-lite/api/lists"
+	"github.com/istiod-lite/istiod-lite/pilot/inspect/accesslog"
 )
 
 // fault answers a share of requests itself. A fault of the route replaces the filter's own.
 func fault(x *stream, f filter, m *faultv3.HTTPFault) bool {
 	x.override(f, m)
-	abort := m.GetAbort()
-	if abort == nil {
+	abort, applies := m.GetAbort(), x.faultApplies(m)
+	if abort == nil || !applies.possible() {
 		return true
 	}
 	text, status := statusOf(abort)
@@ -23,15 +27,36 @@ func fault(x *stream, f filter, m *faultv3.HTTPFault) bool {
 		origin.Filter = f.name
 	}
 	switch share := share100(abort.GetPercentage()); {
+	case share > 0 && !applies.certain():
+		x.dependsOn(accesslog.Fault, status, "the fault%s answers %s with %s: whether it applies depends on %s", x.of(origin),
+			percent(abort.GetPercentage()), text, applies.text())
 	case share >= 100:
 		x.routed()
 		x.Answered = true
 		x.end(status, "the route has a fault that answers every request with %s", text)
 		return false
 	case share > 0:
-		x.depends("the fault%s answers %s with %s", x.of(origin), percent(abort.GetPercentage()), text)
+		x.dependsOn(accesslog.Fault, status, "the fault%s answers %s with %s", x.of(origin), percent(abort.GetPercentage()), text)
 	}
 	return true
+}
+
+// faultApplies reports whether the conditions of a fault hold: the headers of the request, the cluster that it goes to,
+// and the node that a proxy of the client names in a header.
+func (x *stream) faultApplies(m *faultv3.HTTPFault) truth {
+	conditions := lists.Map(m.GetHeaders(), x.hasHeader)
+	if nodes := m.GetDownstreamNodes(); len(nodes) > 0 {
+		node, _ := x.request.header("x-envoy-downstream-service-node")
+		conditions = append(conditions, known(slices.Contains(nodes, node)))
+	}
+	if wanted := m.GetUpstreamCluster(); wanted != "" {
+		cluster := unknown("the cluster that is chosen for the request")
+		if chosen := x.clusters(); len(chosen) < 2 {
+			cluster = known(len(chosen) == 1 && chosen[0].name == wanted)
+		}
+		conditions = append(conditions, cluster)
+	}
+	return every(conditions, func(t truth) truth { return t })
 }
 
 // faultOf returns the fault that a route injects, or nil.

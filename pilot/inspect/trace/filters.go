@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/inspect/accesslog"
 )
 
 // Prefixes of the types of Envoy's filters.
@@ -29,15 +30,16 @@ const (
 // httpFilters has a function for each type of HTTP filter that is evaluated. A filter of a type that is neither here
 // nor in passiveHTTP makes the answer depend on it.
 var httpFilters = map[string]evaluate{
-	prefixHTTP + "cors.v3.Cors":                      as(cors),
-	prefixHTTP + "ext_authz.v3.ExtAuthz":             as(httpExtAuthz),
-	prefixHTTP + "fault.v3.HTTPFault":                as(fault),
-	prefixHTTP + "header_mutation.v3.HeaderMutation": as(headerMutation),
-	prefixHTTP + "local_ratelimit.v3.LocalRateLimit": as(httpLocalRateLimit),
-	prefixHTTP + "ratelimit.v3.RateLimit":            as(httpRateLimit),
-	prefixHTTP + "jwt_authn.v3.JwtAuthentication":    as(jwtAuthn),
-	prefixHTTP + "rbac.v3.RBAC":                      as(httpRBAC),
-	prefixHTTP + "set_filter_state.v3.Config":        as(httpSetFilterState),
+	prefixHTTP + "cors.v3.Cors":                        as(cors),
+	prefixHTTP + "ext_authz.v3.ExtAuthz":               as(httpExtAuthz),
+	prefixHTTP + "fault.v3.HTTPFault":                  as(fault),
+	prefixHTTP + "header_mutation.v3.HeaderMutation":   as(headerMutation),
+	prefixHTTP + "local_ratelimit.v3.LocalRateLimit":   as(httpLocalRateLimit),
+	prefixHTTP + "ratelimit.v3.RateLimit":              as(httpRateLimit),
+	prefixHTTP + "jwt_authn.v3.JwtAuthentication":      as(jwtAuthn),
+	prefixHTTP + "rbac.v3.RBAC":                        as(httpRBAC),
+	prefixHTTP + "set_filter_state.v3.Config":          as(httpSetFilterState),
+	prefixHTTP + "stateful_session.v3.StatefulSession": as(statefulSession),
 }
 
 // networkFilters has a function for each type of network filter that is evaluated. A filter of a type that is neither
@@ -101,7 +103,7 @@ func (x *stream) network(chain *listenerv3.FilterChain) error {
 				return err
 			}
 		case !slices.Contains(passiveNetwork, f.config.GetTypeUrl()):
-			x.depends("network filter %s is not evaluated, and may close the connection or answer itself", x.named(f))
+			x.dependsOn(accesslog.Direct, 0, "network filter %s is not evaluated, and may close the connection or answer itself", x.named(f))
 		}
 	}
 	x.end(0, "no filter of the chain passes the connection on")
@@ -119,6 +121,7 @@ func (x *stream) requestFilters(list []*hcmv3.HttpFilter) (bool, error) {
 		if err != nil {
 			return false, err
 		}
+		x.byCluster(f)
 		do, known := httpFilters[f.config.GetTypeUrl()]
 		switch {
 		case disabled[f.name]:
@@ -127,7 +130,7 @@ func (x *stream) requestFilters(list []*hcmv3.HttpFilter) (bool, error) {
 				return false, err
 			}
 		case !slices.Contains(passiveHTTP, f.config.GetTypeUrl()):
-			x.depends("HTTP filter %s is not evaluated, and may answer itself", x.named(f))
+			x.dependsOn(accesslog.Direct, 0, "HTTP filter %s is not evaluated, and may answer itself", x.named(f))
 		}
 	}
 	return true, nil
@@ -207,20 +210,50 @@ func (o Origin) object() string {
 	return kind + " " + part[5] + "/" + part[7]
 }
 
-// perRoute returns what the route, its virtual host and its route configuration say of a filter, the most specific
-// first.
+// perRoute returns what the cluster of the route, the route, its virtual host and its route configuration say of a
+// filter, the most specific first.
 func (x *stream) perRoute(name string) (list []*anypb.Any) {
 	if x.route == nil {
 		return nil
 	}
-	for _, configs := range []map[string]*anypb.Any{
-		x.route.GetTypedPerFilterConfig(), x.host.GetTypedPerFilterConfig(), x.routes.GetTypedPerFilterConfig(),
-	} {
+	all := []map[string]*anypb.Any{x.route.GetTypedPerFilterConfig(), x.host.GetTypedPerFilterConfig(), x.routes.GetTypedPerFilterConfig()}
+	if chosen := x.clusters(); len(chosen) == 1 {
+		all = slices.Insert(all, 0, chosen[0].filters)
+	}
+	for _, configs := range all {
 		if c := configs[name]; c != nil {
 			list = append(list, c)
 		}
 	}
 	return list
+}
+
+// choice is a cluster that the route may choose, with what the route says of filters for it alone.
+type choice struct {
+	name    string
+	filters map[string]*anypb.Any
+}
+
+// clusters returns the clusters that the route may choose. It is empty if the route chooses none, or names none.
+func (x *stream) clusters() (list []choice) {
+	action := x.route.GetRoute()
+	if name := action.GetCluster(); name != "" {
+		return []choice{{name, nil}}
+	}
+	for _, w := range action.GetWeightedClusters().GetClusters() {
+		if w.GetWeight().GetValue() > 0 {
+			list = append(list, choice{w.GetName(), w.GetTypedPerFilterConfig()})
+		}
+	}
+	return list
+}
+
+// byCluster adds that the settings of a filter depend on the cluster that the route chooses, if they do.
+func (x *stream) byCluster(f filter) {
+	chosen := x.clusters()
+	if len(chosen) > 1 && slices.ContainsFunc(chosen, func(c choice) bool { return c.filters[f.name] != nil }) {
+		x.depends("HTTP filter %s has settings of its own for some clusters of the route, and which one is chosen is not known", x.named(f))
+	}
 }
 
 // disabled reports whether a filter is left out for a request.

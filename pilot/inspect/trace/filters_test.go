@@ -6,9 +6,13 @@ import (
 	"strings"
 	"testing"
 
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/lua/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/proxy_protocol/v3"
 
+	"github.com/istiod-lite/istiod-lite/api/lists"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/inspect/trace"
 )
 
@@ -42,7 +46,7 @@ func TestUnknownFilters(t *testing.T) {
 		{strings.Replace(filters("lua.v3.Lua"), `{"name"`, `{"disabled":true,"name"`, 1), "", 200},
 	} {
 		a := follow(t, http(t, c.filter, everything), trace.Request{Objects: added{}})
-		if got := strings.Join(a.Depends, "; "); got != c.want || a.Status != c.status {
+		if got := strings.Join(lists.Map(a.Depends, trace.Dependency.String), "; "); got != c.want || a.Status != c.status {
 			t.Errorf("%s: %q with %d, not %q with %d", c.filter, got, a.Status, c.want, c.status)
 		}
 	}
@@ -55,7 +59,7 @@ func TestUnknownFilters(t *testing.T) {
 	}
 	a := follow(t, tcp(fmt.Sprintf(structOf, "some.Config", "{}")), trace.Request{})
 	if want := []string{"network filter wrapped is not evaluated, and may close the connection or answer itself"}; a.Status != 200 ||
-		!slices.Equal(a.Depends, want) {
+		!slices.Equal(lists.Map(a.Depends, trace.Dependency.String), want) {
 		t.Errorf("%d, %q", a.Status, a.Depends)
 	}
 	a = follow(t, tcp(fmt.Sprintf(structOf, "envoy.tcp.metadataexchange.config.MetadataExchange", "{}")), trace.Request{})
@@ -109,6 +113,70 @@ func TestCORS(t *testing.T) {
 	}
 }
 
+// TestFaults checks the conditions of faults, and that the cluster which is chosen may have settings of its own.
+func TestFaults(t *testing.T) {
+	fault := func(more string) string {
+		return `"typedPerFilterConfig":{"envoy.filters.http.fault":{"@type":"` + types + `http.fault.v3.HTTPFault","abort":{"httpStatus":418,` +
+			`"percentage":{"numerator":100}}` + more + `}}`
+	}
+	const one = `"route":{"cluster":"one"}`
+	const both = `"route":{"weightedClusters":{"clusters":[{"name":"one","weight":1,%s},{"name":"two","weight":1}]}}`
+	maybe := func(on string) string {
+		return "the fault of EnvoyFilter a/b answers 100 % of requests with status 418: whether it applies depends on " + on
+	}
+	for _, c := range []struct {
+		route, header string
+		status        int
+		want          string
+	}{
+		{one + "," + fault(""), "", 418, ""},
+		{one + "," + fault(`,"headers":[{"name":"x","stringMatch":{"exact":"1"}}]`), "", 200, ""},
+		{one + "," + fault(`,"headers":[{"name":"x","stringMatch":{"exact":"1"}}]`), "1", 418, ""},
+		{one + "," + fault(`,"downstreamNodes":["1"]`), "1", 200, ""},
+		{one + "," + fault(`,"upstreamCluster":"one"`), "", 418, ""},
+		{one + "," + fault(`,"upstreamCluster":"two"`), "", 200, ""},
+		{fmt.Sprintf(both, `"requestHeadersToRemove":["y"]`) + "," + fault(`,"upstreamCluster":"two"`), "", 200,
+			maybe("the cluster that is chosen for the request")},
+		{strings.Replace(fmt.Sprintf(both, fault("")), `,{"name":"two","weight":1}`, "", 1), "", 418, ""},
+		{strings.Replace(fmt.Sprintf(both, fault("")), `"two","weight":1`, `"two","weight":0`, 1), "", 418, ""},
+		{fmt.Sprintf(both, fault("")), "", 200,
+			"HTTP filter envoy.filters.http.fault of EnvoyFilter a/b has settings of its own for some clusters of the route, and which one is " +
+				"chosen is not known"},
+	} {
+		x := http(t, filters("fault.v3.HTTPFault"), `[{"name":"all","domains":["*"],"routes":[{"match":{"prefix":"/"},`+c.route+`}]}]`)
+		cluster(t, x, "one", "10.0.0.1")
+		cluster(t, x, "two", "10.0.0.1")
+		r := trace.Request{Objects: added{}, Headers: map[string]string{}}
+		if c.header != "" {
+			r.Headers["x"] = c.header
+		}
+		a := follow(t, x, r)
+		if got := strings.Join(lists.Map(a.Depends, trace.Dependency.String), "; "); got != c.want || a.Status != c.status {
+			t.Errorf("%+v: %q with %d", c, got, a.Status)
+		}
+	}
+}
+
+// TestSessions checks that a request may name any endpoint that its cookie may stand for.
+func TestSessions(t *testing.T) {
+	const session = `{"name":"s","typedConfig":{"@type":"` + types + `http.stateful_session.v3.StatefulSession","sessionState":{"name":"c",` +
+		`"typedConfig":{"@type":"type.googleapis.com/envoy.extensions.http.stateful_session.cookie.v3.CookieBasedSessionState",` +
+		`"cookie":{"name":"to"}}}}}`
+	x := http(t, `"httpFilters":[`+session+`]`,
+		`[{"name":"all","domains":["*"],"routes":[{"match":{"prefix":"/"},"route":{"cluster":"one"}}]}]`)
+	x[envoy.ClusterType] = append(x[envoy.ClusterType], resource(t, "one", &clusterv3.Cluster{},
+		`{"name":"one","type":"EDS","commonLbConfig":{"overrideHostStatus":{"statuses":["UNKNOWN","DRAINING"]}}}`))
+	x[envoy.EndpointType] = append(x[envoy.EndpointType], resource(t, "one", &endpointv3.ClusterLoadAssignment{}, `{"clusterName":"one",
+		"endpoints":[{"lbEndpoints":[{"endpoint":{"address":{"socketAddress":{"address":"10.0.0.1","portValue":80}}}},
+		{"healthStatus":"DRAINING","endpoint":{"address":{"socketAddress":{"address":"10.0.0.2","portValue":80}}}}]}]}`))
+	for cookie, want := range map[string]int{"": 1, "too=1": 1, "a=b; to=x": 2} {
+		a := follow(t, x, trace.Request{Headers: map[string]string{"cookie": cookie}})
+		if got := len(a.Targets[0].Used()); got != want || a.Depends != nil {
+			t.Errorf("%q: %d endpoints, %q", cookie, got, a.Depends)
+		}
+	}
+}
+
 // TestLimits checks that limits make the answer depend on them if they are enforced.
 func TestLimits(t *testing.T) {
 	const bucket = `"tokenBucket":{"maxTokens":1,"fillInterval":"1s"}`
@@ -133,7 +201,7 @@ func TestLimits(t *testing.T) {
 		x := http(t, f, `[{"name":"all","domains":["*"],`+c.host+`"routes":[{"match":{"prefix":"/"},"route":{"cluster":"one"}}]}]`)
 		cluster(t, x, "one", "10.0.0.1")
 		a := follow(t, x, trace.Request{Objects: added{}})
-		if got := strings.Join(a.Depends, "; "); got != c.want || a.Status != 200 {
+		if got := strings.Join(lists.Map(a.Depends, trace.Dependency.String), "; "); got != c.want || a.Status != 200 {
 			t.Errorf("%+v: %q with %d", c, got, a.Status)
 		}
 	}
@@ -187,7 +255,7 @@ func TestAddresses(t *testing.T) {
 			got = "denied"
 		} else if len(a.Depends) > 0 {
 			got = unknown
-			if !strings.HasPrefix(a.Depends[0], "AuthorizationPolicy a/p may not allow it: that depends on the ") {
+			if !strings.HasPrefix(a.Depends[0].Text, "AuthorizationPolicy a/p may not allow it: that depends on the ") {
 				t.Errorf("%q", a.Depends)
 			}
 		}

@@ -17,7 +17,6 @@ var passiveHTTP = []string{
 	prefixHTTP + "original_src.v3.OriginalSrc",
 	prefixHTTP + "router.v3.Router", // its decision comes after all filters
 	prefixHTTP + "set_metadata.v3.Config",
-	prefixHTTP + "stateful_session.v3.StatefulSession",
 	prefixHTTP + "tap.v3.Tap",
 }
 

@@ -7,6 +7,8 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	httplimitv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ratelimit/v3"
 	tcplimitv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/ratelimit/v3"
+
+	"github.com/istiod-lite/istiod-lite/pilot/inspect/accesslog"
 )
 
 // httpRateLimit asks a rate limit service, if the route or its virtual host names limits of the filter's stage. The
@@ -24,13 +26,14 @@ func httpRateLimit(x *stream, f filter, m *httplimitv3.RateLimit) bool {
 		}
 	}
 	if slices.ContainsFunc(limits, func(l *routev3.RateLimit) bool { return l.GetStage().GetValue() == m.GetStage() }) {
-		x.depends("the rate limit%s may answer %d", x.of(Origin{Filter: f.name}), cmp.Or(int(m.GetRateLimitedStatus().GetCode()), 429))
+		status := cmp.Or(int(m.GetRateLimitedStatus().GetCode()), 429)
+		x.dependsOn(accesslog.RateLimit, status, "the rate limit%s may answer %d", x.of(Origin{Filter: f.name}), status)
 	}
 	return true
 }
 
 // networkRateLimit asks a rate limit service about a connection.
 func networkRateLimit(x *stream, f filter, _ *tcplimitv3.RateLimit) bool {
-	x.depends("the rate limit%s may close the connection", x.of(Origin{Filter: f.name}))
+	x.dependsOn(accesslog.RateLimit, 0, "the rate limit%s may close the connection", x.of(Origin{Filter: f.name}))
 	return true
 }

@@ -15,6 +15,7 @@ import (
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 
 	"github.com/istiod-lite/istiod-lite/api/lists"
+	"github.com/istiod-lite/istiod-lite/pilot/inspect/accesslog"
 )
 
 // httpRBAC evaluates a filter of policies for requests.
@@ -24,7 +25,7 @@ func httpRBAC(x *stream, f filter, m *httprbacv3.RBAC) bool {
 		m = route.GetRbac() // nil if the route has none
 	}
 	if m.GetMatcher() != nil {
-		x.depends("the matcher of HTTP filter %s is not evaluated, and may deny it", x.named(f))
+		x.dependsOn(accesslog.Policy, 0, "the matcher of HTTP filter %s is not evaluated, and may deny it", x.named(f))
 	}
 	x.shadow(m.GetShadowRules(), m.GetShadowRulesStatPrefix())
 	return m.GetRules() == nil || x.authorize(f, m.GetRules())
@@ -33,7 +34,7 @@ func httpRBAC(x *stream, f filter, m *httprbacv3.RBAC) bool {
 // networkRBAC evaluates a filter of policies for connections.
 func networkRBAC(x *stream, f filter, m *tcprbacv3.RBAC) bool {
 	if m.GetMatcher() != nil {
-		x.depends("the matcher of network filter %s is not evaluated, and may close the connection", x.named(f))
+		x.dependsOn(accesslog.Policy, 0, "the matcher of network filter %s is not evaluated, and may close the connection", x.named(f))
 	}
 	x.shadow(m.GetShadowRules(), m.GetShadowRulesStatPrefix())
 	return m.GetRules() == nil || x.authorize(f, m.GetRules())
@@ -150,7 +151,7 @@ func (x *stream) authorize(f filter, rules *rbacv3.RBAC) bool {
 		return false
 	}
 	if matched == "" && len(maybe) > 0 && (isDenied || isAllowed) {
-		x.depends("%s: that depends on %s", x.mayRefuse(f, maybe, isDenied), on.text())
+		x.dependsOn(accesslog.Policy, 0, "%s: that depends on %s", x.mayRefuse(f, maybe, isDenied), on.text())
 	}
 	return true
 }

@@ -75,6 +75,9 @@ func (x *stream) forward() error {
 		x.end(int(action.DirectResponse.GetStatus()), "the route answers by itself")
 	case *routev3.Route_Route:
 		x.Forwarded = forwarded(x.request, x.routes, x.host, x.route)
+		if path := x.Forwarded.Path; path != x.request.Path {
+			x.step(Step{What: "path", Name: path, Reason: "that is what " + x.request.Path + " is rewritten to"})
+		}
 		return pass(x.Answer, x.config, action.Route)
 	case *routev3.Route_NonForwardingAction: // a gRPC server takes the call itself
 	default:

@@ -10,6 +10,7 @@ import (
 	quicv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/quic/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 
+	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
@@ -28,10 +29,10 @@ func (a *Answer) Secrets() (names []string) {
 }
 
 // ExplainSecret adds to a missing secret of an answer why the proxy lacks it, which object names it, and the remedy.
-func (a *Answer) ExplainSecret(name, reason, from, fix string) {
+func (a *Answer) ExplainSecret(name, reason, from, fix string, objects ...kinds.Key) {
 	for n := range a.Steps {
 		if s := &a.Steps[n]; s.What == stepSecret && s.Name == name {
-			s.Reason, s.From, s.Details = reason, from, []string{fix}
+			s.Reason, s.From, s.Objects, s.Details = reason, from, objects, []string{fix}
 		}
 	}
 	a.Reason = strings.Replace(a.Reason, lackOf(name), lackOf(name)+" ("+reason+")", 1)

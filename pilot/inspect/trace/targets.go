@@ -36,7 +36,8 @@ type Target struct {
 	SNI   string   `json:"-"`
 	ALPN  []string `json:"-"`
 
-	panics float64 // percentage of healthy endpoints below which all of them get requests
+	chosen []string // states of the endpoints that the request may name itself; nil if it names none
+	panics float64  // percentage of healthy endpoints below which all of them get requests
 }
 
 // Endpoint is one endpoint of a cluster.
@@ -88,7 +89,13 @@ func tcpProxy(x *stream, f filter) (bool, error) {
 	if err := f.config.UnmarshalTo(t); err != nil {
 		return false, err
 	}
-	weights, order := map[string]uint32{}, []string{}
+	weights, order := clustersOf(t)
+	return false, targets(x.Answer, x.config, order, weights, 0)
+}
+
+// clustersOf returns the clusters of a filter for connections with their weights, in order.
+func clustersOf(t *tcpv3.TcpProxy) (weights map[string]uint32, order []string) {
+	weights = map[string]uint32{}
 	if t.GetCluster() != "" {
 		weights[t.GetCluster()], order = 1, append(order, t.GetCluster())
 	}
@@ -98,7 +105,7 @@ func tcpProxy(x *stream, f filter) (bool, error) {
 		}
 		weights[w.GetName()] += w.GetWeight()
 	}
-	return false, targets(x.Answer, x.config, order, weights, 0)
+	return weights, order
 }
 
 func targets(a *Answer, c Config, order []string, weights map[string]uint32, missing int) error {
@@ -107,14 +114,14 @@ func targets(a *Answer, c Config, order []string, weights map[string]uint32, mis
 		total += w
 	}
 	served := false
-	var failures []string // of clusters to which requests are not passed
+	var failures []Dependency // of clusters to which requests are not passed
 	fail := func(t Target, status int, reason string) {
 		a.Status, a.Reason = status, cmp.Or(a.Reason, reason)
 		fate := "get status " + strconv.Itoa(status)
 		if status == 0 {
 			fate = "are closed"
 		}
-		failures = append(failures, fmt.Sprintf("%s %s: %s", share(t), fate, reason))
+		failures = append(failures, Dependency{Text: fmt.Sprintf("%s %s: %s", share(t), fate, reason), Status: status})
 	}
 	for _, name := range order {
 		if weights[name] == 0 {
@@ -138,6 +145,10 @@ func targets(a *Answer, c Config, order []string, weights map[string]uint32, mis
 		s, err := t.fill(c, cluster, o)
 		if err != nil {
 			return err
+		}
+		if a.chooses {
+			t.chosen = choosable(cluster)
+			s.Details = append(s.Details, "the request itself names one of its endpoints")
 		}
 		s.Details = append([]string{share(t)}, s.Details...)
 		a.step(s)
@@ -163,7 +174,7 @@ func targets(a *Answer, c Config, order []string, weights map[string]uint32, mis
 	if served { // some of the requests are forwarded
 		a.Status, a.Reason = 200, ""
 		for _, f := range failures {
-			a.depends("%s", f)
+			a.dependsOn(f.Cause, f.Status, "%s", f.Text)
 		}
 	}
 	return nil
@@ -201,8 +212,12 @@ func (e Endpoint) takes() bool { return e.Health == "" || e.Health == "degraded"
 
 // Used returns the endpoints that get requests as long as no endpoint changes its health. Envoy sends requests to a
 // priority in proportion to its healthy endpoints times 1.4, and the rest to the next one. If so few endpoints of a
-// priority are healthy that the cluster panics, all of them get requests.
+// priority are healthy that the cluster panics, all of them get requests. A request that names its endpoint may go to
+// any that is in one of some states.
 func (t *Target) Used() (list []Endpoint) {
+	if t.chosen != nil {
+		return lists.Filter(t.Endpoints, func(e Endpoint) bool { return slices.Contains(t.chosen, cmp.Or(e.Health, "healthy")) })
+	}
 	all, healthy := map[uint32]float64{}, map[uint32]float64{}
 	for _, e := range t.Endpoints {
 		all[e.Priority]++
@@ -296,6 +311,19 @@ func (t *Target) fill(c Config, cluster *clusterv3.Cluster, o offer) (Step, erro
 		s.Details = append(s.Details, e.String())
 	}
 	return s, nil
+}
+
+// choosable returns the states of the endpoints of a cluster that a request may name.
+func choosable(cluster *clusterv3.Cluster) []string {
+	allowed := cluster.GetCommonLbConfig().GetOverrideHostStatus()
+	if allowed == nil {
+		return []string{"healthy", "degraded"}
+	}
+	list := lists.Map(allowed.GetStatuses(), func(h corev3.HealthStatus) string { return strings.ToLower(h.String()) })
+	if slices.Contains(list, "unknown") {
+		list = append(list, "healthy")
+	}
+	return list
 }
 
 // String describes an endpoint on one line.

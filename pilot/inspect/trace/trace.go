@@ -10,10 +10,13 @@ import (
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/inspect/accesslog"
 )
 
 // Request is a request, or a connection, at one proxy.
@@ -62,23 +65,25 @@ type Config map[string][]*envoy.Resource
 
 // Step is one decision on the way.
 type Step struct {
-	What    string   `json:"what"` // listener, filter chain, virtual host, route, ...
-	Name    string   `json:"name"`
-	Reason  string   `json:"reason,omitempty"`
-	Details []string `json:"details,omitempty"`
-	Origin  Origin   `json:"-"`
-	From    string   `json:"from,omitempty"` // name of Origin; optional
-	Lost    []Lost   `json:"lost,omitempty"` // alternatives that lost, with the reasons
+	What    string      `json:"what"` // listener, filter chain, virtual host, route, ...
+	Name    string      `json:"name"`
+	Reason  string      `json:"reason,omitempty"`
+	Details []string    `json:"details,omitempty"`
+	Origin  Origin      `json:"-"`
+	From    string      `json:"from,omitempty"` // name of Origin; optional
+	Objects []kinds.Key `json:"-"`              // the objects that From names
+	Lost    []Lost      `json:"lost,omitempty"` // alternatives that lost, with the reasons
 	// Unasked says that the step denies what an authorizer would decide, because none can be asked.
 	Unasked bool `json:"-"`
 }
 
 // Lost is an alternative that does not apply.
 type Lost struct {
-	Name   string `json:"name"`
-	Reason string `json:"reason"`
-	Origin Origin `json:"-"`
-	From   string `json:"from,omitempty"`
+	Name    string      `json:"name"`
+	Reason  string      `json:"reason"`
+	Origin  Origin      `json:"-"`
+	From    string      `json:"from,omitempty"`
+	Objects []kinds.Key `json:"-"` // the objects that From names
 }
 
 // Origin identifies the part of an object that a decision comes from.
@@ -92,6 +97,19 @@ type Origin struct {
 	Routes, Host string
 	Place        int
 	Route        *routev3.Route // the route itself; nil for everything else
+
+	Chain *listenerv3.FilterChain // the filter chain; nil for everything else
+}
+
+// Clusters returns the clusters to which the connections of a filter chain are forwarded.
+func (o Origin) Clusters() []string {
+	for _, f := range o.Chain.GetFilters() {
+		if t := (&tcpv3.TcpProxy{}); f.GetTypedConfig().MessageIs(t) && f.GetTypedConfig().UnmarshalTo(t) == nil {
+			_, order := clustersOf(t)
+			return order
+		}
+	}
+	return nil
 }
 
 // Answer is the result for a request at one proxy.
@@ -105,13 +123,14 @@ type Answer struct {
 	TCP   bool `json:"-"`
 	Asked bool `json:"asked,omitempty"` // whether an external authorizer is asked, which may deny the request
 	// Depends has a sentence, with the name of an object, for each thing that is not known and may change the answer.
-	Depends []string `json:"depends,omitempty"`
+	Depends []Dependency `json:"depends,omitempty"`
 	// Answered says that the proxy answers the request itself, so that no application does.
 	Answered bool `json:"answered,omitempty"`
 	// Waits are the secrets that the proxy lacks and that only other filter chains of the listener need. Envoy waits for
 	// them before a change of the listener comes into force.
 	Waits []string `json:"-"`
 
+	chooses bool                         // whether the request names its endpoint, by a cookie or a header
 	manager *hcmv3.HttpConnectionManager // what reads requests; nil for connections
 
 	Forwarded Request `json:"-"` // the request as it is passed on, with the path and the headers that routes have changed
@@ -121,8 +140,13 @@ func (a *Answer) step(s Step) { a.Steps = append(a.Steps, s) }
 
 // depends adds a sentence about something that is not known and may change the answer.
 func (a *Answer) depends(format string, args ...any) {
-	if text := fmt.Sprintf(format, args...); !slices.Contains(a.Depends, text) {
-		a.Depends = append(a.Depends, text)
+	a.dependsOn(accesslog.Unknown, 0, format, args...)
+}
+
+// dependsOn is depends, with the cause that a log would have, and the status of the other answer.
+func (a *Answer) dependsOn(cause accesslog.Cause, status int, format string, args ...any) {
+	if d := (Dependency{fmt.Sprintf(format, args...), cause, status}); !slices.Contains(a.Depends, d) {
+		a.Depends = append(a.Depends, d)
 	}
 }
 
@@ -164,7 +188,7 @@ func Follow(c Config, r Request) (*Answer, error) {
 		return a, nil
 	}
 	a.step(Step{What: "filter chain", Name: chainName(chain), Reason: reason, Lost: lost,
-		Origin: Origin{Path: configOf(chain.GetMetadata())}, Details: transport(chain, r)})
+		Origin: originOfChain(chain), Details: transport(chain, r)})
 	a.TCP = !isHTTP(chain)
 	if !handshake(a, c, chain, r) {
 		return a, nil
@@ -194,6 +218,10 @@ func named[T any, M interface {
 		}
 	}
 	return nil, nil
+}
+
+func originOfChain(chain *listenerv3.FilterChain) Origin {
+	return Origin{Path: configOf(chain.GetMetadata()), Chain: chain}
 }
 
 func configOf(m *corev3.Metadata) string {

@@ -1,0 +1,54 @@
+package analysis
+
+import (
+	"strings"
+
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
+	networkingv1 "istio.io/api/networking/v1"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+)
+
+// rewrites reports rewrites of a prefix that put two slashes, or none, where the rest of the path begins. A proxy
+// replaces the prefix and nothing else. Two slashes do no harm if proxies merge them.
+func (a *analysis) rewrites() {
+	normal := a.mesh.GetPathNormalization().GetNormalization()
+	merges := normal == meshv1alpha1.MeshConfig_ProxyPathNormalization_MERGE_SLASHES ||
+		normal == meshv1alpha1.MeshConfig_ProxyPathNormalization_DECODE_AND_MERGE_SLASHES
+	for _, o := range a.routes {
+		var before []string // prefixes of earlier matches
+		for i, h := range o.Spec.(*networkingv1.VirtualService).Http {
+			to := h.GetRewrite().GetUri()
+			for _, m := range h.Match {
+				prefix := m.GetUri().GetPrefix()
+				if prefix == "" {
+					continue
+				}
+				below := strings.TrimSuffix(prefix, "/") + "/"
+				path, fix := "", ""
+				switch open, closed := strings.HasSuffix(prefix, "/"), strings.HasSuffix(to, "/"); {
+				case to == "" || prefix == "/" || isBelow(below, before):
+				case !open && closed && !merges:
+					path, fix = to+"/a", "match "+below+" with this rewrite, and "+prefix+" itself by exact"
+				case open && !closed:
+					path, fix = to+"a", "write "+to+"/"
+				}
+				if path != "" {
+					a.report(o, diag.Info, codeRewrite, indexed("spec.http", i)+".rewrite.uri", fix,
+						"the rewrite replaces %s and nothing else: a request for %sa goes on as %s", prefix, below, path)
+				}
+				before = append(before, prefix)
+			}
+		}
+	}
+}
+
+// isBelow reports whether a path begins with one of some prefixes.
+func isBelow(path string, prefixes []string) bool {
+	for _, p := range prefixes {
+		if strings.HasPrefix(path, p) {
+			return true
+		}
+	}
+	return false
+}
