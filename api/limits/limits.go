@@ -14,10 +14,8 @@ type Limits struct {
 	Streams           int           // concurrent streams; more wait
 	RequestsPerSecond float64       // discovery requests of one stream, ACKs included
 	RequestsBurst     int           // burst of RequestsPerSecond
-	// A Send may take SendGrace plus its size divided by SendRate. After that the connection is closed.
-	SendGrace   time.Duration
-	SendRate    int // lowest rate in bytes per second at which a client must receive
-	Generations int // concurrent translations, for each CPU
+	SendGrace         time.Duration // how long a client that is being sent a message may take no bytes; then the connection is closed
+	Generations       int           // concurrent translations, for each CPU
 
 	// Bounds of all peers at one address, on another host, that prove no identity.
 	ConnectionsPerSource int // connections, whatever their peers prove later
@@ -135,7 +133,6 @@ func Default() Limits {
 		RequestsPerSecond: 50,
 		RequestsBurst:     2000,
 		SendGrace:         10 * time.Second,
-		SendRate:          64 << 10,
 		Generations:       2,
 
 		ConnectionsPerSource: 1000,

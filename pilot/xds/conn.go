@@ -20,7 +20,6 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/api/node"
-	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
@@ -34,8 +33,8 @@ type conn struct {
 	stream    grpc.ServerStream
 	delta     bool
 	remote    string
+	accepted  *trackedConn // nil if no listener tracks it
 	peer      identity.Peer
-	local     string
 	connected time.Time
 
 	// The fields below are set before the stream is registered, and constant afterwards.
@@ -87,7 +86,7 @@ type conn struct {
 	pass       pass
 	turn       bool           // the stream has taken one of turns
 	sending    *wire.Response // response being sent, or nil
-	watchdog   *time.Timer    // calls cut when a Send takes too long
+	watchdog   *watchdog      // calls cut when the peer takes nothing
 	made       time.Duration  // duration of the last translation
 	account    account
 }
@@ -125,7 +124,8 @@ func newConn(s *Server, stream grpc.ServerStream, delta bool, peer identity.Peer
 		warnings: rate.NewLimiter(1, 32),
 		done:     make(chan struct{}),
 	}
-	c.remote, c.local = addresses(stream.Context())
+	remote, local := addresses(stream.Context())
+	c.remote, c.accepted = remote, s.listeners.find(remote, local)
 	c.deadlines.set(credential, peer.Expires)
 	c.scheduleReauthentication()
 	return c
@@ -334,8 +334,8 @@ func (c *conn) greet() (*wire.Request, error) {
 // deadline at the same time. Each channel makes each wait more expensive.
 func (c *conn) loop(log *slog.Logger) error {
 	s := c.server
-	c.watchdog = time.AfterFunc(time.Hour, func() { safe.Run(log, "xds watchdog", func() { c.cut(log) }) })
-	defer c.watchdog.Stop()
+	c.watchdog = newWatchdog(c.accepted, s.o.Limits.SendGrace, log, func() { c.cut(log) })
+	defer c.watchdog.stop()
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	defer c.endTurn()

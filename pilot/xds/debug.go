@@ -14,7 +14,6 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/istiod-lite/istiod-lite/api/names"
-	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/pilot/authorize"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/xds/wire"
@@ -105,15 +104,12 @@ func (c *conn) answerDebug(r *wire.Request, last string) (nonce string, err erro
 		return last, err
 	}
 	m := c.debugResponse(r, pages)
-	watchdog := time.AfterFunc(s.o.Limits.SendGrace+time.Duration(
-		float64(proto.Size(m))/float64(s.o.Limits.SendRate)*float64(time.Second),
-	), func() {
-		safe.Run(s.o.Logger, "xds watchdog", func() {
-			s.metrics.writeTimeouts.Inc()
-			s.listeners.cut(c.remote, c.local)
-		})
+	stalled := newWatchdog(c.accepted, s.o.Limits.SendGrace, s.o.Logger, func() {
+		s.metrics.writeTimeouts.Inc()
+		c.accepted.cut()
 	})
-	defer watchdog.Stop()
+	stalled.start()
+	defer stalled.stop()
 	return debugNonce, c.stream.SendMsg(m)
 }
 

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"math"
 	"net"
 	"net/netip"
 	"runtime"
 	"runtime/debug"
 	runtimemetrics "runtime/metrics"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -177,14 +179,35 @@ func TestUnreadDebugPages(t *testing.T) {
 			World: debugging{pages: func(identity.Peer, string, []string) ([]*anypb.Any, error) { return nil, nil }}})
 		at := closing{closed: make(chan struct{})}
 		c := newFakeConn(t, s, &fakeStream{unread: at.closed}, identity.Peer{})
-		c.remote, c.local = "remote", "local"
-		s.listeners.conns[ends{c.remote, c.local}] = at
+		c.accepted = &trackedConn{Conn: at, connections: s.listeners}
 		began := time.Now()
 		if err := c.serveDebug(&wire.Request{TypeURL: DebugType}); err == nil {
 			t.Error("nothing cuts it")
 		}
 		if after := time.Since(began).Round(time.Second); after != s.o.Limits.SendGrace {
 			t.Errorf("it is cut after %s, want %s", after, s.o.Limits.SendGrace)
+		}
+	})
+}
+
+// TestWatchdog: a peer that takes a byte in each period is not cut, however long the message takes. One that takes
+// nothing is.
+func TestWatchdog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn := &trackedConn{}
+		var stalled atomic.Bool
+		w := newWatchdog(conn, 10*time.Second, slog.New(slog.DiscardHandler), func() { stalled.Store(true) })
+		w.start()
+		for range 60 {
+			time.Sleep(9 * time.Second)
+			conn.written.Add(1)
+		}
+		if stalled.Load() {
+			t.Error("a peer that reads slowly is cut")
+		}
+		time.Sleep(21 * time.Second)
+		if !stalled.Load() {
+			t.Error("a peer that does not read is not cut")
 		}
 	})
 }
@@ -202,7 +225,7 @@ func TestCutResets(t *testing.T) {
 	if _, err := l.Accept(); err != nil {
 		t.Fatal(err)
 	}
-	if !connections.cut(peer.LocalAddr().String(), peer.RemoteAddr().String()) {
+	if !connections.find(peer.LocalAddr().String(), peer.RemoteAddr().String()).cut() {
 		t.Fatal("the connection is not known")
 	}
 	if _, err := io.ReadAll(peer); !errors.Is(err, syscall.ECONNRESET) {

@@ -27,7 +27,7 @@ import (
 // A reader that stalls is cut at its connection, in time and alone.
 func TestStalledReaderIsCut(t *testing.T) {
 	l := limits.Default()
-	l.SendGrace, l.SendRate = 2*time.Second, 1<<30
+	l.SendGrace = 2 * time.Second
 	r := newRig(t, func(o *Options) { o.Limits = l })
 	r.publish(true, "cds a=1"+strings.Repeat("x", 8<<20))
 	stalled := r.delta("stalled.a")

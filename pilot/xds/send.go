@@ -114,7 +114,7 @@ func (c *conn) send(r *wire.Response, unacknowledged int) error {
 	c.mu.Lock()
 	c.sendingType, c.sendStarted = r.TypeURL, now
 	c.mu.Unlock()
-	c.watchdog.Reset(s.o.Limits.SendGrace + time.Duration(float64(r.Size())/float64(s.o.Limits.SendRate)*float64(time.Second)))
+	c.watchdog.start()
 	if unacknowledged == 0 || unacknowledged+r.Size() <= room {
 		return c.delivered(c.stream.SendMsg(s.encoder.Encode(r)))
 	}
@@ -130,7 +130,7 @@ func (c *conn) send(r *wire.Response, unacknowledged int) error {
 
 // delivered handles the result of a Send.
 func (c *conn) delivered(err error) error {
-	c.watchdog.Stop()
+	c.watchdog.stop()
 	c.mu.Lock()
 	took := time.Since(c.sendStarted)
 	c.sendingType = ""
@@ -162,7 +162,7 @@ func (c *conn) cut(log *slog.Logger) {
 	s := c.server
 	s.metrics.writeTimeouts.Inc()
 	c.end(status.Error(codes.Unavailable, "the client does not read"))
-	closed := s.listeners.cut(c.remote, c.local)
+	closed := c.accepted.cut()
 	log.Warn(
 		"closing a connection: the proxy does not read", "type", envoy.ShortType(typeURL), "dur", took.Round(time.Millisecond), "closed",
 		closed,

@@ -2,8 +2,10 @@ package wire
 
 import (
 	"hash/maphash"
+	"runtime"
 	"slices"
 	"sync"
+	"weak"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"google.golang.org/grpc/encoding"
@@ -73,22 +75,24 @@ const (
 )
 
 // Encoder splices responses. Neighbouring resources that many streams are sent together are encoded once: a list of
-// resources is divided into blocks by their names alone, so that a changed resource affects only its own block. Secrets
-// are encoded each time. It is safe for concurrent use.
+// resources is divided into blocks by their names alone, so that a changed resource affects only its own block. Streams
+// share a block while any of them is being sent it, and while it is one of the recent ones. Secrets are encoded each
+// time. It is safe for concurrent use.
 type Encoder struct {
 	controlPlane []byte // encoded
 	seed         maphash.Seed
 
-	mu    sync.Mutex
-	made  *simplelru.LRU[blockKey, *block]
-	bytes int
+	mu     sync.Mutex
+	blocks map[blockKey]weak.Pointer[block] // all blocks that are recent or referenced by a message
+	recent *simplelru.LRU[blockKey, *block]
+	bytes  int // of the recent blocks
 }
 
 // Bounds of blocks.
 const (
-	blockMean  = 64 // resources
-	blockWhole = 4 << 10
-	blocksMost = 16 << 20 // bytes of all cached blocks
+	blockMean   = 64 // resources
+	blockWhole  = 4 << 10
+	recentBytes = 16 << 20 // bytes of the recent blocks
 )
 
 type blockKey struct {
@@ -97,20 +101,35 @@ type blockKey struct {
 }
 
 // block is a sequence of resources of a response in the wire format. Bodies of at least blockWhole bytes are not
-// copied, unless Resource.Bytes must assemble them.
+// copied, unless Resource.Bytes must assemble them. It is the pool of its buffers, so that it is reachable until gRPC
+// has written them.
 type block struct {
 	resources []*envoy.Resource
 	versions  []string
-	chunks    mem.BufferSlice
+	chunks    [][]byte
 	cost      int // in bytes
+}
+
+// Get is not called: gRPC only returns buffers to a block.
+func (b *block) Get(length int) *[]byte { return new(make([]byte, length)) }
+
+// Put does nothing, because the garbage collector frees the chunks.
+func (b *block) Put(*[]byte) {}
+
+// appendTo appends the buffers of the block to a message.
+func (b *block) appendTo(m mem.BufferSlice) mem.BufferSlice {
+	for i := range b.chunks {
+		m = append(m, mem.NewBuffer(&b.chunks[i], b))
+	}
+	return m
 }
 
 // NewEncoder returns an Encoder of responses with a control plane's identifier.
 func NewEncoder(identifier string) *Encoder {
-	e := &Encoder{seed: maphash.MakeSeed()}
+	e := &Encoder{seed: maphash.MakeSeed(), blocks: map[blockKey]weak.Pointer[block]{}}
 	e.controlPlane = appendText(nil, 1, identifier) // ControlPlane.identifier
 	// fails only for sizes below 1
-	e.made, _ = simplelru.NewLRU(1<<20, func(_ blockKey, b *block) { e.bytes -= b.cost })
+	e.recent, _ = simplelru.NewLRU(1<<20, func(_ blockKey, b *block) { e.bytes -= b.cost })
 	return e
 }
 
@@ -143,7 +162,7 @@ func (e *Encoder) Encode(r *Response) mem.BufferSlice {
 			_, _ = h.WriteString(r.Versions[i]) // never fails
 		}
 		if last := i == len(r.Resources)-1; last || maphash.String(e.seed, x.Name)%blockMean == 0 {
-			out = append(out, e.block(r, from, i+1, h.Sum64())...)
+			out = e.block(r, from, i+1, h.Sum64()).appendTo(out)
 			h.Reset()
 			from = i + 1
 		}
@@ -156,30 +175,57 @@ func appendText(b []byte, field protowire.Number, text string) []byte {
 }
 
 // block returns a part of a response whose content has that hash.
-func (e *Encoder) block(r *Response, from, to int, hash uint64) mem.BufferSlice {
+func (e *Encoder) block(r *Response, from, to int, hash uint64) *block {
 	resources, versions := r.Resources[from:to], []string(nil)
 	if r.Versions != nil {
 		versions = r.Versions[from:to]
 	}
 	if len(resources) == 1 && resources[0].Body != nil || resources[0].Secret() {
-		return splice(r.Delta, resources, versions).chunks
+		return splice(r.Delta, resources, versions)
 	}
 	k := blockKey{hash, r.Delta}
-	e.mu.Lock()
-	b, ok := e.made.Get(k)
-	e.mu.Unlock()
-	if ok && slices.Equal(b.resources, resources) && slices.Equal(b.versions, versions) {
-		return b.chunks
+	if b := e.cached(k); b != nil && slices.Equal(b.resources, resources) && slices.Equal(b.versions, versions) {
+		return b
 	}
-	b = splice(r.Delta, slices.Clone(resources), slices.Clone(versions))
+	b := splice(r.Delta, slices.Clone(resources), slices.Clone(versions))
+	runtime.AddCleanup(b, e.forget, k)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.made.Remove(k)
-	e.made.Add(k, b)
-	for e.bytes += b.cost; e.bytes > blocksMost; {
-		e.made.RemoveOldest()
+	e.blocks[k] = weak.Make(b)
+	e.keep(k, b)
+	return b
+}
+
+// cached returns the block of a key, or nil, and makes it the most recent one.
+func (e *Encoder) cached(k blockKey) *block {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	b := e.blocks[k].Value()
+	if b != nil {
+		e.keep(k, b)
 	}
-	return b.chunks
+	return b
+}
+
+// keep makes a block the most recent one. The caller holds mu.
+func (e *Encoder) keep(k blockKey, b *block) {
+	if last, ok := e.recent.Get(k); ok && last == b {
+		return
+	}
+	e.recent.Remove(k)
+	e.recent.Add(k, b)
+	for e.bytes += b.cost; e.bytes > recentBytes; {
+		e.recent.RemoveOldest()
+	}
+}
+
+// forget removes the entry of a block that was collected.
+func (e *Encoder) forget(k blockKey) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.blocks[k].Value() == nil {
+		delete(e.blocks, k)
+	}
 }
 
 // splice encodes resources.
@@ -221,11 +267,11 @@ func splice(delta bool, resources []*envoy.Resource, versions []string) *block {
 			copied = append(copied, x.Bytes()...)
 			continue
 		}
-		b.chunks = append(b.chunks, mem.SliceBuffer(copied), mem.SliceBuffer(x.Bytes()))
+		b.chunks = append(b.chunks, copied, x.Bytes())
 		copied = copied[len(copied):]
 	}
 	if len(copied) > 0 {
-		b.chunks = append(b.chunks, mem.SliceBuffer(copied))
+		b.chunks = append(b.chunks, copied)
 	}
 	return b
 }

@@ -3,8 +3,10 @@ package wire
 import (
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -76,7 +78,7 @@ func TestResponseEqualsProtobufs(t *testing.T) {
 			}
 		}
 	}
-	if e.bytes > blocksMost {
+	if e.bytes > recentBytes {
 		t.Errorf("%d bytes are kept", e.bytes)
 	}
 }
@@ -103,8 +105,42 @@ func TestBlocksAreShared(t *testing.T) {
 		shared[i] = envoy.NewResource(shared[i].Name, wrapperspb.String(strings.Repeat("y", 4000+i%90)))
 		e.Encode(&Response{Resources: shared, Delta: i%2 == 0})
 	}
-	if e.bytes > blocksMost {
+	if e.bytes > recentBytes {
 		t.Errorf("%d bytes are kept", e.bytes)
+	}
+}
+
+// TestBlocksInFlight: while one message is being sent, the next one shares its blocks, however many they are. Then the
+// garbage collector frees them.
+func TestBlocksInFlight(t *testing.T) {
+	e := NewEncoder("")
+	r := &Response{Delta: true, TypeURL: envoy.ClusterType}
+	for i := range 40_000 {
+		r.Resources = append(r.Resources, envoy.NewResource(fmt.Sprint(i), wrapperspb.String(strings.Repeat("x", 1000))))
+	}
+	first, second := e.Encode(r), e.Encode(r)
+	if first.Len() < 2*recentBytes || first.Len() != second.Len() {
+		t.Fatalf("messages of %d and %d bytes", first.Len(), second.Len())
+	}
+	shared := 0
+	for i := range first {
+		if a, b := first[i].ReadOnlyData(), second[i].ReadOnlyData(); &a[0] == &b[0] {
+			shared += len(a)
+		}
+	}
+	if shared < first.Len()/100*99 {
+		t.Errorf("%d of %d bytes are shared", shared, first.Len())
+	}
+	first.Free()
+	second.Free()
+	for range 10 { // cleanups run some time after a collection
+		runtime.GC()
+		time.Sleep(10 * time.Millisecond)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.blocks) != e.recent.Len() {
+		t.Errorf("%d blocks are kept, of which %d are recent", len(e.blocks), e.recent.Len())
 	}
 }
 
@@ -121,14 +157,14 @@ func TestSecretsAreNotCached(t *testing.T) {
 		if got := e.Encode(r).Materialize(); len(got) != len(want) || !strings.Contains(string(got), xdstest.Canary) {
 			t.Errorf("delta %t: %d bytes, want %d", delta, len(got), len(want))
 		}
-		if n := e.made.Len(); n != 0 {
+		if n := e.recent.Len(); n != 0 {
 			t.Errorf("delta %t: %d blocks are cached", delta, n)
 		}
 		var clusters []*envoy.Resource // So many that not each is a block of its own, wherever a random seed divides them.
 		for i := range 100 {
 			clusters = append(clusters, xdstest.Resource(fmt.Sprint(i), "1"))
 		}
-		if e.Encode(&Response{Delta: delta, TypeURL: envoy.ClusterType, Resources: clusters}); e.made.Len() == 0 {
+		if e.Encode(&Response{Delta: delta, TypeURL: envoy.ClusterType, Resources: clusters}); e.recent.Len() == 0 {
 			t.Errorf("delta %t: clusters are not cached", delta)
 		}
 	}
