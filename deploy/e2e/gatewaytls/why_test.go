@@ -46,6 +46,12 @@ func TestWhy(t *testing.T) {
 		text += fmt.Sprintf("  - {port: {number: %d, name: s%d, protocol: HTTPS}, hosts: [%s], tls: {%s}}\n", ports[0], i, c.host, c.tls)
 	}
 	text += fmt.Sprintf("  - {port: {number: %d, name: http, protocol: HTTP}, hosts: [\"*.example.org\"]}\n", ports[2])
+	text += fmt.Sprintf(`---
+apiVersion: v1
+kind: Service
+metadata: {name: gateway, namespace: ingress}
+spec: {selector: {istio: ingress}, ports: [{name: https, port: %d}, {name: http, port: %d}]}
+`, ports[0], ports[2])
 	upstream := map[string]string{"roots.example.org": "roots", "noroots.example.org": "noroots"}
 	for host, credential := range upstream {
 		name := strings.TrimSuffix(host, ".example.org")
