@@ -58,7 +58,7 @@ func TestDrawnWorldsAgreeWithEnvoys(t *testing.T) {
 			}
 		}
 		i := m.inspection()
-		served = append(served, drawnWorld{time.Now(), yaml, i})
+		served = append(served, drawnWorld{from: time.Now(), yaml: yaml, Inspection: i})
 		failed := false
 		for range each {
 			r := d.request()
@@ -74,11 +74,16 @@ func TestDrawnWorldsAgreeWithEnvoys(t *testing.T) {
 				depends++
 				continue
 			}
-			if wrong := m.agrees(way, r, own); wrong != "" {
+			wrong, again := m.agrees(way, r, own)
+			if wrong != "" {
 				t.Errorf("world %d: %+v: %s", n, r, wrong)
 				failed = true
 			}
+			if again { // a proxy did not have the world yet, and the lines of its log until now are of the one before
+				served[n].from = time.Now()
+			}
 		}
+		served[n].until = time.Now()
 		if failed {
 			t.Logf("world %d:\n%s", n, yaml)
 		}
@@ -92,16 +97,21 @@ func TestDrawnWorldsAgreeWithEnvoys(t *testing.T) {
 	m.explain(log, served)
 }
 
-// drawnWorld is a world and the time from which all proxies have it.
+// drawnWorld is a world and the time for which all proxies have it.
 type drawnWorld struct {
-	from time.Time
-	yaml string
+	from, until time.Time
+	yaml        string
 	*inspect.Inspection
 }
 
-// changesUser reports whether a route may have given the request of a line the header x-user that the line has, or may
-// have removed it: lines are written when the request has passed.
-func (w drawnWorld) changesUser(line string) bool {
+// rewrites reports whether a route may have given the request of a line the header x-user or the host that the line
+// has, or may have removed the header: lines are written when the request has passed.
+func (w drawnWorld) rewrites(line string) bool {
+	for _, host := range []string{"echo", "legacy"} {
+		if strings.Contains(w.yaml, "authority: "+host+"}") && strings.Contains(line, ` "`+host+`" `) {
+			return true
+		}
+	}
 	return strings.Contains(w.yaml, "set: {x-user: mary}") && strings.Contains(line, ` "mary" `) ||
 		strings.Contains(w.yaml, "remove: [x-user]") && !strings.Contains(line, ` "mary" `) && !strings.Contains(line, ` "jason" `)
 }
@@ -132,7 +142,7 @@ func (m mesh) explain(file string, worlds []drawnWorld) {
 			continue
 		}
 		n, _ := slices.BinarySearchFunc(worlds, at, func(w drawnWorld, at time.Time) int { return w.from.Compare(at) })
-		if n == 0 || strings.Contains(line, last) || worlds[n-1].changesUser(line) {
+		if n == 0 || at.After(worlds[n-1].until) || strings.Contains(line, last) || worlds[n-1].rewrites(line) {
 			continue
 		}
 		explained++
@@ -141,7 +151,7 @@ func (m mesh) explain(file string, worlds []drawnWorld) {
 		}
 	}
 	m.t.Logf("%d lines, of which %d are explained, %d of failures", len(lines), explained, failed)
-	if explained < len(lines)/2 {
+	if explained < len(lines)/4 {
 		m.t.Errorf("%d of %d lines are explained: too few", explained, len(lines))
 	}
 }
@@ -169,16 +179,16 @@ func (m mesh) settle(marker string) {
 	})
 }
 
-// agrees compares an answer with what real Envoys do. It returns what is wrong, or "". The proxies may not have the
-// whole world at first.
-func (m mesh) agrees(way *inspect.Way, r drawnRequest, own tls.Certificate) (wrong string) {
-	for range 10 {
+// agrees compares an answer with what real Envoys do. It returns what is wrong, or "", and whether it sent the request
+// more than once: the proxies may not have the whole world at first.
+func (m mesh) agrees(way *inspect.Way, r drawnRequest, own tls.Certificate) (wrong string, again bool) {
+	for n := range 10 {
 		if wrong = m.differs(way, r, own); wrong == "" {
-			break
+			return "", n > 0
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
-	return wrong
+	return wrong, true
 }
 
 func (m mesh) differs(way *inspect.Way, r drawnRequest, own tls.Certificate) string {
