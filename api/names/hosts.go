@@ -3,6 +3,8 @@ package names
 import (
 	"net/netip"
 	"strings"
+
+	"github.com/istiod-lite/istiod-lite/api/lists"
 )
 
 // FQDN resolves a host as users write it in an object of a namespace: a name without a dot is a service of that
@@ -43,6 +45,14 @@ func Gateway(name, namespace string) string {
 		return ns + "/" + host
 	}
 	return namespace + "/" + name
+}
+
+// Gateways resolves the names of the Gateways of a VirtualService of a namespace. Without names it is for all sidecars.
+func Gateways(list []string, namespace string) []string {
+	if len(list) == 0 {
+		return []string{"mesh"}
+	}
+	return lists.Map(list, func(name string) string { return Gateway(name, namespace) })
 }
 
 // Covers reports whether pattern matches every host that name matches. Either may be "*" or begin with "*". A star that

@@ -2,12 +2,10 @@ package analysis
 
 import (
 	"slices"
-	"strings"
 
 	networkingv1 "istio.io/api/networking/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
-	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
 // gatewayExports reports VirtualServices for a Gateway that are exported to none of the namespaces where the Gateway's
@@ -16,8 +14,7 @@ func (a *analysis) gatewayExports() {
 	for _, o := range a.routes {
 		spec := o.Spec.(*networkingv1.VirtualService)
 		for i, g := range gatewaysOf(o) {
-			ns, name, _ := strings.Cut(g, "/")
-			gateway := a.byKey[kinds.Key{Kind: kinds.Gateway, Namespace: ns, Name: name}]
+			gateway := a.gatewayNamed(g)
 			if gateway == nil {
 				continue
 			}

@@ -96,8 +96,11 @@ func (a *analysis) gatewayCallers() {
 		}
 		for i, r := range spec.Rules {
 			field, token := identitiesOf(r)
-			switch field = indexed("spec.rules", i) + field; {
-			case field == indexed("spec.rules", i):
+			if field == "" {
+				continue
+			}
+			field = indexed("spec.rules", i) + field
+			switch {
 			case !token && !g.identities:
 				a.report(o, diag.Warning, codeNeverMatches, field,
 					"set tls.mode of a server to ISTIO_MUTUAL for callers of the mesh, or to MUTUAL; or name what clients have, such as ipBlocks",
@@ -135,10 +138,10 @@ func (a *analysis) onlyGateways(namespace string, labels map[string]string) *gat
 func identitiesOf(r *securityv1beta1.Rule) (field string, token bool) {
 	for j, f := range r.GetFrom() {
 		s, at := f.GetSource(), indexed(".from", j)+".source."
-		switch {
-		case identityField(s, true) != "":
-			return at + identityField(s, true), false
-		case len(s.GetRequestPrincipals()) > 0:
+		if identity := identityField(s, true); identity != "" {
+			return at + identity, false
+		}
+		if len(s.GetRequestPrincipals()) > 0 {
 			return at + "requestPrincipals", true
 		}
 	}

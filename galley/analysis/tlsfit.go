@@ -108,20 +108,18 @@ func (a *analysis) requestDestinations() map[hostPort]bool {
 // doubleTLS reports a rule that makes proxies begin TLS on a port of HTTPS or TLS, where clients have begun it already.
 func (a *analysis) doubleTLS(o *kinds.Object, policy trafficPolicy, requests map[hostPort]bool, compared *comparisons) {
 	host := names.FQDN(o.Spec.(*networkingv1.DestinationRule).Host, o.Namespace, a.domain)
-	for _, h := range a.hosts[host] {
-		for _, p := range a.protocolsOfHost(host).tlsPorts {
-			if !compared.more() {
-				return
-			}
-			tls, at := policy.tls(p)
-			if !originates(tls) || requests[hostPort{host, p}] || requests[hostPort{host, 0}] {
-				continue
-			}
-			a.report(o, diag.Info, codeTLSMismatch, at, "remove it, or give the port the protocol HTTP if clients are to send plaintext",
-				"port %d of %s says that clients send TLS: if they do, mode %s puts another TLS around it, and the server reads only the outer one",
-				p, h.name, tls.GetMode())
+	for _, p := range a.protocolsOfHost(host).tlsPorts {
+		if !compared.more() {
 			return
 		}
+		tls, at := policy.tls(p)
+		if !originates(tls) || requests[hostPort{host, p}] || requests[hostPort{host, 0}] {
+			continue
+		}
+		a.report(o, diag.Info, codeTLSMismatch, at, "remove it, or give the port the protocol HTTP if clients are to send plaintext",
+			"port %d of %s says that clients send TLS: if they do, mode %s puts another TLS around it, and the server reads only the outer one",
+			p, host, tls.GetMode())
+		return
 	}
 }
 

@@ -60,10 +60,7 @@ func (i *Inspection) unusedRoutes(w *Way, from *sender, s *registry.Service) (no
 // unusedReason returns why a VirtualService with the called host has no effect, or "" if that is not known.
 func (i *Inspection) unusedReason(w *Way, from *sender, s *registry.Service, o *kinds.Object, winner string) string {
 	spec := o.Spec.(*networkingv1.VirtualService)
-	bound := lists.Map(spec.GetGateways(), func(g string) string { return names.Gateway(g, o.Namespace) })
-	if len(bound) == 0 {
-		bound = []string{"mesh"}
-	}
+	bound := names.Gateways(spec.GetGateways(), o.Namespace)
 	scope, _ := i.translator.Visible(i.Snapshot, from.Proxy)
 	exported, imported := scope.Sees(o.Key)
 	if from.Type == node.Router {

@@ -230,12 +230,7 @@ func (x *Index) virtualService(k kinds.Key) *VirtualService {
 			v.DestinationHosts = append(v.DestinationHosts, d.host)
 		}
 	}
-	for _, g := range v.Spec.Gateways {
-		v.Gateways = append(v.Gateways, names.Gateway(g, k.Namespace))
-	}
-	if len(v.Gateways) == 0 {
-		v.Gateways = []string{"mesh"}
-	}
+	v.Gateways = names.Gateways(v.Spec.Gateways, k.Namespace)
 	slices.Sort(v.Gateways)
 	v.Gateways = slices.Compact(v.Gateways)
 	return v
