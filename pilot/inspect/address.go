@@ -28,7 +28,7 @@ func (i *Inspection) addressOf(w *Way, q Query, from *sender) *registry.Service 
 		w.Address = q.Host
 		s := i.nearest(from, func(yield func(*registry.Service) bool) {
 			for s := range i.Snapshot.EachService {
-				if slices.Contains(s.Addresses, q.Host) && !yield(s) {
+				if (slices.Contains(s.Addresses, q.Host) || slices.Contains(s.AutoAddress, q.Host)) && !yield(s) {
 					return
 				}
 			}
@@ -129,14 +129,17 @@ func (i *Inspection) others(from *sender, host string, port uint32) (notes []str
 	return notes
 }
 
-// objectOf returns the object that a service is made from, with its position.
-func (i *Inspection) objectOf(s *registry.Service) string {
+// keyOf returns the key of the object that a service is made from.
+func keyOf(s *registry.Service) kinds.Key {
 	kind := kinds.ServiceEntry
 	if s.Provider == registry.Kubernetes {
 		kind = kinds.Service
 	}
-	return i.Where(kinds.Key{Kind: kind, Namespace: s.Namespace, Name: s.Object}, "")
+	return kinds.Key{Kind: kind, Namespace: s.Namespace, Name: s.Object}
 }
+
+// objectOf returns the object that a service is made from, with its position.
+func (i *Inspection) objectOf(s *registry.Service) string { return i.Where(keyOf(s), "") }
 
 // podOf returns the headless service in which a Pod has a name of its own, HOSTNAME.SERVICE, and the Pod's address.
 func (i *Inspection) podOf(host string, from *sender) (*registry.Service, string) {

@@ -50,7 +50,7 @@ func (i *Inspection) concernOf(w *Way) concern {
 		}
 		for _, t := range a.Targets {
 			for s := range i.Snapshot.ServicesByHost(t.Cluster[strings.LastIndexByte(t.Cluster, '|')+1:]) {
-				c.objects["Service "+s.Namespace+"/"+s.Name] = true
+				c.objects[keyOf(s).String()] = true
 				c.slices[s.Namespace+"/"+s.Name+"-"] = true
 				c.namespaces[s.Namespace] = true
 			}

@@ -173,8 +173,8 @@ func ParseTarget(text string) (q Query, err error) {
 	if !isURL {
 		rest, scheme = text, ""
 	}
-	if at := strings.IndexByte(rest, '/'); at >= 0 {
-		rest, q.Path = rest[:at], rest[at:]
+	if at := strings.IndexAny(rest, "/?#"); at >= 0 {
+		rest, q.Path = rest[:at], "/"+strings.TrimPrefix(rest[at:], "/")
 	}
 	q.TLS = scheme == "https" || scheme == "tls"
 	if scheme != "" && scheme != "http" && !q.TLS {

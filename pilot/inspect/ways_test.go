@@ -77,6 +77,25 @@ func TestWays(t *testing.T) {
 			Query{Host: "legacy", Port: 8000}, false, []string{"legacy.a takes TLS at port 8000: DestinationRule a/tls", "declared as HTTP"}},
 		{"TLS within TLS", object("DestinationRule", "tls", "host: legacy, trafficPolicy: {tls: {mode: SIMPLE}}"),
 			Query{Host: "legacy", Port: 8443, TLS: true}, false, []string{"takes TLS within TLS"}},
+		{"a header of one destination of several", object("VirtualService", "v", "hosts: [web], http: [{route: ["+
+			"{destination: {host: web}, weight: 50, headers: {request: {set: {x-tier: gold}}}}, {destination: {host: legacy}, weight: 50}]}]") +
+			object("AuthorizationPolicy", "tier", "selector: {matchLabels: {app: web}}, rules: [{when: [{key: 'request.headers[x-tier]', "+
+				"values: [gold]}]}]"),
+			Query{Host: "web", Port: 80}, false, []string{"the value of header x-tier, which depends on the cluster"}},
+		{"a header of the only destination", object("VirtualService", "v", "hosts: [web], http: [{route: ["+
+			"{destination: {host: web}, weight: 100, headers: {request: {set: {x-tier: gold}}}}, {destination: {host: legacy}, weight: 0}]}]") +
+			object("AuthorizationPolicy", "tier", "selector: {matchLabels: {app: web}}, rules: [{when: [{key: 'request.headers[x-tier]', "+
+				"values: [gold]}]}]"),
+			Query{Host: "web", Port: 80}, true, nil},
+		{"a regular expression and a rewrite of the path", object("VirtualService", "v", "hosts: [web], http: [{match: "+
+			"[{uri: {regex: '/v[0-9]+/.*'}}], rewrite: {uri: /api}, "+toWeb+"}]"),
+			Query{Host: "web", Port: 80, Path: "/v1/x?q=1"}, true, []string{"path /api?q=1"}},
+		{"TLS behind the PROXY protocol", object("DestinationRule", "p", "host: web, trafficPolicy: {proxyProtocol: {version: V2}, "+
+			"tls: {mode: ISTIO_MUTUAL}}") + object("PeerAuthentication", "strict", "mtls: {mode: STRICT}"),
+			Query{Host: "web", Port: 80}, true, nil},
+		{"a Secret of the Gateway API", gateway("port: {number: 443, name: https, protocol: HTTPS}, tls: {mode: SIMPLE, "+
+			"credentialName: kubernetes-gateway://a/none}") + toGateway,
+			Query{Source: "gw.a", Host: "shop.test", Port: 443, TLS: true}, false, []string{"there is no Secret a/none"}},
 		{"TLS to a proxy", object("DestinationRule", "web", "host: web, trafficPolicy: {tls: {mode: SIMPLE}}"),
 			Query{Host: "web", Port: 80}, false, []string{"status 503"}},
 		{"TLS of the mesh", object("DestinationRule", "web", "host: web, trafficPolicy: {tls: {mode: ISTIO_MUTUAL}}") +

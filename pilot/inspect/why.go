@@ -333,8 +333,8 @@ func (i *Inspection) peerPolicy(p *node.Proxy, port uint32) (mode string, polici
 		policies = append(policies, o.Key)
 		spec := o.Spec.(*securityv1beta1.PeerAuthentication)
 		m := spec.GetMtls().GetMode()
-		if at := spec.GetPortLevelMtls()[port]; at != nil && rank(o) == 2 {
-			m = at.GetMode()
+		if rank(o) == 2 {
+			m = cmp.Or(spec.GetPortLevelMtls()[port].GetMode(), m)
 		}
 		if mode == "" && m != securityv1beta1.PeerAuthentication_MutualTLS_UNSET {
 			mode = m.String()

@@ -34,7 +34,7 @@ type Entry struct {
 	Headers   map[string]string `json:"headers,omitempty"` // further headers of the request
 
 	Code        int      `json:"code"` // 0 for connections, and for requests without a response
-	HasCode     bool     `json:"-"`
+	HasCode     bool     `json:"hasCode,omitempty"`
 	Flags       []string `json:"flags,omitempty"` // short names
 	Details     string   `json:"details,omitempty"`
 	Termination string   `json:"termination,omitempty"` // why the proxy closed the connection

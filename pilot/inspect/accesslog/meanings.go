@@ -90,7 +90,7 @@ func flags() []Meaning {
 			"The endpoint closed the connection before the response was complete, and the proxy answered with 503.",
 			"Look at the application: it ended or restarted, or its keep-alive timeout is shorter than the proxy's idleTimeout. With " +
 				"mutual TLS that one side does not expect, it is closed at once."},
-		{"DI", "DelayInjected", Fault,
+		{delayed, "DelayInjected", Unknown,
 			"The proxy delayed the request on purpose.",
 			"Look at fault.delay of the VirtualService."},
 		{"FI", "FaultInjected", Fault,
@@ -446,6 +446,9 @@ func policyIn(details string) string {
 // policyDetails begins the details of requests and connections that an AuthorizationPolicy has denied.
 const policyDetails = "rbac_access_denied_matched_policy"
 
+// delayed is the flag of a request that was delayed on purpose. It does not say how the request was answered.
+const delayed = "DI"
+
 // Failed reports whether the text says that the application did not answer.
 func (e *Entry) Failed() bool {
 	for _, c := range e.Causes() {
@@ -453,7 +456,7 @@ func (e *Entry) Failed() bool {
 			return true
 		}
 	}
-	return len(e.Flags) > 0 || e.Code >= 400
+	return slices.ContainsFunc(e.Flags, func(f string) bool { return f != delayed }) || e.Code >= 400
 }
 
 // Answer describes the answer in a text, such as "503 UF,URX".

@@ -45,7 +45,7 @@ func (refs References) Add(typeURL string, r *envoy.Resource) error {
 	default:
 		return nil
 	}
-	if bytes.Contains(r.Value(), []byte("kubernetes://")) || bytes.Contains(r.Value(), []byte("configmap://")) {
+	if bytes.Contains(r.Value(), []byte("://")) { // only names of Secrets of objects have it
 		secrets(m.ProtoReflect(), func(name string) { add(envoy.SecretType, name) })
 	}
 	return nil

@@ -91,7 +91,8 @@ func configured(k *kinds.Kind) bool {
 // others.
 func (v *Verdict) objects(i *inspect.Inspection, revision string, istiods []string) {
 	all, other := map[string]bool{}, map[string]bool{}
-	for _, o := range i.All() {
+	objects := slices.SortedFunc(maps.Values(i.All()), func(a, b *kinds.Object) int { return cmp.Compare(a.String(), b.String()) })
+	for _, o := range objects {
 		if !configured(o.Kind) {
 			continue
 		}
@@ -104,7 +105,7 @@ func (v *Verdict) objects(i *inspect.Inspection, revision string, istiods []stri
 				Fix:  "remove the label, or install this control plane with that revision once istiod is removed"})
 		}
 	}
-	for _, o := range i.All() {
+	for _, o := range objects {
 		if o.Kind.Istio && all[o.String()] && feature.TargetsServices(o) {
 			other[o.String()] = true
 			v.Add("objects", Point{InTheWay: true, Object: o.String(), Where: o.Position,

@@ -11,6 +11,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	proxyprotocolv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/proxy_protocol/v3"
 	quicv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/quic/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"google.golang.org/protobuf/proto"
@@ -248,26 +249,38 @@ const (
 	MeshTLS   = "mutual TLS of the mesh" // with the certificates of the mesh
 )
 
-// upstreamTLS returns the kind of TLS of a transport socket, or "" for plaintext.
-func upstreamTLS(config proto.Message) (string, string, []string) {
-	t, ok := config.(*tlsv3.UpstreamTlsContext)
-	if !ok {
-		return "", "", nil
+// upstreamTLS returns the TLS settings of a transport socket for endpoints, or nil for plaintext. The header of the
+// PROXY protocol is sent before TLS.
+func upstreamTLS(s *corev3.TransportSocket) *tlsv3.UpstreamTlsContext {
+	if p := (&proxyprotocolv3.ProxyProtocolUpstreamTransport{}); s.GetTypedConfig().MessageIs(p) && s.GetTypedConfig().UnmarshalTo(p) == nil {
+		s = p.GetTransportSocket()
+	}
+	config, err := unpack(s.GetTypedConfig())
+	if err != nil {
+		return nil
+	}
+	t, _ := config.(*tlsv3.UpstreamTlsContext)
+	return t
+}
+
+// kindOf returns the kind of TLS of settings, or "" for plaintext.
+func kindOf(t *tlsv3.UpstreamTlsContext) string {
+	if t == nil {
+		return ""
 	}
 	common := t.GetCommonTlsContext()
-	kind := TLS
 	own := common.GetTlsCertificateProviderInstance() // as gRPC names its certificates
-	if len(common.GetTlsCertificateSdsSecretConfigs())+len(common.GetTlsCertificates()) > 0 || own != nil {
-		kind = MutualTLS
-	}
 	names := []string{own.GetCertificateName()}
 	for _, s := range common.GetTlsCertificateSdsSecretConfigs() {
 		names = append(names, s.GetName())
 	}
-	if slices.Contains(names, "default") {
-		kind = MeshTLS
+	switch {
+	case slices.Contains(names, "default"):
+		return MeshTLS
+	case len(names)-1+len(common.GetTlsCertificates()) > 0 || own != nil:
+		return MutualTLS
 	}
-	return kind, t.GetSni(), common.GetAlpnProtocols()
+	return TLS
 }
 
 // tlsOf returns the TLS with which a cluster calls an endpoint, and the secrets for it that the proxy lacks.
@@ -284,13 +297,6 @@ func tlsOf(c Config, cluster *clusterv3.Cluster, e *endpointv3.LbEndpoint, o off
 			break
 		}
 	}
-	config, err := unpack(socket.GetTypedConfig())
-	if err != nil {
-		return "", "", nil, nil
-	}
-	if t, ok := config.(*tlsv3.UpstreamTlsContext); ok {
-		lacks = c.lacks(t.GetCommonTlsContext())
-	}
-	kind, sni, alpn = upstreamTLS(config)
-	return kind, sni, o.of(alpn), lacks
+	t := upstreamTLS(socket)
+	return kindOf(t), t.GetSni(), o.of(t.GetCommonTlsContext().GetAlpnProtocols()), c.lacks(t.GetCommonTlsContext())
 }

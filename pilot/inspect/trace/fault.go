@@ -22,6 +22,12 @@ func fault(x *stream, f filter, m *faultv3.HTTPFault) bool {
 		return true
 	}
 	text, status := statusOf(abort)
+	if abort.GetHeaderAbort() != nil { // the client asks for an abort
+		if asked := x.request.Headers["x-envoy-fault-abort-request"]; asked != "" {
+			x.depends("the fault%s may answer with status %s, for which the request asks", x.of(Origin{Filter: f.name}), asked)
+		}
+		return true
+	}
 	origin := Origin{Path: configOf(x.route.GetMetadata())}
 	if origin.Path == "" {
 		origin.Filter = f.name

@@ -228,21 +228,25 @@ func (x *stream) perRoute(name string) (list []*anypb.Any) {
 	return list
 }
 
-// choice is a cluster that the route may choose, with what the route says of filters for it alone.
+// choice is a cluster that a route may choose, with what the route says for it alone.
 type choice struct {
 	name    string
-	filters map[string]*anypb.Any
+	weight  uint32
+	filters map[string]*anypb.Any // settings of filters
+	headers change                // of requests
+	host    string                // that requests get; empty for their own
 }
 
 // clusters returns the clusters that the route may choose. It is empty if the route chooses none, or names none.
 func (x *stream) clusters() (list []choice) {
 	action := x.route.GetRoute()
 	if name := action.GetCluster(); name != "" {
-		return []choice{{name, nil}}
+		return []choice{{name: name, weight: 1}}
 	}
 	for _, w := range action.GetWeightedClusters().GetClusters() {
 		if w.GetWeight().GetValue() > 0 {
-			list = append(list, choice{w.GetName(), w.GetTypedPerFilterConfig()})
+			list = append(list, choice{w.GetName(), w.GetWeight().GetValue(), w.GetTypedPerFilterConfig(),
+				change{w.GetRequestHeadersToAdd(), w.GetRequestHeadersToRemove()}, w.GetHostRewriteLiteral()})
 		}
 	}
 	return list

@@ -1,12 +1,14 @@
 package trace
 
 import (
+	"cmp"
 	"regexp"
 	"strings"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+
+	"github.com/istiod-lite/istiod-lite/api/lists"
 )
 
 // normalized returns the path of a request as a connection manager normalizes it first, or why it rejects the request.
@@ -89,38 +91,63 @@ func unhex(c byte) byte {
 	return c - '0'
 }
 
-// forwarded returns a request as a route forwards it.
-func forwarded(r Request, c *routev3.RouteConfiguration, h *routev3.VirtualHost, route *routev3.Route) Request {
-	for _, change := range []struct {
-		add    []*corev3.HeaderValueOption
-		remove []string
-	}{
-		{route.GetRequestHeadersToAdd(), route.GetRequestHeadersToRemove()}, {h.GetRequestHeadersToAdd(), h.GetRequestHeadersToRemove()},
-		{c.GetRequestHeadersToAdd(), c.GetRequestHeadersToRemove()},
-	} {
-		for _, name := range change.remove {
-			r.removeHeader(strings.ToLower(name))
-		}
-		for _, o := range change.add {
-			r.addHeader(o)
+// change is a change of the headers of requests.
+type change struct {
+	add    []*corev3.HeaderValueOption
+	remove []string
+}
+
+// names returns the headers that the change may change.
+func (c change) names() []string {
+	list := lists.Map(c.add, func(o *corev3.HeaderValueOption) string { return strings.ToLower(o.GetHeader().GetKey()) })
+	return append(list, lists.Map(c.remove, strings.ToLower)...)
+}
+
+// change changes the headers of a request.
+func (r *Request) change(c change) {
+	for _, name := range c.remove {
+		r.removeHeader(strings.ToLower(name))
+	}
+	for _, o := range c.add {
+		r.addHeader(o)
+	}
+}
+
+// forwarded returns the request as the route forwards it. Each cluster that the route may choose may change it in a way
+// of its own.
+func (x *stream) forwarded() Request {
+	r, action := x.request, x.route.GetRoute()
+	switch chosen := x.clusters(); {
+	case len(chosen) == 1:
+		r.change(chosen[0].headers)
+		r.Authority = cmp.Or(chosen[0].host, r.Authority)
+	default:
+		for _, c := range chosen {
+			for _, name := range c.headers.names() {
+				r.blur(name, "the value of header "+name+", which depends on the cluster that is chosen for the request")
+			}
+			if c.host != "" && c.host != chosen[0].host {
+				x.depends("the host of the request becomes %s if cluster %s is chosen for it", c.host, c.name)
+			}
 		}
 	}
-	a := route.GetRoute()
-	if host := a.GetHostRewriteLiteral(); host != "" {
-		r.Authority = host
-	}
+	r.change(change{x.route.GetRequestHeadersToAdd(), x.route.GetRequestHeadersToRemove()})
+	r.change(change{x.host.GetRequestHeadersToAdd(), x.host.GetRequestHeadersToRemove()})
+	r.change(change{x.routes.GetRequestHeadersToAdd(), x.routes.GetRequestHeadersToRemove()})
+	r.Authority = cmp.Or(action.GetHostRewriteLiteral(), r.Authority)
 	path, query, asks := strings.Cut(r.Path, "?")
-	switch to, m := a.GetPrefixRewrite(), route.GetMatch(); {
-	case to != "" && m.GetPath() != "":
+	switch to, m := action.GetPrefixRewrite(), x.route.GetMatch(); {
+	case to != "" && (m.GetPath() != "" || m.GetSafeRegex() != nil): // the whole path, for a regular expression too
 		path = to
 	case to != "" && m.GetPathSeparatedPrefix() != "":
 		path = to + path[min(len(path), len(m.GetPathSeparatedPrefix())):]
 	case to != "":
 		path = to + path[min(len(path), len(m.GetPrefix())):]
-	case a.GetRegexRewrite() != nil:
+	case action.GetRegexRewrite() != nil:
 		//nolint:forbidigo // it is in a proxy's configuration
-		if x, err := regexp.Compile(a.GetRegexRewrite().GetPattern().GetRegex()); err == nil {
-			path = x.ReplaceAllString(path, group.ReplaceAllString(strings.ReplaceAll(a.GetRegexRewrite().GetSubstitution(), "$", "$$"), "$${$1}"))
+		if e, err := regexp.Compile(action.GetRegexRewrite().GetPattern().GetRegex()); err == nil {
+			to := strings.ReplaceAll(action.GetRegexRewrite().GetSubstitution(), "$", "$$")
+			path = e.ReplaceAllString(path, group.ReplaceAllString(to, "$${$1}"))
 		}
 	}
 	if asks {

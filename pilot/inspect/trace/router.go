@@ -74,7 +74,7 @@ func (x *stream) forward() error {
 		x.Answered = true
 		x.end(int(action.DirectResponse.GetStatus()), "the route answers by itself")
 	case *routev3.Route_Route:
-		x.Forwarded = forwarded(x.request, x.routes, x.host, x.route)
+		x.Forwarded = x.forwarded()
 		if path := x.Forwarded.Path; path != x.request.Path {
 			x.step(Step{What: "path", Name: path, Reason: "that is what " + x.request.Path + " is rewritten to"})
 		}

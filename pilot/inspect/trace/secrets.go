@@ -59,7 +59,7 @@ func (c Config) doubtCluster(a *Answer, cluster *clusterv3.Cluster) {
 		return m.GetTransportSocket()
 	}), cluster.GetTransportSocket())
 	for _, s := range sockets {
-		if t := (&tlsv3.UpstreamTlsContext{}); s.GetTypedConfig().MessageIs(t) && s.GetTypedConfig().UnmarshalTo(t) == nil {
+		if t := upstreamTLS(s); t != nil {
 			c.doubt(a, t.GetCommonTlsContext())
 		}
 	}
