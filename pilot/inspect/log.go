@@ -98,14 +98,18 @@ func (i *Inspection) whyLog(q Query) (*Way, error) {
 		return nil, err
 	}
 	i.judge(l, w)
-	if l.Side == sideGateway && l.ServerName != "" && !q.Certificate && l.contradicts {
-		// The line does not have the client's certificate. The answer may show that there was one.
-		q.Certificate = true
-		other := located
-		other.Notes = append(slices.Clone(located.Notes), "the client has shown a certificate: without one, the answer would be another")
-		if again, err := why(q); err == nil {
+	if l.contradicts {
+		for _, a := range i.assumptions(l, q) {
+			other := located
+			other.Notes = append(slices.Clone(located.Notes), a.note)
+			other.Target = a.query.Host
+			again, err := why(a.query)
+			if err != nil {
+				continue
+			}
 			if i.judge(&other, again); !other.contradicts {
 				l, w = &other, again
+				break
 			}
 		}
 	}

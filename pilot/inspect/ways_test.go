@@ -93,6 +93,11 @@ func TestWays(t *testing.T) {
 		{"TLS behind the PROXY protocol", object("DestinationRule", "p", "host: web, trafficPolicy: {proxyProtocol: {version: V2}, "+
 			"tls: {mode: ISTIO_MUTUAL}}") + object("PeerAuthentication", "strict", "mtls: {mode: STRICT}"),
 			Query{Host: "web", Port: 80}, true, nil},
+		{"a line with the host that a route writes", gateway("port: {number: 80, name: http, protocol: HTTP}") + object("VirtualService", "v",
+			"gateways: [gw], hosts: [shop.test], http: [{rewrite: {authority: web}, "+toWeb+"}]"),
+			Query{Source: "gw.a", Log: `[2026-11-29T13:20:16.123Z] "GET / HTTP/1.1" 200 - via_upstream - "-" 0 19 0 0 "10.0.0.200" "-" "id" "web" ` +
+				`"10.0.0.2:8080" outbound|80||web.a.svc.cluster.local 10.0.0.9:40000 10.0.0.9:8080 10.0.0.200:40000 - -`}, true,
+			[]string{"the request was for shop.test: the line has the host web, which a route writes"}},
 		{"a Secret of the Gateway API", gateway("port: {number: 443, name: https, protocol: HTTPS}, tls: {mode: SIMPLE, "+
 			"credentialName: kubernetes-gateway://a/none}") + toGateway,
 			Query{Source: "gw.a", Host: "shop.test", Port: 443, TLS: true}, false, []string{"there is no Secret a/none"}},
@@ -240,6 +245,9 @@ func TestWays(t *testing.T) {
 // texts returns all that an answer says.
 func (w *Way) texts() []string {
 	list := slices.Concat([]string{"status " + strconv.Itoa(w.Status), w.Reason}, w.Notes, w.Depends)
+	if w.Log != nil {
+		list = append(list, w.Log.Notes...)
+	}
 	for _, s := range w.Outbound.Steps {
 		list = append(list, s.What+" "+s.Name+": "+s.Reason, "by "+s.From+" ")
 		for _, l := range s.Lost {
