@@ -3,6 +3,7 @@ package inspect
 import (
 	"cmp"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -90,6 +91,7 @@ type group struct {
 	pod    string // NAME.NAMESPACE; empty if the configuration has no such Pod
 	to     *sender
 	known  *registry.Endpoint // nil if the service has no such endpoint
+	bypass string             // annotation by which connections bypass the Pod's proxy, or empty
 	others []string
 }
 
@@ -128,7 +130,10 @@ func (h *hops) groups(t trace.Target, r trace.Request, address string) (list []*
 				k.pod = g.pod
 				break
 			}
-			if g.to = h.sender(g.pod); g.to == nil || !g.to.proxied || h.bypasses(g.to, e.Port) {
+			if g.to = h.sender(g.pod); g.to != nil {
+				g.bypass = bypasses(g.to, e.Port)
+			}
+			if g.to == nil || !g.to.proxied || g.bypass != "" {
 				g.to = nil
 				break
 			}
@@ -211,6 +216,11 @@ func (h *hops) arrive(t trace.Target, g *group, r trace.Request, by passer, dept
 		return a.Pod + ": " + d.Text
 	})}
 	f := &a.Answer.Forwarded
+	if ofMesh && f.TLS && end.reaches() && !gateway {
+		a.Failure = fmt.Sprintf("the TLS handshake fails: %s says %s, and the proxy of %s passes TLS on to the application", h.tlsBy(t, e),
+			e.TLS, a.Pod)
+		return a, outcome{reason: a.Failure}, nil
+	}
 	if e.TLS != "" && r.TLS && !f.TLS { // the application's own TLS is within the proxy's
 		f.TLS, f.SNI, f.ALPN = true, r.SNI, r.ALPN
 		if a.Answer.HTTP && end.reaches() {
@@ -251,15 +261,20 @@ func (h *hops) unproxied(a *Arrival, t trace.Target, g *group, r trace.Request, 
 			g.known.Cluster))
 		return
 	}
+	if _, err := netip.ParseAddr(e.Address); err != nil {
+		end.depends = append(end.depends, fmt.Sprintf("the proxy asks DNS for %s: without an address the request is answered with status 503",
+			e.Address))
+	}
 	switch {
 	case e.TLS == trace.MeshTLS && t.TLSBy == "" && g.pod == "" && g.known != nil:
 		end.depends = append(end.depends, fmt.Sprintf("what the proxy at %s answers is not known here: the service account of the endpoint, "+
 			"or its label %s, says that there is one", where, names.LabelTLSMode))
 	case e.TLS == trace.MeshTLS:
-		a.Failure = fmt.Sprintf("the TLS handshake fails: %s says %s, and %s has no proxy that takes it", h.tlsBy(t, e), e.TLS, where)
-		if t.TLSBy == "" {
-			a.Failure = fmt.Sprintf("the TLS handshake fails: the label %s of %s says that a proxy takes %s, and it has none",
-				names.LabelTLSMode, where, e.TLS)
+		by := cmp.Or(t.TLSBy, "the label "+names.LabelTLSMode+" of "+where)
+		a.Failure = fmt.Sprintf("the TLS handshake fails: %s says %s, and %s has no proxy that takes it", by, e.TLS, where)
+		if g.bypass != "" {
+			a.Failure = fmt.Sprintf("the TLS handshake fails: %s says %s, and the annotation %s of %s leads port %d past its proxy", by, e.TLS,
+				g.bypass, where, e.Port)
 		}
 		*end = outcome{reason: a.Failure}
 	case e.TLS != "":
@@ -289,9 +304,20 @@ func (h *hops) originated(a *Arrival, t trace.Target, g *group, r trace.Request,
 	}
 }
 
-// bypasses reports whether the annotations of a Pod let connections to a port reach the application without the proxy.
-func (h *hops) bypasses(p *sender, port uint32) bool {
-	return p.Type == node.Sidecar && p.Generator != node.GRPC && hasPortIn(p.Annotations[names.AnnotationExcludeInboundPorts], port)
+// bypasses returns the annotation of a Pod by which connections to a port reach the application without the proxy, or
+// "".
+func bypasses(p *sender, port uint32) string {
+	if p.Type != node.Sidecar || p.Generator == node.GRPC {
+		return ""
+	}
+	included, set := p.Annotations[names.AnnotationIncludeInboundPorts]
+	switch {
+	case hasPortIn(p.Annotations[names.AnnotationExcludeInboundPorts], port):
+		return names.AnnotationExcludeInboundPorts
+	case set && included != "*" && !hasPortIn(included, port):
+		return names.AnnotationIncludeInboundPorts
+	}
+	return ""
 }
 
 // hasPortIn reports whether a list of ports, separated by commas, has a port.

@@ -93,6 +93,17 @@ func TestWays(t *testing.T) {
 		{"TLS behind the PROXY protocol", object("DestinationRule", "p", "host: web, trafficPolicy: {proxyProtocol: {version: V2}, "+
 			"tls: {mode: ISTIO_MUTUAL}}") + object("PeerAuthentication", "strict", "mtls: {mode: STRICT}"),
 			Query{Host: "web", Port: 80}, true, nil},
+		{"mutual TLS that the proxy does not end", object("PeerAuthentication", "plain", "selector: {matchLabels: {app: web}}, "+
+			"mtls: {mode: DISABLE}") + object("DestinationRule", "web", "host: web, trafficPolicy: {tls: {mode: ISTIO_MUTUAL}}"),
+			Query{Host: "web", Port: 90}, false, []string{"the TLS handshake fails: DestinationRule a/web", "passes TLS on to the application"}},
+		{"CONNECT where paths are routed", "", Query{Host: "web", Port: 80, Method: "CONNECT"}, false,
+			[]string{"no route of virtual host web.a.svc.cluster.local:80 matches"}},
+		{"a port that is not included", pod("web-3", "10.0.0.7", "app: open, "+in, ", annotations: "+
+			"{traffic.sidecar.istio.io/includeInboundPorts: '9090'}") + service("open", "10.96.0.7", "{name: http, port: 80}"),
+			Query{Host: "open", Port: 80}, false, []string{"includeInboundPorts of web-3.a leads port 80 past its proxy"}},
+		{"an address that the proxy asks DNS for", object("ServiceEntry", "out", "hosts: [out.test], addresses: [10.5.0.9], resolution: DNS, "+
+			"ports: [{name: http, number: 80, protocol: HTTP}], endpoints: [{address: else.test}]"), Query{Host: "10.5.0.9", Port: 80}, false,
+			[]string{"the proxy asks DNS for else.test"}},
 		{"a line with the host that a route writes", gateway("port: {number: 80, name: http, protocol: HTTP}") + object("VirtualService", "v",
 			"gateways: [gw], hosts: [shop.test], http: [{rewrite: {authority: web}, "+toWeb+"}]"),
 			Query{Source: "gw.a", Log: `[2026-11-29T13:20:16.123Z] "GET / HTTP/1.1" 200 - via_upstream - "-" 0 19 0 0 "10.0.0.200" "-" "id" "web" ` +

@@ -107,6 +107,9 @@ func mismatch(m *routev3.RouteMatch, r Request) (why string, on []string) {
 		}
 		return strings.ToLower(s)
 	}
+	if r.Method == "CONNECT" && m.GetConnectMatcher() == nil {
+		return "CONNECT has no path, and the route is for paths: a listener for TCP passes CONNECT on", nil
+	}
 	switch p := m.GetPathSpecifier().(type) {
 	case *routev3.RouteMatch_Prefix:
 		if !strings.HasPrefix(fold(path), fold(p.Prefix)) {
