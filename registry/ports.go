@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"iter"
 	"slices"
+
+	"github.com/istiod-lite/istiod-lite/api/protocols"
 )
 
 // Port is one port of a service.
@@ -11,7 +13,7 @@ type Port struct {
 	Name       string
 	Number     uint32
 	TargetPort string // number or name as written; empty for the same number
-	Protocol   Protocol
+	Protocol   protocols.Protocol
 }
 
 // linearPorts is the largest number of ports that are not indexed.

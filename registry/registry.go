@@ -32,54 +32,6 @@ type ServiceKey struct {
 	Host      string // lower case, without a trailing dot; may begin with "*."
 }
 
-// Protocol is the protocol of a port, in Istio's spelling.
-type Protocol string
-
-// Protocols. Unsupported means that Envoy sniffs the protocol.
-const (
-	HTTP        Protocol = "HTTP"
-	HTTPS       Protocol = "HTTPS"
-	HTTP2       Protocol = "HTTP2"
-	GRPC        Protocol = "GRPC"
-	GRPCWeb     Protocol = "GRPC-Web"
-	HTTPProxy   Protocol = "HTTP_PROXY"
-	TCP         Protocol = "TCP"
-	TLS         Protocol = "TLS"
-	Mongo       Protocol = "Mongo"
-	Redis       Protocol = "Redis"
-	MySQL       Protocol = "MySQL"
-	UDP         Protocol = "UDP"
-	HTTP3       Protocol = "HTTP3" // used by gateways only: no service port has it
-	Unsupported Protocol = "UnsupportedProtocol"
-)
-
-// IsHTTP reports whether Envoy routes each request of the protocol.
-func (p Protocol) IsHTTP() bool {
-	switch p {
-	case HTTP, HTTP2, GRPC, GRPCWeb, HTTPProxy:
-		return true
-	}
-	return false
-}
-
-// IsHTTP2 reports whether the protocol is HTTP/2 on the wire.
-func (p Protocol) IsHTTP2() bool { return p == HTTP2 || p == GRPC || p == GRPCWeb }
-
-// IsTLS reports whether connections of the protocol begin with a ClientHello.
-func (p Protocol) IsTLS() bool { return p == HTTPS || p == TLS }
-
-// IsTCP reports whether the protocol is forwarded as bytes.
-func (p Protocol) IsTCP() bool {
-	switch p {
-	case TCP, HTTPS, TLS, Mongo, Redis, MySQL:
-		return true
-	}
-	return false
-}
-
-// Sniffed reports whether Envoy must detect the protocol.
-func (p Protocol) Sniffed() bool { return p == Unsupported }
-
 // Resolution is how Envoy finds the endpoints of a service.
 type Resolution int
 

@@ -79,7 +79,7 @@ type analysis struct {
 	places      map[placeKey]placeValues        // results of placesOf
 	modes       map[string]*kinds.Object        // first PeerAuthentication without a selector of each namespace
 	behind      map[selectionKey]*workloadPorts // results of portsBehind
-	protocols   map[string]*protocols           // results of readProtocols
+	protocols   map[string]*hostProtocols       // results of readProtocols
 	egress      *bool                           // result of egressDecides
 	secrets     map[kinds.Key]*corev1.Secret
 	// gatewayGroups is the result of groupsOfGateways.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/protocols"
 )
 
 // workloadPorts are the ports of the workloads that a policy selects.
@@ -92,8 +93,8 @@ func (a *analysis) portsBehind(namespace string, labels map[string]string) *work
 			if _, known := out.ofService[number]; !known {
 				out.ofService[number] = s
 			}
-			if protocol := protocolOf(p); out.tcp == nil && protocol != "" && !isHTTP(protocol) && !a.leadsToGateway(o) {
-				out.tcp = &tcpPort{number, o, protocol}
+			if protocol := protocols.OfPort(p); out.tcp == nil && protocol.IsTCP() && !a.leadsToGateway(o) {
+				out.tcp = &tcpPort{number, o, string(protocol)}
 			}
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/api/protocols"
 )
 
 // rivalEntries reports ServiceEntries with a part that has no effect, because an older entry or a Service has the same
@@ -132,8 +133,8 @@ func (a *analysis) rivalAddresses() {
 		exportTo []string
 	}
 	claims := map[at]owner{}
-	claim := func(o owner, address, protocol string, port uint32) (owner, bool) {
-		address = boundAddress(address, strings.ToUpper(protocol))
+	claim := func(o owner, address string, protocol protocols.Protocol, port uint32) (owner, bool) {
+		address = boundAddress(address, protocol)
 		if address == "" {
 			return owner{}, false
 		}
@@ -160,12 +161,12 @@ func (a *analysis) rivalAddresses() {
 		case *corev1.Service:
 			for i := range spec.Spec.Ports {
 				p := &spec.Spec.Ports[i]
-				claim(o, spec.Spec.ClusterIP, protocolOf(p), uint32(p.Port)) //nolint:gosec // validated
+				claim(o, spec.Spec.ClusterIP, protocols.OfPort(p), uint32(p.Port)) //nolint:gosec // validated
 			}
 		case *networkingv1.ServiceEntry:
 			for i, address := range spec.Addresses {
 				for _, p := range spec.Ports {
-					if first, taken := claim(o, address, p.Protocol, p.Number); taken {
+					if first, taken := claim(o, address, protocols.Parse(p.Protocol), p.Number); taken {
 						a.report(h.object, diag.Warning, codeAddress, indexed("spec.addresses", i), "give each host an address of its own",
 							"%s has the address %s too, and comes first on port %d (%s): connections there lead to its host %s, and not to %s",
 							first.Object, address, p.Number,
@@ -180,9 +181,8 @@ func (a *analysis) rivalAddresses() {
 
 // boundAddress returns the address or range by which listeners match connections of a protocol. It returns "" if they
 // match by other properties.
-func boundAddress(address, protocol string) string {
-	switch protocol {
-	case "HTTP", "HTTP2", "GRPC", "GRPC-WEB", "UDP":
+func boundAddress(address string, protocol protocols.Protocol) string {
+	if protocol.IsHTTP() || protocol == protocols.UDP {
 		return ""
 	}
 	if ip, err := netip.ParseAddr(address); err == nil {
@@ -192,7 +192,7 @@ func boundAddress(address, protocol string) string {
 	switch {
 	case err == nil && prefix.IsSingleIP():
 		return prefix.Addr().String()
-	case err != nil, protocol == "TLS", protocol == "HTTPS": // in a range, matched by their server names
+	case err != nil, protocol.IsTLS(): // in a range, matched by their server names
 		return ""
 	}
 	return prefix.Masked().String()

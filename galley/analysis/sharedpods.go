@@ -10,6 +10,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/protocols"
 )
 
 // serviceGroup is a group of Services of one namespace with the same selector, by precedence.
@@ -66,7 +67,7 @@ func targetPort(p *corev1.ServicePort, w *workload) uint32 {
 func (a *analysis) sharedPods() {
 	type saying struct {
 		service  *kinds.Object
-		protocol string
+		protocol protocols.Protocol
 	}
 	type clash struct {
 		first, second *kinds.Object
@@ -87,7 +88,10 @@ func (a *analysis) sharedPods() {
 					ports := o.Spec.(*corev1.Service).Spec.Ports
 					for i := range ports {
 						p := &ports[i]
-						number, protocol := targetPort(p, w), cmp.Or(protocolOf(p), "tcp")
+						number, protocol := targetPort(p, w), protocols.OfPort(p)
+						if protocol.Sniffed() {
+							protocol = protocols.TCP
+						}
 						if number == 0 || cmp.Or(p.Protocol, corev1.ProtocolTCP) != corev1.ProtocolTCP {
 							continue
 						}

@@ -1,7 +1,6 @@
 package analysis
 
 import (
-	"cmp"
 	"iter"
 	"slices"
 
@@ -12,6 +11,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/protocols"
 )
 
 // tokens reports issuers that a RequestAuthentication has twice, and ports of the selected workloads that are not HTTP,
@@ -47,9 +47,8 @@ func (a *analysis) tokens() {
 			service := &s.Spec.(*corev1.Service).Spec
 			for i := range service.Ports {
 				p, key := &service.Ports[i], portOf{s, i}
-				protocol := protocolOf(p)
-				if cmp.Or(p.Protocol, corev1.ProtocolTCP) != corev1.ProtocolTCP || protocol == "" || isHTTP(protocol) || reported[key] ||
-					a.leadsToGateway(s) {
+				protocol := protocols.OfPort(p)
+				if !protocol.IsTCP() || reported[key] || a.leadsToGateway(s) {
 					continue
 				}
 				reported[key] = true

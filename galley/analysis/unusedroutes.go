@@ -12,10 +12,12 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/api/protocols"
 )
 
-// unusedRoutes reports rules of VirtualServices that no proxy uses, because every port of every host has another
-// protocol: HTTP rules for ports whose connections are routed, TLS and TCP rules for HTTP ports. It checks only
+// unusedRoutes reports rules of VirtualServices that no proxy uses for a port of a host, because every port of every
+// host has another protocol: HTTP rules for ports whose connections are routed, TLS and TCP rules for HTTP ports.
+// Sidecars use HTTP rules for port 80 also if no host has this port. It checks only
 // VirtualServices of sidecars, because the servers of a gateway decide its protocol. A port that does not state its
 // protocol may have any.
 func (a *analysis) unusedRoutes() {
@@ -37,19 +39,28 @@ func (a *analysis) unusedRoutes() {
 			}
 			continue
 		}
-		report := func(field, protocol, fix string) {
+		report := func(field, protocol, effect, fix string) {
 			a.report(o, diag.Warning, codeUnusedRoutes, field, fix,
-				"no port of %s is %s: %s; the rules have no effect", listed(spec.Hosts), protocol, listed(have.ports))
+				"no port of %s is %s: %s; %s", listed(spec.Hosts), protocol, listed(have.ports), effect)
 		}
+		const effect = "the rules have no effect"
 		if len(spec.Http) > 0 && !have.requests {
-			report("spec.http", "HTTP", "name a port of the host for HTTP, such as http-web, or set its appProtocol; or write the rules as tcp")
+			instead, only := "tcp", effect
+			if len(have.tlsPorts) > 0 {
+				instead = "tls"
+			}
+			if !slices.Contains(have.connectionPorts, virtualPort) {
+				only = "sidecars use the rules only for HTTP to port 80"
+			}
+			report("spec.http", "HTTP", only,
+				"name a port of the host for HTTP, such as http-web, or set its appProtocol; or write the rules as "+instead)
 		}
 		const fix = "write the rules as http, or name a port of the host for another protocol"
 		if len(spec.Tls) > 0 && !have.connections {
-			report("spec.tls", "TLS", fix)
+			report("spec.tls", "TLS", effect, fix)
 		}
 		if len(spec.Tcp) > 0 && !have.connections {
-			report("spec.tcp", "TCP", fix)
+			report("spec.tcp", "TCP", effect, fix)
 		}
 	}
 }
@@ -85,8 +96,8 @@ func (a *analysis) hasEgressPort() bool {
 	return false
 }
 
-// protocols describes which routes the ports of a host may use.
-type protocols struct {
+// hostProtocols describes which routes the ports of a host may use.
+type hostProtocols struct {
 	requests, connections         bool
 	requestPorts, connectionPorts []uint32
 	tlsPorts                      []uint32 // connectionPorts of HTTPS or TLS
@@ -94,18 +105,18 @@ type protocols struct {
 	known                         bool
 }
 
-func (p *protocols) add(number uint32, protocol string) {
+func (p *hostProtocols) add(number uint32, protocol protocols.Protocol) {
 	const few = 8
-	switch protocol = strings.ToLower(protocol); {
-	case protocol == "udp":
+	switch {
+	case protocol == protocols.UDP:
 		return
-	case protocol == "http_proxy", protocol == "hbone", protocol == "":
+	case protocol == protocols.HTTPProxy, protocol.Sniffed():
 		p.requestPorts, p.connectionPorts = append(p.requestPorts, number), append(p.connectionPorts, number)
-	case isHTTP(protocol):
+	case protocol.IsHTTP():
 		p.requestPorts = append(p.requestPorts, number)
 	default:
 		p.connectionPorts = append(p.connectionPorts, number)
-		if protocol == "https" || protocol == "tls" {
+		if protocol.IsTLS() {
 			p.tlsPorts = append(p.tlsPorts, number)
 		}
 	}
@@ -116,13 +127,14 @@ func (p *protocols) add(number uint32, protocol string) {
 }
 
 // protocolsOf returns the combined protocols of some hosts. They are unknown if they are unknown for one host.
-func (a *analysis) protocolsOf(hosts []string, namespace string) (all protocols) {
+func (a *analysis) protocolsOf(hosts []string, namespace string) (all hostProtocols) {
 	for _, text := range hosts {
 		p := a.protocolsOfHost(names.FQDN(text, namespace, a.domain))
 		if !p.known {
-			return protocols{}
+			return hostProtocols{}
 		}
 		all.requests, all.connections = all.requests || p.requests, all.connections || p.connections
+		all.connectionPorts, all.tlsPorts = append(all.connectionPorts, p.connectionPorts...), append(all.tlsPorts, p.tlsPorts...)
 		if all.known = true; all.requests && all.connections {
 			return all
 		}
@@ -132,7 +144,7 @@ func (a *analysis) protocolsOf(hosts []string, namespace string) (all protocols)
 }
 
 // protocolsOfHost returns the protocols of a host, from a cache.
-func (a *analysis) protocolsOfHost(host string) *protocols {
+func (a *analysis) protocolsOfHost(host string) *hostProtocols {
 	p := a.protocols[host]
 	if p == nil {
 		p = a.readProtocols(host)
@@ -141,24 +153,24 @@ func (a *analysis) protocolsOfHost(host string) *protocols {
 	return p
 }
 
-func (a *analysis) readProtocols(host string) *protocols {
-	p := &protocols{}
+func (a *analysis) readProtocols(host string) *hostProtocols {
+	p := &hostProtocols{}
 	for _, h := range a.hosts[host] {
 		switch spec := h.object.Spec.(type) {
 		case *corev1.Service:
 			if spec.Spec.Type == corev1.ServiceTypeExternalName {
-				return &protocols{}
+				return &hostProtocols{}
 			}
 			for i := range spec.Spec.Ports {
 				port := &spec.Spec.Ports[i]
-				p.add(uint32(port.Port), protocolOf(port)) //nolint:gosec // validated
+				p.add(uint32(port.Port), protocols.OfPort(port)) //nolint:gosec // validated
 			}
 		case *networkingv1.ServiceEntry:
 			for _, port := range spec.Ports {
-				p.add(port.Number, port.Protocol)
+				p.add(port.Number, protocols.Parse(port.Protocol))
 			}
 		default:
-			return &protocols{}
+			return &hostProtocols{}
 		}
 	}
 	p.known = len(p.ports) > 0 && !strings.HasPrefix(host, "*")

@@ -14,6 +14,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/http3"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/api/protocols"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 	"github.com/istiod-lite/istiod-lite/pilot/scope"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
@@ -412,7 +413,7 @@ func findTargets(x *scope.Index, w *registry.Workload, addresses []string) froze
 			}
 			for i := range s.Ports {
 				if t := targetPort(&s.Ports[i], w); t != 0 {
-					found = append(found, Target{Service: s, Port: s.Ports[i].Number, TargetPort: t, UDP: s.Ports[i].Protocol == registry.UDP})
+					found = append(found, Target{Service: s, Port: s.Ports[i].Number, TargetPort: t, UDP: s.Ports[i].Protocol == protocols.UDP})
 				}
 			}
 		case s.Selector == nil || w.Kind == nil:
@@ -423,7 +424,7 @@ func findTargets(x *scope.Index, w *registry.Workload, addresses []string) froze
 						ports = portsByName(s)
 					}
 					if p := ports[e.ServicePort]; p != nil {
-						found = append(found, Target{Service: s, Port: p.Number, TargetPort: e.Port, UDP: p.Protocol == registry.UDP})
+						found = append(found, Target{Service: s, Port: p.Number, TargetPort: e.Port, UDP: p.Protocol == protocols.UDP})
 					}
 				}
 			}

@@ -14,6 +14,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/api/protocols"
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/catalog"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
@@ -45,11 +46,11 @@ func pod(name, ip string, labels map[string]string) *registry.Workload {
 var web = &registry.Service{
 	Host: "web.a.svc.cluster.local", Namespace: "a", Name: "web", Selector: map[string]string{"app": "web"},
 	Ports: []registry.Port{
-		{Name: "http", Number: 80, TargetPort: "8080", Protocol: registry.HTTP},
-		{Name: "https", Number: 443, TargetPort: "named", Protocol: registry.HTTPS},
-		{Name: "gone", Number: 444, TargetPort: "unknown", Protocol: registry.TCP},
-		{Name: "udp", Number: 53, Protocol: registry.UDP},
-		{Name: "same", Number: 90, Protocol: registry.TCP},
+		{Name: "http", Number: 80, TargetPort: "8080", Protocol: protocols.HTTP},
+		{Name: "https", Number: 443, TargetPort: "named", Protocol: protocols.HTTPS},
+		{Name: "gone", Number: 444, TargetPort: "unknown", Protocol: protocols.TCP},
+		{Name: "udp", Number: 53, Protocol: protocols.UDP},
+		{Name: "same", Number: 90, Protocol: protocols.TCP},
 	},
 }
 
@@ -286,7 +287,7 @@ func TestNodesSplitNoScope(t *testing.T) {
 // DestinationRules in force there.
 func TestRulesOfTheServedService(t *testing.T) {
 	served := &registry.Service{Host: "web.b.svc.cluster.local", Namespace: "b", Name: "web",
-		Ports: []registry.Port{{Name: "http", Number: 80, Protocol: registry.HTTP}}}
+		Ports: []registry.Port{{Name: "http", Number: 80, Protocol: protocols.HTTP}}}
 	w := pod("web-0", "10.1.0.1", nil)
 	b := snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Cluster: "c", Mesh: mesh.Default(), Catalog: catalog.Features()})
 	b.ApplyRegistry(registry.Changes{

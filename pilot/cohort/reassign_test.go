@@ -14,6 +14,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/api/protocols"
 	"github.com/istiod-lite/istiod-lite/pilot/catalog"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/scope"
@@ -119,7 +120,7 @@ func drawService(t *rapid.T) registry.Changes {
 			c.Services[k] = &registry.Service{
 				Host: k.Host, Namespace: k.Namespace, Name: k.Host, Selector: drawSelector(t), NodeLocal: rapid.IntRange(0, 4).Draw(t, "local") == 0,
 				TrafficDist: rapid.SampledFrom([]string{"", "", "", "PreferClose"}).Draw(t, "spread"),
-				Ports:       []registry.Port{{Name: "http", Number: 80, Protocol: registry.HTTP}},
+				Ports:       []registry.Port{{Name: "http", Number: 80, Protocol: protocols.HTTP}},
 			}
 		}
 		return c

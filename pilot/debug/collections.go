@@ -9,6 +9,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/lists"
+	"github.com/istiod-lite/istiod-lite/api/protocols"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
@@ -179,7 +180,7 @@ func (a *API) pushStatus(url.Values) (any, error) {
 		}
 		has := lists.SetOf(s.Endpoints(svc.Key()).List, func(e *registry.Endpoint) string { return e.ServicePort })
 		for _, p := range svc.Ports {
-			if p.Protocol != registry.UDP && !has[p.Name] {
+			if p.Protocol != protocols.UDP && !has[p.Name] {
 				add(metric, fmt.Sprintf("outbound|%d||%s", p.Number, svc.Host), proxyEvent{})
 			}
 		}

@@ -28,6 +28,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/api/protocols"
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/authorize"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
@@ -103,7 +104,7 @@ func testAPI(t *testing.T) (*API, *proxies) {
 	b := snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Mesh: mesh.Default()})
 	svc := &registry.Service{
 		Host: "web.a.svc.cluster.local", Namespace: "a", Name: "web", Addresses: []string{"10.1.0.1"},
-		Ports: []registry.Port{{Name: "http", Number: 80, Protocol: registry.HTTP}},
+		Ports: []registry.Port{{Name: "http", Number: 80, Protocol: protocols.HTTP}},
 	}
 	b.ApplyRegistry(registry.Changes{
 		Services: map[registry.ServiceKey]*registry.Service{svc.Key(): svc},

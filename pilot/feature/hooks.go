@@ -18,6 +18,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/api/protocols"
 	"github.com/istiod-lite/istiod-lite/pilot/scope/traffic"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
@@ -71,12 +72,12 @@ type Tags struct {
 type Chain struct {
 	Proxy
 	Direction  Direction
-	HTTP       bool              // whether the chain has a connection manager, not a TCP proxy
-	Protocol   registry.Protocol // protocol of the port; Unsupported if it is detected
-	StatPrefix string            // name of a TCP proxy in statistics; never empty
-	Refused    bool              // whether it takes connections to the proxy's own port, and refuses them
-	Unknown    bool              // whether it takes connections to no service, and passes them through or refuses them
-	Mutual     bool              // whether connections of a gateway's TCP proxy use the mesh's own TLS
+	HTTP       bool               // whether the chain has a connection manager, not a TCP proxy
+	Protocol   protocols.Protocol // protocol of the port; Unsupported if it is detected
+	StatPrefix string             // name of a TCP proxy in statistics; never empty
+	Refused    bool               // whether it takes connections to the proxy's own port, and refuses them
+	Unknown    bool               // whether it takes connections to no service, and passes them through or refuses them
+	Mutual     bool               // whether connections of a gateway's TCP proxy use the mesh's own TLS
 	// Port is the called port: the listener's for a Gateway, the service's if the Direction is Outbound. Inbound it is
 	// the workload's in a chain with HTTP, and the service's in a chain without, as in istiod. It is 0 if the chain has
 	// no port.

@@ -10,6 +10,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/lists"
+	"github.com/istiod-lite/istiod-lite/api/protocols"
 	"github.com/istiod-lite/istiod-lite/pilot/controllers"
 	"github.com/istiod-lite/istiod-lite/pilot/ingest"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
@@ -244,7 +245,7 @@ func emptyPorts(s *snapshot.Snapshot, match func(*registry.Service) bool) float6
 		}
 		with := lists.SetOf(s.Endpoints(svc.Key()).List, func(e *registry.Endpoint) string { return e.ServicePort })
 		for _, p := range svc.Ports {
-			if p.Protocol != registry.UDP && !with[p.Name] {
+			if p.Protocol != protocols.UDP && !with[p.Name] {
 				n++
 			}
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/api/protocols"
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/facts"
 	"github.com/istiod-lite/istiod-lite/pilot/scope"
@@ -23,7 +24,7 @@ import (
 func TestDirtyHostsAndListeners(t *testing.T) {
 	service := func(ns, name string, change ...func(*registry.Service)) *registry.Service {
 		s := &registry.Service{Host: name + "." + ns, Namespace: ns, Name: name,
-			Ports: []registry.Port{{Name: "http", Number: 80, Protocol: registry.HTTP}, {Name: "tcp", Number: 90, Protocol: registry.TCP}}}
+			Ports: []registry.Port{{Name: "http", Number: 80, Protocol: protocols.HTTP}, {Name: "tcp", Number: 90, Protocol: protocols.TCP}}}
 		for _, c := range change {
 			c(s)
 		}
@@ -187,7 +188,7 @@ func TestCompare(t *testing.T) {
 		{"DNS: weight", func(s *registry.Service) { s.Resolution = registry.DNS }, weight, true},
 	} {
 		s := &registry.Service{Host: "web.a", Namespace: "a", Name: "web",
-			Ports: []registry.Port{{Name: "http", Number: 80, Protocol: registry.HTTP}}}
+			Ports: []registry.Port{{Name: "http", Number: 80, Protocol: protocols.HTTP}}}
 		c.service(s)
 		b := snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Mesh: mesh.Default()})
 		index := func(last *scope.Index, changes registry.Changes) *scope.Index {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/api/protocols"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
@@ -82,7 +83,7 @@ func (x *Index) ScopeOf(namespace string, sidecar *kinds.Object) *Scope {
 	s := &Scope{index: x, Namespace: namespace, Sidecar: sidecar}
 	if spec := sidecarSpec(sidecar); spec != nil {
 		for _, l := range spec.Egress {
-			proxy := registry.ParseProtocol(l.GetPort().GetProtocol()) == registry.HTTPProxy
+			proxy := protocols.Parse(l.GetPort().GetProtocol()) == protocols.HTTPProxy
 			s.Egress = append(s.Egress, Egress{Listener: l, HTTPProxy: proxy, scope: s, hosts: names.ParseEgressHosts(l.Hosts, namespace),
 				overlapCache: &sync.Map{}})
 		}
@@ -304,9 +305,9 @@ func (e *Egress) ListeningOn(keys []ListenerKey) []Service {
 // stops at the first service for which add reports true. At the wildcard address it skips services that cannot be
 // there.
 func (e *Egress) eachOnPort(k ListenerKey, add func(*registry.Service) bool) {
-	var after registry.Protocol
+	var after protocols.Protocol
 	for started := false; ; started = true {
-		var next *registry.Protocol
+		var next *protocols.Protocol
 		last := after
 		onPort := func(p port) int {
 			switch {

@@ -14,6 +14,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/frozen"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/api/protocols"
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/scope"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
@@ -31,7 +32,7 @@ type world struct {
 func (w *world) service(ns, host string, exportTo ...string) *registry.Service {
 	s := &registry.Service{
 		Host: host, Namespace: ns, Name: host, ExportTo: exportTo, Created: time.Unix(int64(len(w.services)+1), 0),
-		Ports: []registry.Port{{Name: "http", Number: 80, Protocol: registry.HTTP}, {Name: "tcp", Number: 90, Protocol: registry.TCP}},
+		Ports: []registry.Port{{Name: "http", Number: 80, Protocol: protocols.HTTP}, {Name: "tcp", Number: 90, Protocol: protocols.TCP}},
 	}
 	w.services = append(w.services, s)
 	return s

@@ -9,6 +9,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/api/protocols"
 	"github.com/istiod-lite/istiod-lite/pilot/facts"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/registry"
@@ -19,7 +20,7 @@ var (
 	webPod  = registry.WorkloadKey{Kind: kinds.Pod, Namespace: "a", Name: "web-0"}
 	website = registry.Service{
 		Host: web.Host, Namespace: "a", Name: "web", Selector: map[string]string{"app": "web"},
-		Ports: []registry.Port{{Name: "http", Number: 80, Protocol: registry.HTTP}},
+		Ports: []registry.Port{{Name: "http", Number: 80, Protocol: protocols.HTTP}},
 	}
 )
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/api/protocols"
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/catalog"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
@@ -30,7 +31,7 @@ func BenchmarkGatewayRoute(b *testing.B) {
 			for i := range 1000 {
 				s := &registry.Service{
 					Host: fmt.Sprintf("svc-%d.a.svc.cluster.local", i), Namespace: "a", Name: fmt.Sprintf("svc-%d", i),
-					Ports: []registry.Port{{Name: "http", Number: 80, Protocol: registry.HTTP}},
+					Ports: []registry.Port{{Name: "http", Number: 80, Protocol: protocols.HTTP}},
 				}
 				services[s.Key()] = s
 			}

@@ -19,6 +19,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/api/protocols"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
@@ -61,17 +62,17 @@ var (
 		"alias.b.svc.cluster.local", "z_.x.example.com", "web", "web.a.svc", "fd00::1",
 	}
 	generatedPorts = []registry.Port{
-		{Name: "http", Number: 80, Protocol: registry.HTTP},
-		{Name: "web", Number: 80, Protocol: registry.GRPCWeb},
-		{Name: "tcp", Number: 80, Protocol: registry.TCP},
-		{Name: "any", Number: 80, Protocol: registry.Unsupported},
-		{Name: "http", Number: 9000, Protocol: registry.HTTP},
-		{Name: "tcp", Number: 9000, Protocol: registry.TCP},
-		{Name: "tls", Number: 443, Protocol: registry.TLS},
-		{Name: "mongo", Number: 9000, Protocol: registry.Mongo},
-		{Name: "udp", Number: 80, Protocol: registry.UDP},
-		{Name: "any", Number: 9000, Protocol: registry.Unsupported},
-		{Name: "grpc", Number: 9000, Protocol: registry.GRPC},
+		{Name: "http", Number: 80, Protocol: protocols.HTTP},
+		{Name: "web", Number: 80, Protocol: protocols.GRPCWeb},
+		{Name: "tcp", Number: 80, Protocol: protocols.TCP},
+		{Name: "any", Number: 80, Protocol: protocols.Unsupported},
+		{Name: "http", Number: 9000, Protocol: protocols.HTTP},
+		{Name: "tcp", Number: 9000, Protocol: protocols.TCP},
+		{Name: "tls", Number: 443, Protocol: protocols.TLS},
+		{Name: "mongo", Number: 9000, Protocol: protocols.Mongo},
+		{Name: "udp", Number: 80, Protocol: protocols.UDP},
+		{Name: "any", Number: 9000, Protocol: protocols.Unsupported},
+		{Name: "grpc", Number: 9000, Protocol: protocols.GRPC},
 	}
 	generatedVirtualServiceHosts = []string{
 		"web", "web.b.svc.cluster.local", "x.example.com", "*.example.com", "*", "alone.example.org", "web.a", "10.0.0.1",

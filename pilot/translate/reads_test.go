@@ -21,6 +21,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/protocols"
 	"github.com/istiod-lite/istiod-lite/deploy/histories"
 	"github.com/istiod-lite/istiod-lite/pilot/catalog"
 	"github.com/istiod-lite/istiod-lite/pilot/facts"
@@ -263,7 +264,7 @@ func importedAlias() []selectingStep {
 		k := registry.ServiceKey{Namespace: namespace, Host: "web." + namespace + ".svc.cluster.local"}
 		s := &registry.Service{
 			Host: k.Host, Namespace: namespace, Name: "web", Created: time.Unix(1, 0), Resolution: registry.ClientSide,
-			Ports: []registry.Port{{Name: "tls", Number: 443, Protocol: registry.TLS}},
+			Ports: []registry.Port{{Name: "tls", Number: 443, Protocol: protocols.TLS}},
 		}
 		if alias != "" {
 			s.Resolution, s.ExternalName = registry.Alias, alias
@@ -293,7 +294,7 @@ func servedFromElsewhere() []selectingStep {
 	k := registry.ServiceKey{Namespace: "b", Host: "web.b.svc.cluster.local"}
 	service := &registry.Service{
 		Host: k.Host, Namespace: "b", Name: "web", Created: time.Unix(1, 0), Resolution: registry.ClientSide,
-		Ports: []registry.Port{{Name: "http", Number: 80, Protocol: registry.HTTP}},
+		Ports: []registry.Port{{Name: "http", Number: 80, Protocol: protocols.HTTP}},
 	}
 	rule := kinds.Key{Kind: kinds.DestinationRule, Namespace: "b", Name: "web"}
 	w := registry.WorkloadKey{Kind: kinds.Pod, Namespace: "a", Name: "a-0"}

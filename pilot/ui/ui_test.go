@@ -22,6 +22,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	meshconfig "github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/api/protocols"
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/debug"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
@@ -142,7 +143,7 @@ func newRig(t *testing.T) *rig {
 	b := snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Mesh: meshconfig.Default()})
 	svc := &registry.Service{
 		Host: "web.a.svc.cluster.local", Namespace: "a", Name: "web",
-		Ports: []registry.Port{{Name: "http", Number: 80, Protocol: registry.HTTP}},
+		Ports: []registry.Port{{Name: "http", Number: 80, Protocol: protocols.HTTP}},
 	}
 	b.ApplyRegistry(registry.Changes{Services: map[registry.ServiceKey]*registry.Service{svc.Key(): svc}})
 	b.Apply([]kinds.Change{{Key: r.world.objects[0].Key, Object: r.world.objects[0]}})

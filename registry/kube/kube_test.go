@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/deploy/must"
@@ -67,45 +66,6 @@ func TestEndpointsOfTheReferenceWorld(t *testing.T) {
 	must.Succeed(t, err)
 	if d := cmp.Diff(strings.Split(strings.TrimSpace(string(want)), "\n"), got); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
-	}
-}
-
-func TestProtocol(t *testing.T) {
-	app := func(s string) *string { return &s }
-	for _, c := range []struct {
-		port corev1.ServicePort
-		want registry.Protocol
-	}{
-		{corev1.ServicePort{Name: "http"}, registry.HTTP},
-		{corev1.ServicePort{Name: "HTTP2-main"}, registry.HTTP2},
-		{corev1.ServicePort{Name: "https-x"}, registry.HTTPS},
-		{corev1.ServicePort{Name: "httpx"}, registry.Unsupported},
-		{corev1.ServicePort{Name: "grpc"}, registry.GRPC},
-		{corev1.ServicePort{Name: "grpc-web"}, registry.GRPCWeb},
-		{corev1.ServicePort{Name: "grpc-web-x"}, registry.GRPCWeb},
-		{corev1.ServicePort{Name: "grpc-x"}, registry.GRPC},
-		{corev1.ServicePort{Name: "tls"}, registry.TLS},
-		{corev1.ServicePort{Name: "tcp-db"}, registry.TCP},
-		{corev1.ServicePort{Name: "mongo-a"}, registry.Mongo},
-		{corev1.ServicePort{Name: "mysql"}, registry.MySQL},
-		{corev1.ServicePort{Name: "redis"}, registry.Redis},
-		{corev1.ServicePort{Name: "http", Protocol: corev1.ProtocolUDP, AppProtocol: app("http")}, registry.UDP},
-		{corev1.ServicePort{Name: "udp"}, registry.UDP},
-		{corev1.ServicePort{Name: "tcp", AppProtocol: app("kubernetes.io/h2c")}, registry.HTTP2},
-		{corev1.ServicePort{Name: "tcp", AppProtocol: app("kubernetes.io/ws")}, registry.HTTP},
-		{corev1.ServicePort{Name: "tcp", AppProtocol: app("kubernetes.io/wss")}, registry.HTTPS},
-		{corev1.ServicePort{Name: "tcp", AppProtocol: app("GRPC")}, registry.GRPC},
-		{corev1.ServicePort{Name: "http", AppProtocol: app("example.com/own")}, registry.Unsupported},
-		{corev1.ServicePort{Port: 25}, registry.TCP},
-		{corev1.ServicePort{Port: 53}, registry.TCP},
-		{corev1.ServicePort{Port: 3306, Name: "db"}, registry.TCP},
-		{corev1.ServicePort{Port: 3306, Name: "http"}, registry.HTTP},
-		{corev1.ServicePort{Port: 27017}, registry.TCP},
-		{corev1.ServicePort{Port: 80}, registry.Unsupported},
-	} {
-		if got := kube.Protocol(&c.port); got != c.want {
-			t.Errorf("%+v: got %s, want %s", c.port, got, c.want)
-		}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/api/protocols"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
@@ -82,7 +83,7 @@ func (r *Registry) convert(o *kinds.Object) *registry.Service {
 	var ports []registry.Port
 	for i := range spec.Ports {
 		p := &spec.Ports[i]
-		port := registry.Port{Name: p.Name, Number: uint32(p.Port), Protocol: Protocol(p)}
+		port := registry.Port{Name: p.Name, Number: uint32(p.Port), Protocol: protocols.OfPort(p)}
 		if t := p.TargetPort.String(); t != "0" {
 			port.TargetPort = t
 		}

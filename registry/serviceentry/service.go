@@ -13,6 +13,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/api/protocols"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
@@ -82,7 +83,7 @@ func (m *merged) add(spec *networkingv1.ServiceEntry) {
 			continue
 		}
 		m.numbers[p.Number] = struct{}{}
-		port := registry.Port{Name: p.Name, Number: p.Number, Protocol: registry.ParseProtocol(p.Protocol)}
+		port := registry.Port{Name: p.Name, Number: p.Number, Protocol: protocols.Parse(p.Protocol)}
 		if p.TargetPort != 0 {
 			port.TargetPort = strconv.Itoa(int(p.TargetPort))
 		}

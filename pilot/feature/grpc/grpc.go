@@ -5,9 +5,9 @@ import (
 	grpcwebv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/grpc_web/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 
+	"github.com/istiod-lite/istiod-lite/api/protocols"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
-	"github.com/istiod-lite/istiod-lite/registry"
 )
 
 // New returns the feature.
@@ -19,7 +19,7 @@ func filtersReadOf(c feature.Chain) feature.Chain { return feature.Chain{Protoco
 
 func httpFilters(c feature.Chain) []*hcmv3.HttpFilter {
 	var f []*hcmv3.HttpFilter
-	if c.Protocol == registry.GRPCWeb {
+	if c.Protocol == protocols.GRPCWeb {
 		f = append(f, envoy.HTTPFilter("envoy.filters.http.grpc_web", envoy.Any(&grpcwebv3.GrpcWeb{})))
 	}
 	return append(f, envoy.HTTPFilter("envoy.filters.http.grpc_stats", envoy.Any(&grpcstatsv3.FilterConfig{

@@ -4,9 +4,9 @@ import (
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	mongov3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/mongo_proxy/v3"
 
+	"github.com/istiod-lite/istiod-lite/api/protocols"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
-	"github.com/istiod-lite/istiod-lite/registry"
 )
 
 // New returns the feature.
@@ -15,7 +15,7 @@ func New() *feature.Feature {
 }
 
 func networkFilters(c feature.Chain) []*listenerv3.Filter {
-	if c.HTTP || c.Protocol != registry.Mongo {
+	if c.HTTP || c.Protocol != protocols.Mongo {
 		return nil
 	}
 	return []*listenerv3.Filter{envoy.NetworkFilter("envoy.filters.network.mongo_proxy",

@@ -10,11 +10,11 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/api/protocols"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
-	"github.com/istiod-lite/istiod-lite/registry"
 )
 
 // Listeners returns the names of all listeners for which an application that uses xDS itself may ask: host:port of each
@@ -24,7 +24,7 @@ func Listeners(t *translate.Translator, s *snapshot.Snapshot, p *node.Proxy, k c
 	sees, _ := t.Visible(s, p)
 	for svc := range sees.Services {
 		for port := range svc.ImportedPorts {
-			if port.Protocol != registry.UDP {
+			if port.Protocol != protocols.UDP {
 				list = append(list, net.JoinHostPort(svc.Host, strconv.Itoa(int(port.Number))))
 			}
 		}

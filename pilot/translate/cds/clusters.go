@@ -22,6 +22,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/api/protocols"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
@@ -137,7 +138,7 @@ func (m *Clusters) serviceClusters(v *view.View, c cohort.Client, s scope.Servic
 	}
 	var out []*envoy.Resource
 	for p := range s.ImportedPorts {
-		if p.Protocol == registry.UDP {
+		if p.Protocol == protocols.UDP {
 			continue
 		}
 		k.port = p.Number
@@ -187,7 +188,7 @@ func (b builder) buildCluster(k clusterKey) *envoy.Resource {
 	http2 := port.Protocol.IsHTTP2()
 	options := &httpv3.HttpProtocolOptions{}
 	switch {
-	case http2, port.Protocol == registry.HTTP && upgrades(k.mesh, policy):
+	case http2, port.Protocol == protocols.HTTP && upgrades(k.mesh, policy):
 		options.UpstreamProtocolOptions = envoy.ExplicitHTTP2()
 	case port.Protocol.Sniffed() && !k.router:
 		options.UpstreamProtocolOptions = envoy.DownstreamProtocol()

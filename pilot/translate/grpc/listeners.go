@@ -15,6 +15,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/api/protocols"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
@@ -81,7 +82,7 @@ func (m *Listeners) outboundListener(v *view.View, c cohort.Client, name string)
 
 // hasPort reports whether a service has a port of that number that is not UDP.
 func hasPort(s scope.Service, port uint32) bool {
-	return lists.Any(s.ImportedPortsByNumber(port), func(p *registry.Port) bool { return p.Protocol != registry.UDP })
+	return lists.Any(s.ImportedPortsByNumber(port), func(p *registry.Port) bool { return p.Protocol != protocols.UDP })
 }
 
 // fullNames returns the hosts for which a name may be short in a namespace whose domain is <ns>.svc.<suffix>, best
@@ -140,7 +141,7 @@ func (m *Listeners) inboundListener(v *view.View, c cohort.Inbound, name string)
 				RequireClientCertificate: envoy.Bool(true)})
 		}
 		filters := m.hooks.HTTPFilters(feature.Chain{
-			Proxy: feature.Proxy{Mesh: v.Mesh(), Tags: c.Tags}, Direction: feature.Inbound, HTTP: true, Protocol: registry.GRPC,
+			Proxy: feature.Proxy{Mesh: v.Mesh(), Tags: c.Tags}, Direction: feature.Inbound, HTTP: true, Protocol: protocols.GRPC,
 		}, c.Selections)
 		chain.Filters = []*listenerv3.Filter{envoy.NetworkFilter("envoy.filters.network.http_connection_manager",
 			envoy.Any(&hcmv3.HttpConnectionManager{

@@ -13,6 +13,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/frozen"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/api/protocols"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/scope/traffic"
@@ -26,7 +27,7 @@ type Port struct {
 	Target   uint32
 	Port     uint32 // port of the service, or of the ingress listener
 	Host     string // host of requests in traces
-	Protocol registry.Protocol
+	Protocol protocols.Protocol
 	Services frozen.List[*registry.Service] // services with this target, oldest first
 	Rule     traffic.Rule                   // rule of the first service
 
@@ -90,7 +91,7 @@ func ingressPorts(c cohort.Inbound, spec *networkingv1.Sidecar, served []Port) [
 	for _, l := range spec.Ingress {
 		n := l.GetPort().GetNumber()
 		p := Port{
-			Target: n, Port: n, Host: c.Ingress.Name + "." + c.Ingress.Namespace, Protocol: registry.ParseProtocol(l.GetPort().GetProtocol()),
+			Target: n, Port: n, Host: c.Ingress.Name + "." + c.Ingress.Namespace, Protocol: protocols.Parse(l.GetPort().GetProtocol()),
 			Ingress: c.Ingress, Bind: l.Bind, BindsPort: l.CaptureMode == networkingv1alpha3.CaptureMode_NONE || c.Interception == node.None,
 			Endpoint: defaultEndpoint(l.DefaultEndpoint, c), TLS: l.Tls,
 		}

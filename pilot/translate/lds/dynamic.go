@@ -7,6 +7,7 @@ import (
 	snidfpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/sni_dynamic_forward_proxy/v3"
 
 	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/api/protocols"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/cds"
@@ -44,6 +45,6 @@ func (b builder) requestChain(k virtualOutboundKey) *listenerv3.FilterChain {
 	return &listenerv3.FilterChain{
 		Name: names.VirtualOutboundCatchall + "-http", FilterChainMatch: match,
 		Filters: b.httpChainFilters(k.proxyContext, feature.Outbound, "outbound_"+names.VirtualOutbound+"_"+routes.Name+";", "", routes,
-			0, registry.Unsupported),
+			0, protocols.Unsupported),
 	}
 }

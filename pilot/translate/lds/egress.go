@@ -14,6 +14,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/api/protocols"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
@@ -40,7 +41,7 @@ func isSocket(bind string) bool { return strings.HasPrefix(bind, "unix://") }
 // listenerBuilder collects the service ports that share one bind key.
 type listenerBuilder struct {
 	BindKey
-	protocol  registry.Protocol // of the first service port; Unsupported once it is sniffed
+	protocol  protocols.Protocol // of the first service port; Unsupported once it is sniffed
 	route     string
 	chains    []tcpChain
 	matches   map[chainMatch]struct{} // matches of the chains, if there are several
@@ -132,11 +133,11 @@ func (l *outboundBuilder) addEgress(o egressBuilder, services iter.Seq[scope.Ser
 			}
 			if o.explicit {
 				// the listener's protocol replaces the service port's, and is sniffed if it has none
-				q.Protocol = registry.ParseProtocol(spec.Port.Protocol)
+				q.Protocol = protocols.Parse(spec.Port.Protocol)
 			} else if l.reservedPorts[p.Number] {
 				continue
 			}
-			if q.Protocol != registry.UDP {
+			if q.Protocol != protocols.UDP {
 				o.addPort(s.Service, q)
 			}
 			if proxy { // all ports lead to the same listener
@@ -255,9 +256,9 @@ func (o egressBuilder) addTo(bind string, s *registry.Service, p registry.Port, 
 	}
 	next := &listenerBuilder{
 		BindKey: key, protocol: p.Protocol, route: route, bindsPort: o.bindsPort, explicit: o.explicit,
-		wildcard: onWildcard && (o.bind == "" || !o.explicit) && p.Protocol != registry.HTTPProxy,
+		wildcard: onWildcard && (o.bind == "" || !o.explicit) && p.Protocol != protocols.HTTPProxy,
 	}
-	next.grpcWeb = p.Protocol == registry.GRPCWeb || have != nil && have.grpcWeb
+	next.grpcWeb = p.Protocol == protocols.GRPCWeb || have != nil && have.grpcWeb
 	if have != nil {
 		have.grpcWeb = next.grpcWeb
 	}
@@ -273,7 +274,7 @@ func (o egressBuilder) addTo(bind string, s *registry.Service, p registry.Port, 
 		o.resolveConflict(have, next, chains)
 	case p.Protocol.IsHTTP():
 		if have.protocol.IsTCP() && onWildcard {
-			have.route, have.protocol = route, registry.Unsupported
+			have.route, have.protocol = route, protocols.Unsupported
 		}
 	case p.Protocol.Sniffed():
 		switch {
@@ -283,7 +284,7 @@ func (o egressBuilder) addTo(bind string, s *registry.Service, p registry.Port, 
 		case have.protocol.IsHTTP():
 			o.builders[key] = next
 		case have.protocol.IsTCP():
-			have.route, have.protocol = route, registry.Unsupported
+			have.route, have.protocol = route, protocols.Unsupported
 			o.addChains(have, chains)
 		default:
 			o.addChains(have, chains)
@@ -295,14 +296,14 @@ func (o egressBuilder) addTo(bind string, s *registry.Service, p registry.Port, 
 				have.contested = true
 				return
 			}
-			have.protocol, have.plain = registry.Unsupported, !onWildcard
+			have.protocol, have.plain = protocols.Unsupported, !onWildcard
 		}
 		o.addChains(have, chains)
 	}
 }
 
 // exclusive reports whether the filter of a protocol cannot share a port with others.
-func exclusive(p registry.Protocol) bool { return p == registry.Mongo || p == registry.MySQL }
+func exclusive(p protocols.Protocol) bool { return p == protocols.Mongo || p == protocols.MySQL }
 
 // addChains adds chains without matches that an earlier chain has: Envoy rejects a listener in which two chains match
 // the same name.

@@ -14,6 +14,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/api/protocols"
 	"github.com/istiod-lite/istiod-lite/api/servers"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
@@ -23,7 +24,6 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/translate/engine"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/gateway"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/view"
-	"github.com/istiod-lite/istiod-lite/registry"
 )
 
 // gatewayKey is the whole input of a gateway's listener.
@@ -43,9 +43,9 @@ type gatewayChain struct {
 	use      servers.Use
 	servers  frozen.List[string] // TLS server names; empty for any. With AutoPassthrough each is a chain of its own
 	tls      *networkingv1alpha3.ServerTLSSettings
-	route    string            // route configuration of a chain for HTTP
-	protocol registry.Protocol // protocol of a chain for HTTP
-	to       tcpDestination    // destination of a chain for connections
+	route    string             // route configuration of a chain for HTTP
+	protocol protocols.Protocol // protocol of a chain for HTTP
+	to       tcpDestination     // destination of a chain for connections
 }
 
 // tcpDestination is the destination of forwarded connections: one cluster, or several by weight.
@@ -112,7 +112,7 @@ func (m *Listeners) gatewayListeners(v *view.View, c cohort.Inputs) []*envoy.Res
 			out = append(out, m.gateways.Get(k))
 		}
 		for _, port := range slices.Sorted(maps.Keys(o.quic)) {
-			if len(m.hooks.NetworkFilters(k.chain(feature.Gateway, true, port, registry.HTTP3), k.selections)) > 0 {
+			if len(m.hooks.NetworkFilters(k.chain(feature.Gateway, true, port, protocols.HTTP3), k.selections)) > 0 {
 				continue // over QUIC Envoy gives them no data, so they could deny nothing
 			}
 			key := BindKey{o.bind, port}
@@ -147,10 +147,10 @@ func (m *Listeners) addServer(o *gatewayListenerBuilder, c cohort.Client, s gate
 		if slices.ContainsFunc(o.chains, func(c gatewayChain) bool { return c.use == use }) {
 			return // all servers of HTTP share one
 		}
-		chain.route, chain.protocol = s.Route(), registry.ParseProtocol(s.GetPort().GetProtocol())
+		chain.route, chain.protocol = s.Route(), protocols.Parse(s.GetPort().GetProtocol())
 		o.add(chain, nil)
 	case servers.SecureHTTP:
-		chain.route, chain.protocol, chain.tls = s.Route(), registry.HTTP, s.GetTls()
+		chain.route, chain.protocol, chain.tls = s.Route(), protocols.HTTP, s.GetTls()
 		if !o.add(chain, s.ServerNames()) {
 			return
 		}
@@ -159,7 +159,7 @@ func (m *Listeners) addServer(o *gatewayListenerBuilder, c cohort.Client, s gate
 				o.quic = map[uint32][]gatewayChain{}
 			}
 			chain = o.chains[len(o.chains)-1]
-			chain.protocol = registry.HTTP3
+			chain.protocol = protocols.HTTP3
 			o.quic[port] = append(o.quic[port], chain)
 		}
 	case servers.PlainTCP, servers.SecureTCP:
@@ -273,7 +273,7 @@ func sniClusters(v *view.View, c cohort.Client, s gateway.Server) []string {
 			continue
 		}
 		for p := range svc.ImportedPorts {
-			if p.Protocol == registry.UDP {
+			if p.Protocol == protocols.UDP {
 				continue
 			}
 			for subset := range v.MergedRules(c, svc.Service).SubsetNames {
@@ -339,7 +339,7 @@ func (b builder) gatewayChains(k gatewayKey, c gatewayChain, statPrefix string) 
 			called, _ := names.ParseCluster(cluster)
 			out = append(out, &listenerv3.FilterChain{
 				FilterChainMatch: &listenerv3.FilterChainMatch{ServerNames: []string{cluster}, ApplicationProtocols: names.MeshALPN},
-				Filters: b.tcpFilters(k.proxyContext, feature.Outbound, cluster, "", called.Port, registry.Unsupported,
+				Filters: b.tcpFilters(k.proxyContext, feature.Outbound, cluster, "", called.Port, protocols.Unsupported,
 					traffic.Connection{}),
 				TransportSocketConnectTimeout: envoy.Duration(transportSocketTimeout),
 			})
@@ -355,7 +355,7 @@ func (b builder) gatewayChains(k gatewayKey, c gatewayChain, statPrefix string) 
 	} else {
 		to := c.to
 		to.mutual = c.tls.GetMode() == networkingv1alpha3.ServerTLSSettings_ISTIO_MUTUAL
-		chain.Filters = b.weightedTCPFilters(k.proxyContext, feature.Gateway, to, k.port, registry.TCP)
+		chain.Filters = b.weightedTCPFilters(k.proxyContext, feature.Gateway, to, k.port, protocols.TCP)
 	}
 	switch {
 	case k.quic:

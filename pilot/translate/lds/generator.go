@@ -11,12 +11,12 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/frozen"
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/api/protocols"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/scope"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/engine"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/view"
-	"github.com/istiod-lite/istiod-lite/registry"
 )
 
 // Outbound generates the listeners for a sidecar's outgoing traffic. Each bind key is a partition, and so is
@@ -79,7 +79,7 @@ func affectedBindKeys(c cohort.Inputs, changes *scope.Dirty) []BindKey {
 			} else if e.Port != nil { // its protocol may be HTTP if the service's is not
 				binds = append(binds, envoy.Wildcard(c.Client.IPv4))
 			}
-			if registry.ParseProtocol(e.Port.GetProtocol()) == registry.HTTPProxy {
+			if protocols.Parse(e.Port.GetProtocol()) == protocols.HTTPProxy {
 				proxies = append(proxies, e.Port.Number)
 			}
 		}
@@ -127,7 +127,7 @@ func (l *outboundBuilder) build(s *listenerBuilder) *envoy.Resource {
 		chains: frozen.ListOf(s.chains...)}
 	captured := !s.bindsPort
 	if s.grpcWeb {
-		k.http = registry.GRPCWeb
+		k.http = protocols.GRPCWeb
 	}
 	k.dual = s.Bind == "0.0.0.0" && l.cohort.Client.IPv6
 	k.matchHTTP = s.route != "" && !s.plain && (len(s.chains) > 0 || captured && s.wildcard)

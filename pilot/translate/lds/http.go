@@ -16,11 +16,11 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/api/protocols"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/view"
-	"github.com/istiod-lite/istiod-lite/registry"
 )
 
 // proxyContext is the input that all listeners of a proxy share.
@@ -54,7 +54,7 @@ func (c proxyContext) proxy() feature.Proxy {
 }
 
 // chain returns the argument of hooks for a chain. The port is as in feature.Chain.
-func (c proxyContext) chain(d feature.Direction, http bool, port uint32, p registry.Protocol) feature.Chain {
+func (c proxyContext) chain(d feature.Direction, http bool, port uint32, p protocols.Protocol) feature.Chain {
 	return feature.Chain{Proxy: c.proxy(), Direction: d, HTTP: http, Protocol: p, Port: port}
 }
 
@@ -68,7 +68,7 @@ func (b builder) resource(c proxyContext, d feature.Direction, l *listenerv3.Lis
 // httpChainFilters makes the network filters of a chain for HTTP. Its routes are the inline ones, or else come by RDS
 // under the name route.
 func (b builder) httpChainFilters(c proxyContext, d feature.Direction, statPrefix, route string, inline *routev3.RouteConfiguration,
-	port uint32, p registry.Protocol) []*listenerv3.Filter {
+	port uint32, p protocols.Protocol) []*listenerv3.Filter {
 	chain := c.chain(d, true, port, p)
 	return append(b.NetworkFilters(chain, c.selections), b.connectionManager(c, chain, statPrefix, route, inline))
 }
@@ -112,7 +112,7 @@ func (b builder) connectionManager(c proxyContext, chain feature.Chain, statPref
 			Dns: true, Uri: true}
 		m.HttpProtocolOptions = &corev3.Http1ProtocolOptions{}
 		m.InternalAddressConfig = c.internalAddresses()
-		if chain.Protocol == registry.HTTP3 {
+		if chain.Protocol == protocols.HTTP3 {
 			m.CodecType, m.Http3ProtocolOptions = hcmv3.HttpConnectionManager_HTTP3, &corev3.Http3ProtocolOptions{}
 		}
 	}

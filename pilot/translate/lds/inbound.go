@@ -17,6 +17,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/frozen"
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/api/protocols"
 	"github.com/istiod-lite/istiod-lite/api/servers"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
@@ -26,7 +27,6 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/translate/inbound"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/rds"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/view"
-	"github.com/istiod-lite/istiod-lite/registry"
 )
 
 // inboundKey is the whole input of a listener for a workload's incoming traffic: virtualInbound, or one that a
@@ -202,20 +202,20 @@ func (s chainSet) sniffed() bool {
 // catchAll makes the chains for ports without a service: for all of them if port is 0, else for one port that has a
 // policy of its own.
 func (k inboundKey) catchAll(b builder, port uint32) chainSet {
-	return k.chains(b, port, registry.Unsupported, k.mode(b, port), names.VirtualInboundCatchallHTTP, names.VirtualInbound,
+	return k.chains(b, port, protocols.Unsupported, k.mode(b, port), names.VirtualInboundCatchallHTTP, names.VirtualInbound,
 		func() []*listenerv3.Filter {
 			routes := inboundRoute(names.InboundPassthroughCluster, names.InboundPassthroughCluster, "", 0, false)
-			return b.httpChainFilters(k.proxyContext, feature.Inbound, names.InboundPassthroughCluster+";", "", routes, 0, registry.Unsupported)
+			return b.httpChainFilters(k.proxyContext, feature.Inbound, names.InboundPassthroughCluster+";", "", routes, 0, protocols.Unsupported)
 		},
 		func() []*listenerv3.Filter {
-			return b.tcpFilters(k.proxyContext, feature.Inbound, names.InboundPassthroughCluster, "", 0, registry.Unsupported, traffic.Connection{})
+			return b.tcpFilters(k.proxyContext, feature.Inbound, names.InboundPassthroughCluster, "", 0, protocols.Unsupported, traffic.Connection{})
 		})
 }
 
 // servicePort makes the chains of one workload port.
 func (k inboundKey) servicePort(b builder, p inbound.Port) chainSet {
 	name, cluster := names.Listener(p.Bind, p.Target), names.Cluster(names.Inbound, p.Target, "", "")
-	grpc := p.Protocol == registry.GRPC || p.Protocol == registry.GRPCWeb
+	grpc := p.Protocol == protocols.GRPC || p.Protocol == protocols.GRPCWeb
 	connection := traffic.Connection{MaxDuration: p.Rule.Policy(p.Port).Connection().MaxDuration}
 	mode := k.mode(b, p.Target)
 	http := func() []*listenerv3.Filter {
@@ -259,7 +259,7 @@ func terminates(t *networkingv1alpha3.ServerTLSSettings) bool {
 
 // ownTLS makes the chain of an ingress listener that terminates TLS by its own certificates, and accepts nothing else.
 func (k inboundKey) ownTLS(p inbound.Port, name string, http, tcp func() []*listenerv3.Filter) chainSet {
-	isHTTP := p.Protocol.IsHTTP() || p.Protocol == registry.HTTPS
+	isHTTP := p.Protocol.IsHTTP() || p.Protocol == protocols.HTTPS
 	c := &listenerv3.FilterChain{
 		Name:             name,
 		FilterChainMatch: &listenerv3.FilterChainMatch{TransportProtocol: tlsWire, DestinationPort: envoy.UInt32(p.Target)},
@@ -291,7 +291,7 @@ func (k inboundKey) mode(b builder, port uint32) feature.Mode {
 }
 
 // chains makes the chains that a port needs for its protocol and mTLS mode.
-func (k inboundKey) chains(b builder, port uint32, protocol registry.Protocol, mode feature.Mode, httpName, tcpName string,
+func (k inboundKey) chains(b builder, port uint32, protocol protocols.Protocol, mode feature.Mode, httpName, tcpName string,
 	http func() []*listenerv3.Filter, tcp func() []*listenerv3.Filter,
 ) chainSet {
 	set := chainSet{port: port}

@@ -14,11 +14,11 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/frozen"
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/api/protocols"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 	"github.com/istiod-lite/istiod-lite/pilot/scope"
-	"github.com/istiod-lite/istiod-lite/registry"
 )
 
 // outboundKey is the whole input of a listener for a sidecar's outgoing traffic.
@@ -26,10 +26,10 @@ type outboundKey struct {
 	proxyContext
 	bind      string
 	port      uint32
-	bindsPort bool              // whether it binds the port; otherwise virtualOutbound passes connections to it
-	route     string            // route configuration for HTTP, else empty
-	http      registry.Protocol // GRPCWeb if its filter is needed
-	matchHTTP bool              // whether the chain for HTTP matches the sniffed protocol
+	bindsPort bool               // whether it binds the port; otherwise virtualOutbound passes connections to it
+	route     string             // route configuration for HTTP, else empty
+	http      protocols.Protocol // GRPCWeb if its filter is needed
+	matchHTTP bool               // whether the chain for HTTP matches the sniffed protocol
 	chains    frozen.List[tcpChain]
 	dual      bool   // whether it binds the wildcard addresses of both families
 	fallback  string // cluster of the default chain; empty without one
@@ -40,7 +40,7 @@ type tcpChain struct {
 	to       tcpDestination
 	servers  frozen.List[string]       // TLS server names; empty for any
 	prefixes frozen.List[netip.Prefix] // ranges of called addresses; empty for any
-	protocol registry.Protocol
+	protocol protocols.Protocol
 	config   string // path of the object with the route; empty for the service itself
 }
 

@@ -9,15 +9,15 @@ import (
 	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 
 	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/api/protocols"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 	"github.com/istiod-lite/istiod-lite/pilot/scope/traffic"
-	"github.com/istiod-lite/istiod-lite/registry"
 )
 
 // tcpFilters makes the network filters of a chain that forwards bytes to one cluster. stat is its name in statistics;
 // if it is empty, the cluster's name is used.
-func (b builder) tcpFilters(c proxyContext, d feature.Direction, cluster, stat string, port uint32, p registry.Protocol,
+func (b builder) tcpFilters(c proxyContext, d feature.Direction, cluster, stat string, port uint32, p protocols.Protocol,
 	to traffic.Connection) []*listenerv3.Filter {
 	chain := c.chain(d, false, port, p)
 	proxy := &tcpv3.TcpProxy{StatPrefix: cmp.Or(stat, cluster), ClusterSpecifier: &tcpv3.TcpProxy_Cluster{Cluster: cluster}}
@@ -26,7 +26,7 @@ func (b builder) tcpFilters(c proxyContext, d feature.Direction, cluster, stat s
 
 // refusingFilters makes the network filters of the chain for calls to the proxy's own port.
 func (b builder) refusingFilters(c proxyContext, d feature.Direction) []*listenerv3.Filter {
-	chain := c.chain(d, false, 0, registry.Unsupported)
+	chain := c.chain(d, false, 0, protocols.Unsupported)
 	chain.Refused = true
 	proxy := &tcpv3.TcpProxy{StatPrefix: names.BlackHoleCluster, ClusterSpecifier: &tcpv3.TcpProxy_Cluster{Cluster: names.BlackHoleCluster}}
 	return b.tcpProxy(c, chain, proxy, traffic.Connection{})
@@ -34,7 +34,7 @@ func (b builder) refusingFilters(c proxyContext, d feature.Direction) []*listene
 
 // fallbackFilters makes the network filters of the chain for calls to no service.
 func (b builder) fallbackFilters(c proxyContext, cluster string) []*listenerv3.Filter {
-	chain := c.chain(feature.Outbound, false, 0, registry.Unsupported)
+	chain := c.chain(feature.Outbound, false, 0, protocols.Unsupported)
 	chain.Unknown = true
 	proxy := &tcpv3.TcpProxy{StatPrefix: cluster, ClusterSpecifier: &tcpv3.TcpProxy_Cluster{Cluster: cluster}}
 	return b.tcpProxy(c, chain, proxy, traffic.Connection{})
@@ -42,7 +42,7 @@ func (b builder) fallbackFilters(c proxyContext, cluster string) []*listenerv3.F
 
 // weightedTCPFilters makes the network filters of a chain that forwards connections to one of several clusters.
 func (b builder) weightedTCPFilters(c proxyContext, d feature.Direction, to tcpDestination, port uint32,
-	p registry.Protocol) []*listenerv3.Filter {
+	p protocols.Protocol) []*listenerv3.Filter {
 	chain := c.chain(d, false, port, p)
 	proxy := &tcpv3.TcpProxy{StatPrefix: to.statPrefix}
 	weighted := &tcpv3.TcpProxy_WeightedCluster{}
