@@ -72,7 +72,7 @@ func (v *virtual) calledPort(field, name string, d *networkingv1alpha3.Destinati
 	}
 	severity := v.severity
 	if len(gatewaysOf(v.object)) > 1 {
-		severity = diag.Warning // a gateway takes the only port of the service
+		severity = min(severity, diag.Warning) // a gateway takes the only port of the service
 	}
 	v.report(v.object, severity, codeReference, field, "add port: {number: …}, one of its ports: "+ports.text,
 		"the destination names no port, so sidecars take the one that was called, %s, and %s has no such port: %s",
@@ -166,7 +166,7 @@ func (m *matchPorts) match(field string, port uint32, gateways []string, called 
 	for _, g := range gateways {
 		ports := called
 		if g != meshGateway {
-			ports = m.opened[gatewayName(g, m.object.Namespace)]
+			ports = m.opened[names.Gateway(g, m.object.Namespace)]
 		} else if !m.called.known {
 			return
 		}

@@ -55,7 +55,7 @@ func (a *analysis) connectionRoutesOf(o *kinds.Object, first map[connected]*kind
 				if !compared.more() {
 					return
 				}
-				c := connected{gatewayName(g, o.Namespace), name, export, port, tls}
+				c := connected{names.Gateway(g, o.Namespace), name, export, port, tls}
 				wins := first[c]
 				if wins == nil {
 					whole := c
@@ -108,7 +108,7 @@ func (a *analysis) connectionRoutesOf(o *kinds.Object, first map[connected]*kind
 		}
 		for _, m := range match {
 			each(m.Gateways, func(g string) {
-				gateway := a.gatewayNamed(gatewayName(g, o.Namespace))
+				gateway := a.gatewayNamed(names.Gateway(g, o.Namespace))
 				if gateway == nil {
 					for _, host := range hosts {
 						if !compared.more() {

@@ -20,11 +20,10 @@ func (a *analysis) egressProxies() {
 			continue
 		}
 		const field = "spec.outboundTrafficPolicy.egressProxy"
-		v := &virtual{
-			analysis: a, object: o, severity: a.failing(), effect: effect,
+		v := &virtual{analysis: a, object: o, severity: a.failing(), effect: effect}
+		v.destination(field, d, ruleUse{
 			clients: &clients{namespaces: []string{o.Namespace}, blind: map[string]string{}, lacking: map[subsetKey]string{}},
-		}
-		v.destination(field, d, nil)
+		})
 		name := names.Destination(d.Host, o.Namespace, a.domain)
 		if all := a.hosts[name]; len(all) > 0 && !imports(egressOf(o), all[0]) {
 			a.report(o, v.severity, codeReference, field+".host", "add "+all[0].object.Namespace+"/"+name+" to the hosts of its egress",
