@@ -60,6 +60,9 @@ type analysis struct {
 	subsets map[subset]*kinds.Object // first DestinationRule that defines a subset
 	callers map[string]*clients      // clients of VirtualServices, by their own namespace and the selectors of their Gateways
 	counts  map[subset]int           // number of subsets, keyed by all but their name
+	// led says, of each host that VirtualServices have or lead to, whether one sends requests there. virtualServices
+	// fills it.
+	led map[string]bool
 	// widest has the host with the most ports, by the namespace and host of the rules that apply to it.
 	widest  map[subset]*host
 	found   []diag.Diagnostic
@@ -92,7 +95,7 @@ func Run(objects []*kinds.Object, o Options) []diag.Diagnostic {
 	o.HostClusters = cmp.Or(o.HostClusters, limits.Default().HostClusters)
 	a := &analysis{
 		index: newIndex(objects, o), subsets: map[subset]*kinds.Object{},
-		callers: map[string]*clients{}, counts: map[subset]int{}, widest: map[subset]*host{},
+		led: map[string]bool{}, callers: map[string]*clients{}, counts: map[subset]int{}, widest: map[subset]*host{},
 		opened: map[string]*exposedPorts{}, filters: map[filtered]filter{}, readers: map[selectionKey]bool{}, worst: diag.Info,
 	}
 	for _, one := range Analyzers() {

@@ -64,7 +64,8 @@ func calledIn[M matchAt](matches []M, ports []uint32) (list []uint32) {
 
 // calledPort reports a destination without a port whose service has none of the ports that sidecars call. Sidecars take
 // the port that was called, also if the service has only one.
-func (v *virtual) calledPort(field, name string, d *networkingv1alpha3.Destination, called []uint32) {
+// subject names the destination.
+func (v *virtual) calledPort(field, subject, name string, d *networkingv1alpha3.Destination, called []uint32) {
 	ports := v.ports(name)
 	if d.GetPort().GetNumber() != 0 || len(called) == 0 || len(ports.numbers) == 0 ||
 		slices.ContainsFunc(called, func(n uint32) bool { return ports.numbers[n] }) {
@@ -75,8 +76,8 @@ func (v *virtual) calledPort(field, name string, d *networkingv1alpha3.Destinati
 		severity = min(severity, diag.Warning) // a gateway takes the only port of the service
 	}
 	v.report(v.object, severity, codeReference, field, "add port: {number: …}, one of its ports: "+ports.text,
-		"the destination names no port, so sidecars take the one that was called, %s, and %s has no such port: %s",
-		portsText(called), name, v.effect)
+		"%s names no port, so sidecars take the one that was called, %s, and %s has no such port: %s",
+		subject, portsText(called), name, v.effect)
 }
 
 // portsText lists ports.

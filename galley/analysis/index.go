@@ -30,6 +30,7 @@ type index struct {
 	selecting []*kinds.Object // objects of kinds with selectors
 	services  []*kinds.Object // Services
 	pods      []*workload
+	ended     []*kinds.Object // Pods that have ended
 
 	injections map[string]injectionState // by namespace; nil until the first request
 
@@ -202,6 +203,7 @@ func (x *index) addWorkload(o *kinds.Object) {
 	case kinds.Pod:
 		pod := x.pod(o)
 		if pod.Ended {
+			x.ended = append(x.ended, o)
 			return
 		}
 		w.labels, w.pod = o.Labels, &pod

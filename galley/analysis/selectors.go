@@ -15,6 +15,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/lists"
+	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
 // selectorOf returns the selector of an object and the path of its labels, or "" and nil if it has none.
@@ -70,15 +71,44 @@ func (a *analysis) selector(o *kinds.Object) {
 	if a.selects(ns, labels) {
 		return
 	}
-	effect := "the object has no effect"
+	severity, effect := diag.Warning, "the object has no effect"
 	switch o.Kind {
 	case kinds.Service, kinds.ServiceEntry:
 		effect = "it has no endpoints, and requests to it get 503"
+		if a.bypassed(o) {
+			severity, effect = diag.Info, "it has no endpoints, and VirtualServices send no request to it at present"
+		}
 	case kinds.Gateway:
 		effect = "nothing listens on its ports"
 	}
-	a.report(o, diag.Warning, codeWorkloads, field, a.otherLabels(ns, labels),
+	if ended := a.endedWith(ns, labels); ended != nil {
+		a.report(o, severity, codeWorkloads, field, "start a Pod with these labels, or remove the object",
+			"every Pod %s with the labels %s has ended, such as %s: %s", where, written(labels), ended, effect)
+		return
+	}
+	a.report(o, severity, codeWorkloads, field, a.otherLabels(ns, labels),
 		"no Pod or WorkloadEntry %s has the labels %s: %s", where, written(labels), effect)
+}
+
+// endedWith returns a Pod that has ended, of a namespace and with some labels, or nil. The namespace "" stands for all.
+func (a *analysis) endedWith(namespace string, labels map[string]string) *kinds.Object {
+	if a.hints++; a.hints > maxHints {
+		return nil
+	}
+	i := slices.IndexFunc(a.ended, func(o *kinds.Object) bool {
+		return (namespace == "" || o.Namespace == namespace) && kinds.Selects(labels, o.Labels)
+	})
+	if i < 0 {
+		return nil
+	}
+	return a.ended[i]
+}
+
+// bypassed reports whether a Service is the host or a destination of VirtualServices, and all of them give it no weight
+// at present.
+func (a *analysis) bypassed(o *kinds.Object) bool {
+	led, known := a.led[names.FQDN(o.Name, o.Namespace, a.domain)]
+	return o.Kind == kinds.Service && known && !led
 }
 
 // otherLabels returns the fix for labels that no workload of the namespace has; "" stands for any namespace. It

@@ -43,7 +43,7 @@ func (a *analysis) virtualService(o *kinds.Object) {
 	}
 	mirror, resting := *v, *v
 	mirror.severity, mirror.effect = diag.Warning, "the mirrored copies of requests are lost"
-	resting.severity, resting.effect = diag.Info, "its weight is 0, and with another weight requests get 503"
+	resting.rests, resting.severity, resting.effect = true, diag.Info, "its weight is 0, and with another weight requests get 503"
 	weighted := func(weight int32, routes int) *virtual {
 		if weight == 0 && routes > 1 {
 			return &resting
@@ -51,6 +51,10 @@ func (a *analysis) virtualService(o *kinds.Object) {
 		return v
 	}
 	if v.gateways[meshGateway] {
+		for _, h := range spec.Hosts {
+			name := names.FQDN(h, o.Namespace, a.domain)
+			a.led[name] = a.led[name] || len(spec.Http) == 0
+		}
 		v.hosts(spec)
 	}
 	fitting := v.fitting(spec)
@@ -70,7 +74,7 @@ func (a *analysis) virtualService(o *kinds.Object) {
 		}
 		if d := h.Delegate; d != nil {
 			if to := v.delegate(path+".delegate", d); to != nil && i < fitting {
-				v.delegated(path, h, to)
+				v.delegated(path, h, to, use.called)
 			}
 		}
 	}
@@ -213,8 +217,8 @@ type virtual struct {
 	gateways map[string]bool // as gatewaysOf returns them
 	clients  *clients        // clients of the rules for all gateways
 
-	// severity is the severity of a destination that does not exist.
-	severity diag.Severity
+	rests    bool          // the destinations have the weight 0
+	severity diag.Severity // severity of a destination that does not exist
 	effect   string
 }
 
@@ -287,9 +291,10 @@ func (v *virtual) delegate(field string, d *networkingv1alpha3.Delegate) *kinds.
 	return o
 }
 
-// delegated reports the rules of a delegate that are left out, and the fields of the delegating rule that are replaced
-// by a rule of the delegate.
-func (v *virtual) delegated(path string, h *networkingv1alpha3.HTTPRoute, to *kinds.Object) {
+// delegated reports the rules of a delegate that are left out, the fields of the delegating rule that are replaced by a
+// rule of the delegate, and destinations of the delegate that need a port because of the hosts of this VirtualService.
+// called has the ports at which sidecars use the delegating rule, if they are known.
+func (v *virtual) delegated(path string, h *networkingv1alpha3.HTTPRoute, to *kinds.Object, called []uint32) {
 	root := delegates.Rule{HTTPRoute: h, Namespace: v.object.Namespace}
 	first, left := "", 0
 	replaced := map[string]bool{}
@@ -303,6 +308,11 @@ func (v *virtual) delegated(path string, h *networkingv1alpha3.HTTPRoute, to *ki
 				first = indexed(rule+".match", j)
 			}
 			continue
+		}
+		for j, r := range c.Route {
+			subject := fmt.Sprintf("%s.destination of %s", indexed(rule+".route", j), to)
+			name := v.resolved(names.Destination(r.GetDestination().GetHost(), to.Namespace, v.domain))
+			v.calledPort(path+".delegate", subject, name, r.GetDestination(), calledIn(c.Match, called))
 		}
 		for _, field := range delegates.Replaced(h, c) {
 			if !replaced[field] {
@@ -326,6 +336,7 @@ func (v *virtual) destination(field string, d *networkingv1alpha3.Destination, u
 		return
 	}
 	name := names.Destination(d.Host, v.object.Namespace, v.domain)
+	v.led[name] = v.led[name] || !v.rests
 	all := v.index.hosts[name]
 	if len(all) == 0 {
 		v.noHost(field+".host", d.Host, name)
@@ -351,7 +362,7 @@ func (v *virtual) destination(field string, d *networkingv1alpha3.Destination, u
 				"use one of its ports: "+ports.text, "%s has no port %d: %s", name, n, v.effect)
 		}
 	}
-	v.calledPort(field, name, d, use.called)
+	v.calledPort(field, "the destination", name, d, use.called)
 	if d.Subset != "" {
 		v.subset(field+".subset", name, own, d.Subset, use.clients)
 	}

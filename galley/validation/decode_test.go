@@ -194,14 +194,13 @@ spec:
   - match: [{uri: {regex: "("}}]
     timeout: 0.1ms
     route:
-    - {destination: {host: "*.web"}, weight: "50"}
+    - {destination: {host: web}, weight: "50"}
     - {destination: {host: web}, weight: 0}
 `,
 		"5:3 UnknownField spec.hots",
 		"7:27 IST0106 spec.http[0].match[0].uri.regex",
 		"8:14 IST0106 spec.http[0].timeout",
-		"10:28 Doubtful spec.http[0].route[0].destination.host",
-		"10:46 WrongType spec.http[0].route[0].weight")
+		"10:42 WrongType spec.http[0].route[0].weight")
 }
 
 func TestDurations(t *testing.T) {

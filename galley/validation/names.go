@@ -53,15 +53,13 @@ func isWildcardHost(s string) bool {
 // everyRoot is a text that Istio's webhook accepts as a host.
 const everyRoot = "*."
 
-// host checks the name of a service that is the destination of a route.
+// host checks the name of a service that is the destination of a route. A ServiceEntry may have a wildcard for a name.
 func (p fieldRef) host() {
 	switch s := p.text(); {
 	case s == everyRoot:
 		p.tolerated().bad("write a DNS name such as web.shop.svc.cluster.local", "%q is the name of nothing", s)
 	case s == "*" || !isWildcardHost(s):
 		p.bad("write a DNS name such as web.shop.svc.cluster.local", "%q is not a host name", s)
-	case strings.Contains(s, "*"):
-		p.warn("write the whole name", "%q is a wildcard: requests have a destination only if a service has this very name", s)
 	}
 }
 
