@@ -72,18 +72,23 @@ type analysis struct {
 	worst   diag.Severity // highest severity of the dropped findings
 
 	// The fields below are caches, filled on demand.
-	byKind      map[*kinds.Kind][]*kinds.Object // objects by precedence
-	inNamespace map[string][]*kinds.Object      // Services by precedence
-	groups      map[*workload][]*serviceGroup   // groups of Services that select each workload
-	opened      map[string]*exposedPorts        // results of exposed, by selector
-	filters     map[filtered]filter             // results of connectionFilters
-	readers     map[selectionKey]bool           // results of readsTokens, by the namespace and selector of the Gateway
-	policies    []*kinds.Object                 // one RequestAuthentication with rules for each namespace and selector
-	places      map[placeKey]placeValues        // results of placesOf
-	modes       map[string]*kinds.Object        // first PeerAuthentication without a selector of each namespace
-	behind      map[selectionKey]*workloadPorts // results of portsBehind
-	protocols   map[string]*hostProtocols       // results of readProtocols
-	egress      *bool                           // result of egressDecides
+	byKind      map[*kinds.Kind][]*kinds.Object        // objects by precedence
+	inNamespace map[string][]*kinds.Object             // Services by precedence
+	groups      map[*workload][]*serviceGroup          // groups of Services that select each workload
+	opened      map[string]*exposedPorts               // results of exposed, by selector
+	filters     map[filtered]filter                    // results of connectionFilters
+	readers     map[selectionKey]bool                  // results of readsTokens, by the namespace and selector of the Gateway
+	policies    []*kinds.Object                        // one RequestAuthentication with rules for each namespace and selector
+	places      map[placeKey]placeValues               // results of placesOf
+	modes       map[string]*kinds.Object               // first PeerAuthentication without a selector of each namespace
+	behind      map[selectionKey]*workloadPorts        // results of portsBehind
+	protocols   map[string]*hostProtocols              // results of readProtocols
+	egress      *bool                                  // result of egressDecides
+	accepted    map[selectionKey]map[string]bool       // results of acceptedIssuers
+	ownTokens   map[string]bool                        // namespaces of EnvoyFilters that mention the filter of tokens
+	peers       map[selectionKey]bool                  // results of appliesToPeers
+	sharers     map[*kinds.Kind]map[string]*bySelector // results of selectorsOf
+	ingress     map[string][]uint32                    // ports of ingress listeners of Sidecars, by namespace
 	secrets     map[kinds.Key]*corev1.Secret
 	// gatewayGroups is the result of groupsOfGateways.
 	gatewayGroups map[*workload][]*gatewayGroup

@@ -64,6 +64,24 @@ const manyMistakes = `---
 {apiVersion: security.istio.io/v1, kind: AuthorizationPolicy, metadata: {name: p%[1]d, namespace: istio-system},
   spec: {selector: {matchLabels: {app: web, istio: gateway}}}}
 ---
+{apiVersion: security.istio.io/v1, kind: AuthorizationPolicy, metadata: {name: t%[1]d, namespace: front},
+  spec: {selector: {matchLabels: {i: n%[1]d}}, rules: [{from: [{source: {requestPrincipals: ["y%[1]d/*"]}}]}]}}
+---
+{apiVersion: security.istio.io/v1, kind: AuthorizationPolicy, metadata: {name: d%[1]d, namespace: front},
+  spec: {selector: {matchLabels: {i: n%[1]d}}, action: DENY, rules: [{from: [{source: {namespaces: [b%[1]d]}}]}]}}
+---
+{apiVersion: security.istio.io/v1, kind: PeerAuthentication, metadata: {name: p%[1]d, namespace: front},
+  spec: {selector: {matchLabels: {i: m%[1]d}}, mtls: {mode: STRICT}}}
+---
+{apiVersion: networking.istio.io/v1alpha3, kind: EnvoyFilter, metadata: {name: f%[1]d, namespace: f%[1]d},
+  spec: {configPatches: [{applyTo: CLUSTER, patch: {operation: REMOVE}}]}}
+---
+{apiVersion: networking.istio.io/v1, kind: Sidecar, metadata: {name: c%[1]d, namespace: c%[1]d},
+  spec: {ingress: [{port: {number: 80, name: http, protocol: HTTP}, defaultEndpoint: "127.0.0.1:80"}]}}
+---
+{apiVersion: networking.istio.io/v1, kind: DestinationRule, metadata: {name: t%[1]d, namespace: a},
+  spec: {host: f%[1]d.front.svc.cluster.local, trafficPolicy: {tls: {mode: DISABLE}}}}
+---
 apiVersion: networking.istio.io/v1
 kind: VirtualService
 metadata: {name: v%[1]d, namespace: a}
@@ -125,8 +143,14 @@ func mistaken(t *testing.T, n int) []*kinds.Object {
 	for i := range n {
 		fmt.Fprintf(&b, manyMistakes, i, 1000+i)
 	}
+	b.WriteString("---\n{apiVersion: networking.istio.io/v1, kind: VirtualService, metadata: {name: rewrites, namespace: a}, " +
+		"spec: {hosts: [rewrites.example], http: [{rewrite: {uri: /}, route: [{destination: {host: s0}}], match: [")
+	for i := range n {
+		fmt.Fprintf(&b, "{uri: {prefix: /p%d}},\n", i)
+	}
+	b.WriteString("]}]}}\n")
 	l := limits.Default()
-	l.FileDocs, l.FileSize = 20*n, 1<<30
+	l.FileDocs, l.FileSize = 40*n, 1<<30
 	var out []*kinds.Object
 	for _, d := range validation.Decode(l, "", []byte(b.String())).Documents {
 		if d.Object == nil {

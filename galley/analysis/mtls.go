@@ -1,8 +1,6 @@
 package analysis
 
 import (
-	"slices"
-
 	corev1 "k8s.io/api/core/v1"
 
 	networkingv1 "istio.io/api/networking/v1"
@@ -88,13 +86,15 @@ func (a *analysis) peerMode(namespace string) (securityv1.PeerAuthentication_Mut
 	return securityv1.PeerAuthentication_MutualTLS_PERMISSIVE, nil
 }
 
-// hasOwnPeerMode reports whether a PeerAuthentication with a selector may apply to workloads with some labels, of a
-// namespace or, for the root namespace, of any.
+// hasOwnPeerMode reports whether a PeerAuthentication with a selector may apply to workloads of a namespace with some
+// labels.
 func (a *analysis) hasOwnPeerMode(namespace string, labels map[string]string) bool {
-	return slices.ContainsFunc(a.of(kinds.PeerAuthentication), func(o *kinds.Object) bool {
-		selector := o.Spec.(*securityv1.PeerAuthentication).GetSelector().GetMatchLabels()
-		return (o.Namespace == namespace || namespace == a.root) && len(selector) > 0 && compatible(selector, labels)
-	})
+	for o := range a.sharing(kinds.PeerAuthentication, namespace, labels) {
+		if len(o.Spec.(*securityv1.PeerAuthentication).GetSelector().GetMatchLabels()) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // proxied reports whether a workload of a Service has a proxy. In files without its Pods, for example with Deployments,

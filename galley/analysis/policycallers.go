@@ -2,6 +2,7 @@ package analysis
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -11,6 +12,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 )
 
 // splitRules reports policies of action ALLOW with two rules, one with callers alone and one with operations alone.
@@ -32,45 +34,58 @@ func (a *analysis) splitRules() {
 // tokenIdentities reports policies that read tokens where no RequestAuthentication accepts a token, or none of the
 // issuer. Without one a request has no claims.
 func (a *analysis) tokenIdentities() {
-	policies := a.of(kinds.RequestAuthentication)
 	for _, o := range a.of(kinds.AuthorizationPolicy) {
 		spec := o.Spec.(*securityv1.AuthorizationPolicy)
 		field, issuers := tokenFields(spec)
 		if field == "" || a.validatesTokensItself(o.Namespace) {
 			continue
 		}
-		accepted, anyIssuer := map[string]bool{}, false
-		var list []string
-		applies := false
-		for _, r := range policies {
-			auth := r.Spec.(*securityv1.RequestAuthentication)
-			if len(auth.JwtRules) == 0 || !a.mayApplyTogether(o, spec, r, auth) {
-				continue
-			}
-			applies = true
-			for _, rule := range auth.JwtRules {
-				accepted[rule.Issuer] = true
-				list = append(list, rule.Issuer)
-				anyIssuer = anyIssuer || rule.Issuer == ""
-			}
-		}
-		if !applies {
+		accepted := a.acceptedIssuers(o, spec)
+		if len(accepted) == 0 {
 			a.report(o, diag.Warning, codeTokenPolicy, field, "add a RequestAuthentication for the same workloads",
 				"no RequestAuthentication applies to the workloads of this policy: their requests have no token that was validated, and no claims")
 			continue
 		}
 		for _, i := range issuers {
-			if anyIssuer || accepted[i.name] {
+			if accepted[""] || accepted[i.name] {
 				continue
 			}
+			list := slices.Sorted(maps.Keys(accepted))
 			fix := "add the issuer to a RequestAuthentication; the policies there have " + listed(list)
 			if near := a.nearest(i.name, list); near != "" {
 				fix = diag.DidYouMean(near)
 			}
 			a.report(o, diag.Warning, codeTokenPolicy, i.field, fix,
-				"no RequestAuthentication that applies has the issuer %q: no token is of it", i.name)
+				"no RequestAuthentication that applies has the issuer %q: no token of this issuer is accepted", i.name)
 		}
 	}
+}
+
+// acceptedIssuers returns the issuers of the RequestAuthentications that may apply to workloads of an
+// AuthorizationPolicy. A rule without an issuer accepts all, and adds "". It does not compare targets.
+func (a *analysis) acceptedIssuers(o *kinds.Object, spec *securityv1.AuthorizationPolicy) map[string]bool {
+	labels := spec.GetSelector().GetMatchLabels()
+	if len(targetsOf(spec)) > 0 {
+		labels = nil // compatible with all
+	}
+	key := selectionKey{o.Namespace, written(labels)}
+	accepted := a.accepted[key]
+	if accepted == nil {
+		accepted = map[string]bool{}
+		lists.Put(&a.accepted, key, accepted)
+		spaces := []string{o.Namespace, a.root}
+		if o.Namespace == a.root {
+			spaces = []string{everyNamespace}
+		}
+		for _, ns := range spaces {
+			for r := range a.sharing(kinds.RequestAuthentication, ns, labels) {
+				for _, rule := range r.Spec.(*securityv1.RequestAuthentication).JwtRules {
+					accepted[rule.Issuer] = true
+				}
+			}
+		}
+	}
+	return accepted
 }
 
 // issuerAt is an issuer, and the field that names it.
@@ -107,34 +122,17 @@ func tokenFields(spec *securityv1.AuthorizationPolicy) (first string, issuers []
 	return first, issuers
 }
 
-// mayApplyTogether reports whether a RequestAuthentication may apply to workloads of an AuthorizationPolicy. It does
-// not compare targets.
-func (a *analysis) mayApplyTogether(
-	o *kinds.Object, spec *securityv1.AuthorizationPolicy, r *kinds.Object, auth *securityv1.RequestAuthentication,
-) bool {
-	if o.Namespace != r.Namespace && o.Namespace != a.root && r.Namespace != a.root {
-		return false
-	}
-	return len(targetsOf(spec))+len(targetsOf(auth)) > 0 ||
-		compatible(spec.GetSelector().GetMatchLabels(), auth.GetSelector().GetMatchLabels())
-}
-
-// compatible reports whether a workload can have the labels of both selectors.
-func compatible(a, b map[string]string) bool {
-	for key, value := range a {
-		if other, both := b[key]; both && other != value {
-			return false
-		}
-	}
-	return true
-}
-
 // validatesTokensItself reports whether an EnvoyFilter that may apply in a namespace mentions the filter of tokens.
 func (a *analysis) validatesTokensItself(namespace string) bool {
-	return slices.ContainsFunc(a.of(kinds.EnvoyFilter), func(o *kinds.Object) bool {
-		return (namespace == a.root || o.Namespace == namespace || o.Namespace == a.root) &&
-			strings.Contains(o.Spec.(*networkingv1alpha3.EnvoyFilter).String(), "jwt_authn")
-	})
+	if a.ownTokens == nil {
+		a.ownTokens = map[string]bool{}
+		for _, o := range a.of(kinds.EnvoyFilter) {
+			if strings.Contains(o.Spec.(*networkingv1alpha3.EnvoyFilter).String(), "jwt_authn") {
+				a.ownTokens[o.Namespace] = true
+			}
+		}
+	}
+	return a.ownTokens[namespace] || a.ownTokens[a.root] || namespace == a.root && len(a.ownTokens) > 0
 }
 
 // plaintextCallers reports policies that keep out callers by their identity where callers may come without one: over
@@ -144,20 +142,41 @@ func (a *analysis) plaintextCallers() {
 		spec := o.Spec.(*securityv1.AuthorizationPolicy)
 		field := keptOut(spec)
 		labels := spec.GetSelector().GetMatchLabels()
-		if field == "" || len(targetsOf(spec)) > 0 || !a.takesPlaintext(o.Namespace, labels) || a.onlyGateways(o.Namespace, labels) != nil {
+		if field == "" || len(targetsOf(spec)) > 0 || a.onlyGateways(o.Namespace, labels) != nil {
 			continue
 		}
-		a.report(o, diag.Warning, codePlaintext, field, "set mode STRICT in a PeerAuthentication of these workloads",
-			"the workloads take plaintext too, over which a caller has no identity: the policy does not keep it out")
+		if o.Namespace != a.root {
+			if a.takesPlaintext(o.Namespace, labels) {
+				a.report(o, diag.Warning, codePlaintext, field, "set mode STRICT in a PeerAuthentication of these workloads",
+					"the workloads take plaintext too, over which a caller has no identity: the policy does not keep it out")
+			}
+			continue
+		}
+		spaces := a.selection("", labels).namespaces
+		if i := slices.IndexFunc(spaces, func(ns string) bool { return a.appliesToPeers(ns, labels) && a.takesPlaintext(ns, labels) }); i >= 0 {
+			a.report(o, diag.Warning, codePlaintext, field, "set mode STRICT in a PeerAuthentication of these workloads",
+				"workloads of namespace %s take plaintext too, over which a caller has no identity: the policy does not keep it out", spaces[i])
+		}
 	}
 }
 
-// takesPlaintext reports whether workloads of a selector certainly take connections without mutual TLS.
+// takesPlaintext reports whether workloads of a namespace and selector certainly take connections without mutual TLS.
 func (a *analysis) takesPlaintext(namespace string, labels map[string]string) bool {
-	if mode, _ := a.peerMode(namespace); mode == securityv1.PeerAuthentication_MutualTLS_STRICT {
-		return false
+	mode, _ := a.peerMode(namespace)
+	return mode != securityv1.PeerAuthentication_MutualTLS_STRICT && !a.hasOwnPeerMode(namespace, labels)
+}
+
+// appliesToPeers reports whether a selector matches a workload of a namespace with a proxy that is of no Gateway.
+func (a *analysis) appliesToPeers(namespace string, labels map[string]string) bool {
+	key := selectionKey{namespace, written(labels)}
+	applies, known := a.peers[key]
+	if !known {
+		for w := range a.selected(namespace, labels) {
+			applies = applies || a.hasProxy(w) && len(a.groupsOfGateways()[w]) == 0
+		}
+		lists.Put(&a.peers, key, applies)
 	}
-	return !a.hasOwnPeerMode(namespace, labels)
+	return applies
 }
 
 // keptOut returns the first field of a policy that keeps out callers by their identity, or "".

@@ -121,10 +121,8 @@ func (a *analysis) onlyGateways(namespace string, labels map[string]string) *gat
 	if behind.others || len(behind.gateways) == 0 {
 		return nil
 	}
-	for _, o := range a.of(kinds.Gateway) {
-		if len(o.Spec.(*networkingv1.Gateway).Selector) == 0 {
-			return nil // its servers are on these workloads too
-		}
+	if len(a.selectorsOf(kinds.Gateway)[everyNamespace].open) > 0 {
+		return nil // their servers are on these workloads too
 	}
 	all := *behind.gateways[0]
 	for _, g := range behind.gateways[1:] {

@@ -67,9 +67,9 @@ func (a *analysis) portsBehind(namespace string, labels map[string]string) *work
 			}
 		}
 	}
-	for _, o := range a.of(kinds.Sidecar) {
-		for _, l := range o.Spec.(*networkingv1.Sidecar).Ingress {
-			out.own[l.GetPort().GetNumber()] = true
+	for _, ns := range spaces {
+		for _, n := range a.ingressPorts()[ns] {
+			out.own[n] = true
 		}
 	}
 	for o := range a.servicesUnder(namespace, labels) {
@@ -99,6 +99,19 @@ func (a *analysis) portsBehind(namespace string, labels map[string]string) *work
 		}
 	}
 	return out
+}
+
+// ingressPorts returns the ports of the ingress listeners of Sidecars by namespace.
+func (a *analysis) ingressPorts() map[string][]uint32 {
+	if a.ingress == nil {
+		a.ingress = map[string][]uint32{}
+		for _, o := range a.of(kinds.Sidecar) {
+			for _, l := range o.Spec.(*networkingv1.Sidecar).Ingress {
+				a.ingress[o.Namespace] = append(a.ingress[o.Namespace], l.GetPort().GetNumber())
+			}
+		}
+	}
+	return a.ingress
 }
 
 // addGateways adds the Gateways of a workload.

@@ -11,6 +11,9 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/protocols"
 )
 
+// hbone is the protocol of the ports of waypoints, which no sidecar calls.
+const hbone = "hbone"
+
 // portNames reports ports of Services whose name does not state their protocol.
 func (a *analysis) portNames() {
 	for _, o := range a.services {
@@ -24,6 +27,9 @@ func (a *analysis) portNames() {
 				continue
 			}
 			protocol := protocols.OfPort(p)
+			if p.AppProtocol != nil && strings.EqualFold(*p.AppProtocol, hbone) || strings.HasPrefix(strings.ToLower(p.Name)+"-", hbone+"-") {
+				continue
+			}
 			field := indexed("spec.ports", i) + ".name"
 			if p.Name == "" {
 				field = indexed("spec.ports", i)

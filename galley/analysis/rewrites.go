@@ -16,7 +16,7 @@ func (a *analysis) rewrites() {
 	merges := normal == meshv1alpha1.MeshConfig_ProxyPathNormalization_MERGE_SLASHES ||
 		normal == meshv1alpha1.MeshConfig_ProxyPathNormalization_DECODE_AND_MERGE_SLASHES
 	for _, o := range a.routes {
-		var before []string // prefixes of earlier matches
+		before := map[string]bool{} // prefixes of earlier matches
 		for i, h := range o.Spec.(*networkingv1.VirtualService).Http {
 			to := h.GetRewrite().GetUri()
 			for _, m := range h.Match {
@@ -37,16 +37,16 @@ func (a *analysis) rewrites() {
 					a.report(o, diag.Info, codeRewrite, indexed("spec.http", i)+".rewrite.uri", fix,
 						"the rewrite replaces %s and nothing else: a request for %sa goes on as %s", prefix, below, path)
 				}
-				before = append(before, prefix)
+				before[prefix] = true
 			}
 		}
 	}
 }
 
 // isBelow reports whether a path begins with one of some prefixes.
-func isBelow(path string, prefixes []string) bool {
-	for _, p := range prefixes {
-		if strings.HasPrefix(path, p) {
+func isBelow(path string, prefixes map[string]bool) bool {
+	for i := range len(path) + 1 {
+		if prefixes[path[:i]] {
 			return true
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
@@ -59,7 +60,7 @@ func (x *index) selection(namespace string, selector map[string]string) *selecti
 			s.machine, s.proxied = true, true
 			continue
 		}
-		s.proxied = s.proxied || w.pod.Proxy || x.options.Whole && !w.pod.HostNetwork && x.injects(w.object)
+		s.proxied = s.proxied || x.hasProxy(w)
 		s.allDeclare = s.allDeclare && !w.pod.Named && len(w.pod.Numbers) > 0
 		for name := range w.pod.Ports {
 			if !s.names[name] {
@@ -87,6 +88,11 @@ func (x *index) selection(namespace string, selector map[string]string) *selecti
 	}
 	s.numberText, s.addressless, s.unusableText = listed(declared), listed(addressless), listed(slices.Concat(unready, addressless))
 	return s
+}
+
+// hasProxy reports whether a workload is a machine, or a Pod that has a proxy or would get one.
+func (x *index) hasProxy(w *workload) bool {
+	return w.pod == nil || w.pod.Proxy || x.options.Whole && !w.pod.HostNetwork && x.injects(w.object)
 }
 
 // unplaced returns a selector without the labels that the place of a workload can give it. Their values are not known
@@ -122,6 +128,80 @@ func (x *index) selected(namespace string, selector map[string]string) iter.Seq[
 			}
 		}
 	}
+}
+
+// everyNamespace stands for all namespaces.
+const everyNamespace = ""
+
+// bySelector holds objects of a kind and namespace by a label of their selectors.
+type bySelector struct {
+	open  []*kinds.Object                       // without a selector
+	first map[string]map[string][]*kinds.Object // by the first key of the selector in alphabetical order, and its value
+}
+
+// sharing yields the objects of a kind and namespace whose selector may match a workload together with other labels.
+func (a *analysis) sharing(kind *kinds.Kind, namespace string, labels map[string]string) iter.Seq[*kinds.Object] {
+	return func(yield func(*kinds.Object) bool) {
+		in := a.selectorsOf(kind)[namespace]
+		if in == nil {
+			return
+		}
+		found := slices.Clone(in.open)
+		for key, values := range in.first {
+			if value, has := labels[key]; has {
+				found = append(found, values[value]...)
+				continue
+			}
+			for _, list := range values {
+				found = append(found, list...)
+			}
+		}
+		for _, o := range found {
+			if _, selector := selectorOf(o); compatible(selector, labels) && !yield(o) {
+				return
+			}
+		}
+	}
+}
+
+// selectorsOf returns the objects of a kind by their namespaces and selectors.
+func (a *analysis) selectorsOf(kind *kinds.Kind) map[string]*bySelector {
+	spaces := a.sharers[kind]
+	if spaces != nil {
+		return spaces
+	}
+	spaces = map[string]*bySelector{}
+	lists.Put(&a.sharers, kind, spaces)
+	for _, o := range a.of(kind) {
+		_, selector := selectorOf(o)
+		keys := slices.Sorted(maps.Keys(selector))
+		for _, ns := range []string{o.Namespace, everyNamespace} {
+			in := spaces[ns]
+			if in == nil {
+				in = &bySelector{first: map[string]map[string][]*kinds.Object{}}
+				spaces[ns] = in
+			}
+			if len(keys) == 0 {
+				in.open = append(in.open, o)
+				continue
+			}
+			if in.first[keys[0]] == nil {
+				in.first[keys[0]] = map[string][]*kinds.Object{}
+			}
+			in.first[keys[0]][selector[keys[0]]] = append(in.first[keys[0]][selector[keys[0]]], o)
+		}
+	}
+	return spaces
+}
+
+// compatible reports whether a workload can have the labels of both selectors.
+func compatible(a, b map[string]string) bool {
+	for key, value := range a {
+		if other, both := b[key]; both && other != value {
+			return false
+		}
+	}
+	return true
 }
 
 // selects reports whether a selector matches a workload of the namespace; "" stands for any.

@@ -62,11 +62,16 @@ func (a *analysis) tokens() {
 // leadsToGateway reports whether a Service selects the proxies of a Gateway. The servers of the Gateway say what is
 // read at a port, and not the Service.
 func (a *analysis) leadsToGateway(service *kinds.Object) bool {
+	in := a.selectorsOf(kinds.Gateway)[everyNamespace]
 	labels := service.Spec.(*corev1.Service).Spec.Selector
-	return slices.ContainsFunc(a.of(kinds.Gateway), func(o *kinds.Object) bool {
-		selector := o.Spec.(*networkingv1.Gateway).GetSelector()
-		return len(selector) > 0 && kinds.Selects(selector, labels)
-	})
+	for key, value := range labels {
+		if in != nil && slices.ContainsFunc(in.first[key][value], func(o *kinds.Object) bool {
+			return kinds.Selects(o.Spec.(*networkingv1.Gateway).Selector, labels)
+		}) {
+			return true
+		}
+	}
+	return false
 }
 
 // servicesUnder returns the Services with a selector that a policy of a namespace affects: all of them if the policy
