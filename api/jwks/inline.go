@@ -10,10 +10,17 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// AcceptsNone is a key set that verifies no token, because its private key is unknown: its point on P-256 has as x the
-// SHA-256 of "a key that nobody holds 0", with the even y.
-const AcceptsNone = `{"keys":[{"kty":"EC","crv":"P-256","kid":"nobody","alg":"ES256","use":"sig",` +
-	`"x":"-hOZ08elhHQ-QaIaLCkciudGVUnH0Sv0z7ghplqie4c","y":"aBiMHCIRhLbV2d2kop_GanRmmBGSTXtFazATLbLr32g"}]}`
+// Key sets that verify no token, because the private key is unknown: its point on P-256 has as x the SHA-256 of
+// "a key that nobody holds 0", with the even y. They differ in the key ID, which tells a reader of a proxy's
+// configuration why no token is valid.
+const (
+	AcceptsNone = noneBefore + "nobody" + noneAfter      // there is no usable key
+	NotFetched  = noneBefore + "not-fetched" + noneAfter // the server has not fetched the keys yet
+
+	noneBefore = `{"keys":[{"kty":"EC","crv":"P-256","kid":"`
+	noneAfter  = `","alg":"ES256","use":"sig",` +
+		`"x":"-hOZ08elhHQ-QaIaLCkciudGVUnH0Sv0z7ghplqie4c","y":"aBiMHCIRhLbV2d2kop_GanRmmBGSTXtFazATLbLr32g"}]}`
+)
 
 // Inline returns a key set that a user wrote without private and unusable keys, and why each of these was left out or
 // changed. If none was, it returns the text itself. Shared secrets stay, because a user who writes one here intends it.

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 
+	networkingv1 "istio.io/api/networking/v1"
+
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/lists"
@@ -24,11 +26,11 @@ import (
 // addressOf looks up the address of a connection as the application's DNS would. It returns the service, or nil if
 // there is none.
 func (i *Inspection) addressOf(w *Way, q Query, from *sender) *registry.Service {
-	if _, err := netip.ParseAddr(q.Host); err == nil {
+	if ip, err := netip.ParseAddr(q.Host); err == nil {
 		w.Address = q.Host
 		s := i.nearest(from, func(yield func(*registry.Service) bool) {
 			for s := range i.Snapshot.EachService {
-				if (slices.Contains(s.Addresses, q.Host) || slices.Contains(s.AutoAddress, q.Host)) && !yield(s) {
+				if (slices.Contains(s.Addresses, q.Host) || slices.Contains(s.AutoAddress, q.Host) || inRange(s, ip)) && !yield(s) {
 					return
 				}
 			}
@@ -192,8 +194,25 @@ func (i *Inspection) resolvedOutside(w *Way, q Query, from *sender, s *registry.
 	return fmt.Sprintf("%s: its proxy answers for %s with %s in its proxyMetadata", text, i.objectOf(s), need)
 }
 
+// hasPort reports whether a service has a port that takes connections.
 func hasPort(s *registry.Service, port uint32) bool {
-	return s != nil && slices.ContainsFunc(s.Ports, func(p registry.Port) bool { return p.Number == port })
+	return s != nil && slices.ContainsFunc(s.Ports, func(p registry.Port) bool { return p.Number == port && p.Protocol != registry.UDP })
+}
+
+// rangesOf returns the ranges of addresses (CIDRs) of a service.
+func rangesOf(s *registry.Service) []string {
+	if s == nil {
+		return nil
+	}
+	return lists.Filter(s.Addresses, func(a string) bool { return strings.Contains(a, "/") })
+}
+
+// inRange reports whether a service has a range with an address.
+func inRange(s *registry.Service, ip netip.Addr) bool {
+	return slices.ContainsFunc(rangesOf(s), func(text string) bool {
+		p, err := netip.ParsePrefix(text)
+		return err == nil && p.Contains(ip.Unmap())
+	})
 }
 
 // isClusterIP reports whether the nodes of a cluster translate an address to the endpoints of a Service.
@@ -221,8 +240,12 @@ func (i *Inspection) passedOn(w *Way, from *sender, s *registry.Service) {
 			a.Targets[n].Endpoints = ready
 		}
 		if reason = noAnswer(s, w.Address, w.Port, ready); hasPort(s, w.Port) {
+			cause := "The port may have another protocol"
+			if a.HTTP && !slices.Contains(i.fullNames(w.called, from.Namespace), s.Host) {
+				cause = "The header Host is " + w.called + ", by which proxies choose the route"
+			}
 			w.Notes = append(w.Notes, fmt.Sprintf("the proxy passes the connection on unchanged, as if %s were not a service of the mesh: "+
-				"no route and no mutual TLS apply. %s", s.Host, cmp.Or(i.unseen(from, s, w.Port), "The port may have another protocol")))
+				"no route and no mutual TLS apply. %s", s.Host, cmp.Or(i.unseen(from, s, w.Port), cause)))
 		}
 	case slices.Contains(s.AutoAddress, w.Address):
 		reason = fmt.Sprintf("there is no answer at %s: only proxies know this address, and the connection is passed on unchanged",
@@ -237,10 +260,32 @@ func (i *Inspection) passedOn(w *Way, from *sender, s *registry.Service) {
 	}
 }
 
+// closedOut adds to an answer which setting lets no connection out of the mesh, if that is the reason of the answer.
+func (i *Inspection) closedOut(w *Way, from *sender, s *registry.Service) {
+	a := w.Outbound
+	if !slices.ContainsFunc(a.Steps, func(s trace.Step) bool {
+		return s.What == "route" && s.Name == names.BlockAll || s.What == "cluster" && s.Name == names.BlackHoleCluster
+	}) {
+		return
+	}
+	scope, _ := i.translator.Visible(i.Snapshot, from.Proxy)
+	by := "outboundTrafficPolicy of the mesh"
+	if scope.Sidecar != nil && scope.Sidecar.Spec.(*networkingv1.Sidecar).GetOutboundTrafficPolicy() != nil {
+		by = i.Where(scope.Sidecar.Key, "spec.outboundTrafficPolicy")
+	}
+	a.Reason += ": no service that the proxy is sent has the host, the address and the port, and " + by + " lets no other connections out"
+	if !hasPort(s, w.Port) {
+		return
+	}
+	if hidden := i.unseen(from, s, w.Port); hidden != "" {
+		w.Notes = append(w.Notes, fmt.Sprintf("the proxy of %s.%s is not sent %s: %s", from.Name, from.Namespace, i.objectOf(s), hidden))
+	}
+}
+
 // ready returns the endpoints to which the nodes of a cluster send connections to a Service.
 func (i *Inspection) ready(s *registry.Service, port uint32) (list []trace.Endpoint) {
 	for _, p := range s.Ports {
-		if p.Number != port {
+		if p.Number != port || p.Protocol == registry.UDP {
 			continue
 		}
 		for _, e := range i.Snapshot.Endpoints(s.Key()).ByPort(p.Name) {
@@ -256,7 +301,7 @@ func (i *Inspection) ready(s *registry.Service, port uint32) (list []trace.Endpo
 func noAnswer(s *registry.Service, address string, port uint32, ready []trace.Endpoint) string {
 	switch {
 	case !hasPort(s, port):
-		return fmt.Sprintf("there is no answer at %s: %s has no port %d", net.JoinHostPort(address, strconv.Itoa(int(port))), s.Host, port)
+		return fmt.Sprintf("there is no answer at %s: %s has no port %d for TCP", net.JoinHostPort(address, strconv.Itoa(int(port))), s.Host, port)
 	case len(ready) == 0:
 		return fmt.Sprintf("no endpoint of %s is ready at port %d", s.Host, port)
 	}
@@ -285,11 +330,23 @@ func unchanged(r trace.Request, t trace.Target, reason string) *trace.Answer {
 		Steps: []trace.Step{{What: "proxy", Name: "none", Reason: reason}}}
 }
 
-// isOwn reports whether a host is the Pod that calls it. Its connections to itself reach no proxy.
-func isOwn(host string, from *sender) bool {
-	ip, err := netip.ParseAddr(host)
-	return from.Type != node.Router && from.Generator != node.GRPC &&
-		(host == "localhost" || err == nil && ip.IsLoopback() || slices.Contains(from.IPs, host))
+// isOwn reports whether a host is the Pod that calls it, by its address or by its name in a headless service. Its
+// connections to itself reach no proxy.
+func (i *Inspection) isOwn(w *Way, host string, from *sender) bool {
+	if from.Type == node.Router || from.Generator == node.GRPC {
+		return false
+	}
+	ip, err := netip.ParseAddr(loopback(host))
+	return err == nil && (ip.IsLoopback() || slices.Contains(from.IPs, host)) ||
+		slices.Contains(from.IPs, w.Address) && i.serviceOf(host, from) == nil
+}
+
+// loopback returns the address for localhost, and any other host itself.
+func loopback(host string) string {
+	if host == "localhost" {
+		return "127.0.0.1"
+	}
+	return host
 }
 
 // avoids returns why the annotations of a Pod let a connection leave without its proxy, or "" if they do not.
@@ -303,6 +360,9 @@ func avoids(from *sender, address string, port uint32) string {
 			p, failure := netip.ParsePrefix(strings.TrimSpace(text))
 			return strings.TrimSpace(text) == "*" || err == nil && failure == nil && p.Contains(ip.Unmap())
 		})
+	}
+	if from.Interception == node.None {
+		return "the proxy intercepts no connections, as its interception mode is " + string(node.None)
 	}
 	_, chooses := from.Annotations[names.AnnotationIncludeOutboundIPRanges]
 	reason := ""

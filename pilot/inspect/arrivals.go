@@ -14,6 +14,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
+	"github.com/istiod-lite/istiod-lite/pilot/inspect/accesslog"
 	"github.com/istiod-lite/istiod-lite/pilot/inspect/trace"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
@@ -24,6 +25,16 @@ type outcome struct {
 	reason   string
 	answered bool
 	depends  []string
+}
+
+// outcomeOf returns the outcome of a request at one proxy.
+func outcomeOf(a *trace.Answer) outcome {
+	return outcome{a.Status, a.Reason, a.Answered, lists.Map(a.Depends, trace.Dependency.String)}
+}
+
+// take records the final result of a request.
+func (w *Way) take(end outcome) {
+	w.Status, w.Reason, w.Answered, w.Depends = end.status, end.reason, end.answered, end.depends
 }
 
 // reaches reports whether an application gets the request.
@@ -40,7 +51,7 @@ func (o outcome) String() string {
 // onwards follows a request that a proxy passes on, to every endpoint that may get it, and returns the final result. A
 // proxy of HTTP answers with an error if the connection behind it is closed.
 func (h *hops) onwards(from *trace.Answer, address string, by passer, depth int) (list []Arrival, end outcome, err error) {
-	end = outcome{from.Status, from.Reason, from.Answered, lists.Map(from.Depends, trace.Dependency.String)}
+	end = outcomeOf(from)
 	if !end.reaches() {
 		return nil, end, nil
 	}
@@ -92,6 +103,7 @@ type group struct {
 	to     *sender
 	known  *registry.Endpoint // nil if the service has no such endpoint
 	bypass string             // annotation by which connections bypass the Pod's proxy, or empty
+	closed string             // why no connection to the endpoint succeeds, or empty
 	others []string
 }
 
@@ -99,7 +111,7 @@ type group struct {
 func (h *hops) groups(t trace.Target, r trace.Request, address string) (list []*group) {
 	all := t.Used()
 	if t.Original && len(t.Endpoints) == 0 {
-		all = []trace.Endpoint{{Address: address, Port: r.Port, TLS: t.TLS, SNI: t.SNI, ALPN: t.ALPN, Lacks: t.Lacks}}
+		all = []trace.Endpoint{t.At(address, r.Port)}
 	}
 	type likeness struct {
 		port              uint32
@@ -110,11 +122,9 @@ func (h *hops) groups(t trace.Target, r trace.Request, address string) (list []*
 		pod               string // set if the other endpoints may answer differently
 	}
 	byLikeness := map[likeness]*group{}
+	all, closed := h.behind(all)
 	for _, e := range all {
-		if e.Address == "" {
-			continue
-		}
-		g := &group{Endpoint: e, known: h.endpoint(t.Cluster, e)}
+		g := &group{Endpoint: e, known: h.endpoint(t.Cluster, e), closed: closed[e.Address]}
 		k := likeness{port: e.Port, tls: e.TLS, sni: e.SNI, alpn: strings.Join(e.ALPN, ","), lacks: len(e.Lacks) > 0}
 		cluster := ""
 		if g.known != nil {
@@ -138,7 +148,7 @@ func (h *hops) groups(t trace.Target, r trace.Request, address string) (list []*
 				break
 			}
 			k.cohort, k.identity = h.translator.ResolveCohort(h.Snapshot, g.to.Proxy).Cached(), g.to.identity
-			if h.server != nil && (h.sent || g.to.Type == node.Router) || g.to.Type == node.Router {
+			if h.server != nil && h.query.Sent || g.to.Type == node.Router {
 				k.pod = g.pod
 			}
 		}
@@ -150,6 +160,65 @@ func (h *hops) groups(t trace.Target, r trace.Request, address string) (list []*
 		list = append(list, g)
 	}
 	return list
+}
+
+// behind returns the endpoints to which connections to some endpoints lead: the nodes of the cluster lead those to the
+// address or the name of a Service to its ready endpoints. If there is none, it leaves the endpoint, and says why it is
+// closed, by its address.
+func (h *hops) behind(all []trace.Endpoint) (list []trace.Endpoint, closed map[string]string) {
+	add := func(e trace.Endpoint, address string, port uint32) {
+		e.Address, e.Port = address, port
+		if !slices.ContainsFunc(list, func(x trace.Endpoint) bool { return x.Address == address && x.Port == port }) {
+			list = append(list, e)
+		}
+	}
+	for _, e := range all {
+		s := h.serviceAt(e.Address)
+		switch {
+		case e.Address == "":
+		case s == nil || s.Resolution == registry.Alias:
+			list = append(list, e)
+		case s.Headless: // its name has the addresses of all Pods
+			for _, x := range h.Snapshot.Endpoints(s.Key()).List {
+				if x.Health == registry.Healthy || s.PublishNotReady {
+					add(e, x.Address, e.Port)
+				}
+			}
+		default:
+			ready := h.ready(s, e.Port)
+			if reason := noAnswer(s, e.Address, e.Port, ready); reason != "" {
+				lists.Put(&closed, e.Address, reason)
+				list = append(list, e)
+			}
+			for _, x := range ready {
+				add(e, x.Address, x.Port)
+			}
+		}
+	}
+	return list, closed
+}
+
+// serviceAt returns the Service of the own cluster with that address or name, or nil.
+func (i *Inspection) serviceAt(address string) *registry.Service {
+	if _, err := netip.ParseAddr(address); err != nil {
+		for s := range i.Snapshot.ServicesByHost(strings.TrimSuffix(strings.ToLower(address), ".")) {
+			if s.Provider == registry.Kubernetes {
+				return cmp.Or(s.ClusterVersion(""), s)
+			}
+		}
+		return nil
+	}
+	if i.clusterIPs == nil {
+		i.clusterIPs = map[string]*registry.Service{}
+		for s := range i.Snapshot.EachService {
+			if s = cmp.Or(s.ClusterVersion(""), s); s.Provider == registry.Kubernetes {
+				for _, a := range s.Addresses {
+					i.clusterIPs[a] = s
+				}
+			}
+		}
+	}
+	return i.clusterIPs[address]
 }
 
 // endpoint returns the endpoint of a cluster's service, or nil if the service has none such: the address may be the
@@ -178,6 +247,10 @@ func (h *hops) arrive(t trace.Target, g *group, r trace.Request, by passer, dept
 		a.Failure = "the proxy has not the secrets that TLS needs: " + strings.Join(e.Lacks, ", ")
 		return a, outcome{reason: a.Failure}, nil
 	}
+	if g.closed != "" {
+		a.Failure = g.closed
+		return a, outcome{reason: a.Failure}, nil
+	}
 	if g.to == nil {
 		h.unproxied(a, t, g, r, &end)
 		return a, end, nil
@@ -192,6 +265,7 @@ func (h *hops) arrive(t trace.Target, g *group, r trace.Request, by passer, dept
 	in.Proxyless = p.Generator == node.GRPC
 	in.Inbound, in.Gateway, in.Identity, in.Certificate, in.HTTP3 = true, gateway, "", false, false
 	in.Address, in.Port, in.SourceAddress = e.Address, e.Port, by.address
+	in.PROXY, in.Taken = e.PROXY, false
 	if e.TLS != "" {
 		in.TLS, in.SNI, in.ALPN, in.Certificate = true, e.SNI, e.ALPN, e.TLS != trace.TLS && (!ofMesh || by.identity == "")
 	}
@@ -207,21 +281,22 @@ func (h *hops) arrive(t trace.Target, g *group, r trace.Request, by passer, dept
 		return nil, end, err
 	}
 	h.explain(a.Answer, p.Proxy)
-	if n := len(a.Answer.Steps); a.MTLS == securityv1beta1.PeerAuthentication_MutualTLS_STRICT.String() && !in.TLS && n > 0 &&
-		a.Answer.Steps[n-1].What == "filter chain" && a.Answer.Steps[n-1].Name == "none" {
+	if a.MTLS == securityv1beta1.PeerAuthentication_MutualTLS_STRICT.String() && !in.TLS && a.Answer.Cause == accesslog.NoChain {
 		a.Answer.Reason = "it accepts only mutual TLS, and the connection is plaintext"
 	}
+	if a.Answer.Cause == accesslog.NoChain && gateway && e.TLS != "" {
+		a.Answer.Reason += fmt.Sprintf(": the server name of its TLS is %q, which sni in the tls of %s sets", e.SNI, h.tlsBy(t, e))
+	}
 	h.named(a.Answer, sent)
-	end = outcome{a.Answer.Status, a.Answer.Reason, a.Answer.Answered, lists.Map(a.Answer.Depends, func(d trace.Dependency) string {
-		return a.Pod + ": " + d.Text
-	})}
+	end = outcomeOf(a.Answer)
+	end.depends = lists.Map(end.depends, func(text string) string { return a.Pod + ": " + text })
 	f := &a.Answer.Forwarded
 	if ofMesh && f.TLS && end.reaches() && !gateway {
 		a.Failure = fmt.Sprintf("the TLS handshake fails: %s says %s, and the proxy of %s passes TLS on to the application", h.tlsBy(t, e),
 			e.TLS, a.Pod)
 		return a, outcome{reason: a.Failure}, nil
 	}
-	if e.TLS != "" && r.TLS && !f.TLS { // the application's own TLS is within the proxy's
+	if e.TLS != "" && r.TLS && !f.TLS && !e.PROXY { // the application's own TLS is within the proxy's
 		f.TLS, f.SNI, f.ALPN = true, r.SNI, r.ALPN
 		if a.Answer.HTTP && end.reaches() {
 			a.Answer.Status, a.Answer.Reason = 0, "the proxy reads HTTP within the TLS of "+h.tlsBy(t, e)+", and the application speaks TLS there"
@@ -234,8 +309,8 @@ func (h *hops) arrive(t trace.Target, g *group, r trace.Request, by passer, dept
 		depends := end.depends
 		a.Next, end, err = h.onwards(a.Answer, "", passer{e.Address, p.identity, true}, depth+1)
 		end.depends = slices.Concat(depends, end.depends)
-	case f.TLS && e.TLS != "" && !ofMesh:
-		h.originated(a, t, g, r, &end)
+	default:
+		h.fits(a, t, g, r, f.TLS, &end)
 	}
 	return a, end, err
 }
@@ -277,17 +352,22 @@ func (h *hops) unproxied(a *Arrival, t trace.Target, g *group, r trace.Request, 
 				g.bypass, where, e.Port)
 		}
 		*end = outcome{reason: a.Failure}
-	case e.TLS != "":
-		h.originated(a, t, g, r, end)
+	default:
+		if e.PROXY {
+			end.depends = append(end.depends, fmt.Sprintf("%s must read the header of the PROXY protocol with which the connection begins", where))
+		}
+		h.fits(a, t, g, r, r.TLS || e.TLS != "", end)
 	}
 }
 
-// originated judges TLS that a proxy begins and an application ends.
-func (h *hops) originated(a *Arrival, t trace.Target, g *group, r trace.Request, end *outcome) {
+// fits judges whether an application gets what its port is declared for. tls reports whether it gets TLS, which a proxy
+// or the client has begun. Applications may take what their Services do not declare, so that this is never certain.
+func (h *hops) fits(a *Arrival, t trace.Target, g *group, r trace.Request, tls bool, end *outcome) {
 	where, by := cmp.Or(a.Pod, g.Address), h.tlsBy(t, g.Endpoint)
-	if r.TLS {
-		end.depends = append(end.depends, fmt.Sprintf("%s takes TLS within TLS: the application speaks TLS itself, and %s adds %s", where, by,
-			g.TLS))
+	add := func(format string, args ...any) { end.depends = append(end.depends, fmt.Sprintf(format, args...)) }
+	originated := tls && g.TLS != "" && g.TLS != trace.MeshTLS
+	if originated && r.TLS {
+		add("%s may not take TLS within TLS: the application speaks TLS itself, and %s adds %s", where, by, g.TLS)
 		return
 	}
 	name, ok := names.ParseCluster(t.Cluster)
@@ -296,11 +376,26 @@ func (h *hops) originated(a *Arrival, t trace.Target, g *group, r trace.Request,
 	}
 	for s := range h.Snapshot.ServicesByHost(name.Host) {
 		p := s.Port(name.Port)
-		if p != nil && p.Protocol.IsHTTP() && (s.Provider == registry.Kubernetes || p.Number == g.Port) {
-			end.depends = append(end.depends, fmt.Sprintf("%s takes TLS at port %d: %s says %s, and port %d of %s is declared as %s, "+
-				"which is plaintext", where, g.Port, by, g.TLS, p.Number, s.Host, p.Protocol))
-			return
+		if p == nil || s.Provider != registry.Kubernetes && p.Number != g.Port {
+			continue
 		}
+		isGRPC := strings.HasPrefix(r.Headers["content-type"], "application/grpc")
+		switch {
+		case originated && p.Protocol.IsHTTP():
+			add("%s may not take TLS at port %d: %s says %s, and port %d of %s is declared as %s, which is plaintext", where, g.Port, by, g.TLS,
+				p.Number, s.Host, p.Protocol)
+		case !tls && p.Protocol.IsTLS():
+			add("%s may not take plaintext at port %d: port %d of %s is declared as %s, and no DestinationRule in force has TLS settings for it",
+				where, g.Port, p.Number, s.Host, p.Protocol)
+		case a.Answer != nil && a.Answer.HTTP && !tls && !p.Protocol.IsHTTP() && !p.Protocol.Sniffed() && !h.query.HTTP && h.query.Method == "":
+			add("%s reads HTTP at port %d, and port %d of %s is declared as %s: it refuses connections of another protocol", where, g.Port, p.Number,
+				s.Host, p.Protocol)
+		case isGRPC && p.Protocol == registry.HTTP && !t.HTTP2:
+			add("%s may not take gRPC by HTTP/1.1: port %d of %s is declared as %s; declare it as grpc or http2", where, p.Number, s.Host, p.Protocol)
+		default:
+			continue
+		}
+		return
 	}
 }
 

@@ -30,7 +30,7 @@ func (i *Inspection) assumptions(l *Log, q Query) (list []assumption) {
 	if l.Side == sideInbound || to == "" || from == nil || !from.proxied {
 		return list
 	}
-	h := hops{Inspection: i, sent: q.Sent}
+	h := hops{Inspection: i, query: q}
 	sent, err := h.sentTo(from.Proxy, "")
 	if err != nil {
 		return list

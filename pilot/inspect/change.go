@@ -102,7 +102,7 @@ func (i *Inspection) Change(ctx context.Context, changes []kinds.Change, found [
 			}
 			causes = append(causes, c)
 		}
-		i.Snapshot = i.world.Commit(batch, time.Time{})
+		i.Snapshot, i.clusterIPs = i.world.Commit(batch, time.Time{}), nil
 		if err := i.readSecrets(ctx); err != nil {
 			return nil, err
 		}

@@ -46,7 +46,7 @@ func (h *hops) atGateway(sent trace.Config, r trace.Request, p *node.Proxy) (*tr
 				"port %d, where the answer is another one", called, answer.Forwarded.Port, r.Port)})
 		}
 	}
-	if way.closed && !h.logged && answer.Status != 0 {
+	if way.closed && !h.query.logged && answer.Status != 0 {
 		answer.Depends = append(answer.Depends, trace.Dependency{Text: fmt.Sprintf("no Service leads port %d to %s.%s: only clients that "+
 			"reach the Pod's own address can call it", called, p.Name, p.Namespace)})
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/ingest"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
+	"github.com/istiod-lite/istiod-lite/registry"
 )
 
 // idleResources is the memo's limit, in bytes, for idle resources.
@@ -40,6 +41,8 @@ type Inspection struct {
 
 	paths  map[string]kinds.Key // The keys of objects by path, as it is written in the metadata of resources. It is nil until first used.
 	places map[string]string    // results of Where by key and field, so that the file of an object is read once
+
+	clusterIPs map[string]*registry.Service // Services of the own cluster by their addresses. It is nil until first used.
 }
 
 // Read reads the configuration that o names, for translation with a list of features.

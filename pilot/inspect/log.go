@@ -120,7 +120,7 @@ func (i *Inspection) whyLog(q Query) (*Way, error) {
 
 // describe takes the request of a line into a query. The query keeps what the user has given.
 func (i *Inspection) describe(l *Log, q *Query) {
-	q.opaque = l.IsConnection() && q.Method == ""
+	q.opaque = l.IsConnection() && q.Method == "" && !l.ofMesh() // the port of the service says what is in mutual TLS of the mesh
 	q.Method = cmp.Or(q.Method, l.Method)
 	if from := (Query{Path: l.Path}); q.Path == "" && from.ValidPath() {
 		q.Path = l.Path
@@ -200,6 +200,7 @@ func (i *Inspection) locate(l *Log, q *Query) {
 	}
 	switch l.Side {
 	case sideInbound:
+		q.TLS = q.TLS || l.ServerName != "" && l.Peer == "" && !l.ofMesh()
 		switch {
 		case q.Source != "" && q.Source != l.Of:
 		case isForwarded:
@@ -217,6 +218,10 @@ func (i *Inspection) locate(l *Log, q *Query) {
 	case sideGateway:
 		q.Source = l.Of
 		l.locateClient(q, peer, isForwarded)
+		if host, _ := splitAuthority(l.Authority); l.ServerName != "" && host != "" && host != l.ServerName {
+			l.note("the TLS is for %s and the request for %s: HTTP/2 clients use a connection for other hosts of its certificate too, and the "+
+				"gateway answers with the routes of %s", l.ServerName, host, l.ServerName)
+		}
 		i.locateTarget(l, q, local, cluster)
 	case sideOutbound:
 		if q.Source = cmp.Or(q.Source, l.Of); q.Source == "" && isForwarded {
@@ -243,16 +248,16 @@ func (i *Inspection) locate(l *Log, q *Query) {
 // standIn returns another Pod of the workload that a Pod was of, by its name, or "". Names of such Pods differ in their
 // last part, or in the last two.
 func (i *Inspection) standIn(pod, namespace string) string {
-	for range 2 {
+	for differ := range 2 {
 		at := strings.LastIndexByte(pod, '-')
 		if at <= 0 {
 			return ""
 		}
 		pod = pod[:at]
 		for _, name := range i.Workloads() {
-			own, ns, _ := strings.Cut(name, ".")
+			own, ns, _ := cutLast(name, '.')
 			rest, of := strings.CutPrefix(own, pod+"-")
-			if of && strings.Count(rest, "-") < 2 && (namespace == "" || ns == namespace) && i.sender(name) != nil {
+			if of && strings.Count(rest, "-") == differ && (namespace == "" || ns == namespace) && i.sender(name) != nil {
 				return name
 			}
 		}
@@ -294,28 +299,20 @@ func (i *Inspection) isGateway(name string) bool {
 // fromOutside follows the request of a line at the workload whose proxy wrote it. Nothing is known about the caller but
 // its address and its certificate.
 func (i *Inspection) fromOutside(l *Log, q Query) (*Way, error) {
-	headers := map[string]string{}
-	for k, v := range q.Headers {
-		if k != "host" {
-			headers[k] = v
-		}
-	}
-	r := trace.Request{
-		Authority: q.Headers["host"], Host: q.Host, Address: q.Host, Port: q.Port, Method: cmp.Or(q.Method, "GET"), Path: cmp.Or(q.Path, "/"),
-		Headers: headers, Opaque: q.opaque, SourceAddress: q.Source, Claims: q.Claims, Now: q.Now,
-	}
+	r := q.request()
+	r.Address, r.SourceAddress = q.Host, q.Source
 	t := trace.Target{Cluster: q.Host, Share: 100, Original: true}
 	if l.Peer != "" || l.ofMesh() {
-		t.TLS, t.SNI, t.ALPN = trace.MeshTLS, l.ServerName, names.MeshALPN
+		t.CallBy(trace.Endpoint{TLS: trace.MeshTLS, SNI: l.ServerName, ALPN: names.MeshALPN})
 	} else {
 		r.TLS, r.SNI = l.ServerName != "", l.ServerName
 	}
 	w := &Way{Port: q.Port, Method: q.method("GET"), Outbound: unchanged(r, t, "the caller is outside the mesh")}
-	h := hops{Inspection: i, sent: q.Sent}
+	h := hops{Inspection: i, query: q}
 	var end outcome
 	var err error
 	w.Arrivals, end, err = h.onwards(w.Outbound, q.Host, passer{q.Source, l.Peer, false}, 0)
-	w.Status, w.Reason, w.Answered, w.Depends = end.status, end.reason, end.answered, end.depends
+	w.take(end)
 	w.Notes = h.notes
 	return w, err
 }

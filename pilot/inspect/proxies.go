@@ -23,12 +23,6 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry/kube"
 )
 
-// injectLabel has the value false on Pods that get no proxy.
-const injectLabel = names.LabelInject
-
-// templates is the annotation that names the injection templates of a Pod.
-const templates = names.AnnotationTemplates
-
 // Pods returns the accepted Pods, as NAME.NAMESPACE.
 func (i *Inspection) Pods() []string {
 	list := lists.Map(i.world.ObjectsOf(kinds.Pod), func(o *kinds.Object) string { return o.Name + "." + o.Namespace })
@@ -75,7 +69,7 @@ func (i *Inspection) proxy(o *kinds.Object) *node.Proxy {
 		Workload: f.Owner, Account: f.ServiceAccount, MeshID: i.Snapshot.Mesh.GetTrustDomain(), Labels: o.Labels,
 		Annotations: o.Annotations, Interception: node.Redirect,
 	}
-	gateway, application := o.Annotations[templates] == "gateway", false
+	gateway, application := o.Annotations[names.AnnotationTemplates] == "gateway", false
 	if pod, whole := o.Spec.(*corev1.Pod); whole {
 		for _, c := range pod.Spec.Containers {
 			application = application || c.Name != kube.ProxyContainer
@@ -100,7 +94,7 @@ func (i *Inspection) proxy(o *kinds.Object) *node.Proxy {
 
 // usesXDS reports whether the templates of a Pod say that its application uses xDS itself, without a proxy.
 func usesXDS(o *kinds.Object) bool {
-	return slices.ContainsFunc(strings.Split(o.Annotations[templates], ","), func(name string) bool {
+	return slices.ContainsFunc(strings.Split(o.Annotations[names.AnnotationTemplates], ","), func(name string) bool {
 		name = strings.TrimSpace(name)
 		return name == "grpc-agent" || name == "grpc-simple"
 	})
@@ -118,7 +112,7 @@ func hasAgent(o *kinds.Object) bool {
 			return mode == "istio"
 		}
 	}
-	return spec.GetServiceAccount() != "" || o.Annotations[registeredBy] != ""
+	return spec.GetServiceAccount() != "" || o.Annotations[names.AnnotationRegistrationGroup] != ""
 }
 
 // entryOf returns the WorkloadEntry of an unregistered machine of a WorkloadGroup. It has no address.
@@ -131,9 +125,6 @@ func entryOf(o *kinds.Object) *kinds.Object {
 	}
 	return entry
 }
-
-// registeredBy is an annotation of WorkloadEntries that were registered by the agents of machines.
-const registeredBy = names.AnnotationRegistrationGroup
 
 // entryProxy returns the proxy of a WorkloadEntry's workload.
 func (i *Inspection) entryProxy(o *kinds.Object) *node.Proxy {
@@ -253,19 +244,26 @@ func (i *Inspection) injected(o *kinds.Object) bool {
 	switch {
 	case f.HostNetwork || f.Ended:
 		return false
-	case f.ProxyImage != "" || o.Annotations[templates] == "gateway" || usesXDS(o):
+	case f.ProxyImage != "" || o.Annotations[names.AnnotationTemplates] == "gateway" || usesXDS(o):
 		return true
 	case slices.ContainsFunc(i.world.ObjectsOf(kinds.Pod), i.afterInjection):
 		return false
 	}
-	return o.Labels[injectLabel] != "false" && o.Annotations[injectLabel] != "false"
+	return i.wantsProxy(o)
+}
+
+// wantsProxy reports whether neither a Pod nor its namespace says that it gets no proxy.
+func (i *Inspection) wantsProxy(o *kinds.Object) bool {
+	namespace := i.world.Object(kinds.Key{Kind: kinds.Namespace, Name: o.Namespace})
+	return o.Labels[names.LabelInject] != "false" && o.Annotations[names.LabelInject] != "false" &&
+		(namespace == nil || namespace.Labels[names.LabelInjection] != "disabled")
 }
 
 // proxies returns the proxies of the own cluster, by NAME.NAMESPACE: of the Pods that have one, and of WorkloadEntries.
 // If no Pod was read after injection, each Pod that would get a proxy has one.
 func (i *Inspection) proxies() map[string]*node.Proxy {
 	injected, all := map[string]*node.Proxy{}, map[string]*node.Proxy{}
-	any := false
+	after := false
 	take := func(p *node.Proxy, o *kinds.Object, into ...map[string]*node.Proxy) {
 		// Parsing the formatted node gives the proxy as a server knows it.
 		if p, err := node.Parse(i.node(p, o)); err == nil {
@@ -284,9 +282,9 @@ func (i *Inspection) proxies() map[string]*node.Proxy {
 		if o.Cluster != "" || f.HostNetwork || f.Ended {
 			continue
 		}
-		any = any || i.afterInjection(o)
-		has := f.ProxyImage != "" || o.Annotations[templates] == "gateway" || usesXDS(o)
-		wants := o.Labels[injectLabel] != "false" && o.Annotations[injectLabel] != "false"
+		after = after || i.afterInjection(o)
+		has := f.ProxyImage != "" || o.Annotations[names.AnnotationTemplates] == "gateway" || usesXDS(o)
+		wants := i.wantsProxy(o)
 		switch {
 		case has && wants:
 			take(i.proxy(o), o, injected, all)
@@ -296,7 +294,7 @@ func (i *Inspection) proxies() map[string]*node.Proxy {
 			take(i.proxy(o), o, all)
 		}
 	}
-	if any {
+	if after {
 		return injected
 	}
 	return all

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/istiod-lite/istiod-lite/pilot/inspect/trace"
 )
 
 // errNoSender is returned if no workload has the name of the source.
@@ -26,6 +28,7 @@ type Query struct {
 	Method  string
 	Path    string
 	Headers map[string]string
+	HTTP    bool // whether the connection certainly carries HTTP, or TLS with HTTP in it
 	TLS     bool // whether the application speaks TLS itself
 	HTTP3   bool // whether the application calls by HTTP/3, which includes TLS
 	// Certificate says that the client has a certificate that the proxy trusts.
@@ -33,10 +36,12 @@ type Query struct {
 	// FromAddress is the address of the client that calls a gateway, or of the source itself. It is optional.
 	FromAddress string
 	Claims      map[string]any // of a token, wherever policies look for one; nil if the only tokens are in Headers
-	Now         time.Time      // time at which tokens are checked for expiry; zero if none expires
-	Log         string         // line of an access log, from which Source, Host, Port and the rest are read where they are empty
-	opaque      bool           // whether the connection of the line carries another protocol than HTTP
-	Sent        bool           // on a server: whether to use what proxies were sent, instead of what they would be sent now
+	// TokenHeader is the JOSE header of the token with these claims, or nil if it is not known.
+	TokenHeader map[string]any
+	Now         time.Time // time at which tokens are checked for expiry; zero if none expires
+	Log         string    // line of an access log, from which Source, Host, Port and the rest are read where they are empty
+	opaque      bool      // whether the connection of the line carries another protocol than HTTP
+	Sent        bool      // on a server: whether to use what proxies were sent, instead of what they would be sent now
 
 	logged bool // whether a line of an access log shows that the connection came to a proxy
 }
@@ -50,17 +55,10 @@ func (q Query) Values() url.Values {
 	for name, value := range q.Headers {
 		v.Add("header", name+"="+value)
 	}
-	if q.TLS {
-		v.Set("tls", "true")
-	}
-	if q.HTTP3 {
-		v.Set("http3", "true")
-	}
-	if q.Certificate {
-		v.Set("certificate", "true")
-	}
-	if q.Sent {
-		v.Set("sent", "true")
+	for name, set := range map[string]bool{"http": q.HTTP, "tls": q.TLS, "http3": q.HTTP3, "certificate": q.Certificate, "sent": q.Sent} {
+		if set {
+			v.Set(name, "true")
+		}
 	}
 	if q.Log != "" {
 		v.Set("log", q.Log)
@@ -68,9 +66,11 @@ func (q Query) Values() url.Values {
 	if q.FromAddress != "" {
 		v.Set("fromAddress", q.FromAddress)
 	}
-	if q.Claims != nil {
-		text, _ := json.Marshal(q.Claims) // values decoded from JSON can always be encoded
-		v.Set("claims", string(text))
+	for name, value := range map[string]map[string]any{"claims": q.Claims, "tokenHeader": q.TokenHeader} {
+		if value != nil {
+			text, _ := json.Marshal(value) // values decoded from JSON can always be encoded
+			v.Set(name, string(text))
+		}
 	}
 	return v
 }
@@ -86,6 +86,30 @@ func (q *Query) AddHeader(name, value string) {
 		value = had + between + value
 	}
 	q.Headers[name] = value
+}
+
+// request returns the request at the first proxy, as far as the query alone says it.
+func (q Query) request() trace.Request {
+	authority := q.Host
+	if strings.Contains(authority, ":") {
+		authority = "[" + authority + "]"
+	}
+	if q.TLS && q.Port != 443 || !q.TLS && q.Port != 80 {
+		authority += ":" + strconv.Itoa(int(q.Port))
+	}
+	headers := map[string]string{}
+	for k, v := range q.Headers {
+		if k = strings.ToLower(k); k == "host" {
+			authority = v
+			continue
+		}
+		headers[k] = v
+	}
+	return trace.Request{
+		Authority: authority, Host: q.Host, Port: q.Port, Method: cmp.Or(q.Method, "GET"), Path: cmp.Or(q.Path, "/"), Headers: headers,
+		Opaque: q.opaque, Taken: q.logged, TLS: q.TLS, HTTP3: q.HTTP3, Certificate: q.Certificate, Claims: q.Claims, TokenHeader: q.TokenHeader,
+		Now: q.Now,
+	}
 }
 
 // method returns the method of the request, or "" if there is no request.
@@ -107,7 +131,7 @@ func (q *Query) ValidFromAddress() bool {
 
 // ParseQuery parses the result of Values.
 func ParseQuery(v url.Values) (Query, error) {
-	q := Query{Source: v.Get("source"), Host: v.Get("host"), Method: v.Get("method"), Path: v.Get("path"), TLS: v.Get("tls") == "true",
+	q := Query{Source: v.Get("source"), Host: v.Get("host"), Method: v.Get("method"), Path: v.Get("path"), HTTP: v.Get("http") == "true", TLS: v.Get("tls") == "true",
 		HTTP3: v.Get("http3") == "true", Certificate: v.Get("certificate") == "true", Log: v.Get("log"), Sent: v.Get("sent") == "true",
 		FromAddress: v.Get("fromAddress"),
 		Headers:     map[string]string{}}
@@ -133,9 +157,11 @@ func ParseQuery(v url.Values) (Query, error) {
 	if !q.ValidFromAddress() {
 		return q, fmt.Errorf("fromAddress=%s: write an IP address", q.FromAddress)
 	}
-	if text := v.Get("claims"); text != "" {
-		if err := json.Unmarshal([]byte(text), &q.Claims); err != nil {
-			return q, fmt.Errorf("claims: %w", err)
+	for name, to := range map[string]*map[string]any{"claims": &q.Claims, "tokenHeader": &q.TokenHeader} {
+		if text := v.Get(name); text != "" {
+			if err := json.Unmarshal([]byte(text), to); err != nil {
+				return q, fmt.Errorf("%s: %w", name, err)
+			}
 		}
 	}
 	return q, nil
@@ -176,7 +202,7 @@ func ParseTarget(text string) (q Query, err error) {
 	if at := strings.IndexAny(rest, "/?#"); at >= 0 {
 		rest, q.Path = rest[:at], "/"+strings.TrimPrefix(rest[at:], "/")
 	}
-	q.TLS = scheme == "https" || scheme == "tls"
+	q.TLS, q.HTTP = scheme == "https" || scheme == "tls", scheme == "http" || scheme == "https"
 	if scheme != "" && scheme != "http" && !q.TLS {
 		return q, fmt.Errorf("%s: write http:// or https://, or HOST:PORT", text)
 	}

@@ -28,7 +28,7 @@ func dependencies(l *Log, w *Way) (list []string) {
 				continue
 			}
 			add(a.Pod+": ", a.Answer.Depends)
-			if end := (outcome{a.Answer.Status, a.Answer.Reason, a.Answer.Answered, nil}); !end.reaches() && w.mayReach() {
+			if end := outcomeOf(a.Answer); !end.reaches() && w.mayReach() {
 				add("", []trace.Dependency{{Text: fmt.Sprintf("Envoy may choose %s, where %s", a.Pod, end), Status: a.Answer.Status}})
 			}
 			arrivals(a.Next)
@@ -48,7 +48,7 @@ type end struct {
 
 // judge says whether the configuration explains a line.
 func (i *Inspection) judge(l *Log, w *Way) {
-	now := endOf(w)
+	now, at := endOf(w), w.Outbound
 	if l.Kind != accesslog.Line { // what a client saw, which any proxy on the way may have answered
 		there := refusals(w.Arrivals)
 		now.causes, now.rules = append(now.causes, there.causes...), append(now.rules, there.rules...)
@@ -67,7 +67,7 @@ func (i *Inspection) judge(l *Log, w *Way) {
 		} else if a == nil {
 			l.note("the line is of %s, and the request does not come there by the configuration as it is now", cmp.Or(l.Of, "a workload"))
 		} else if a.Answer != nil {
-			now = endOfAnswer(a.Answer)
+			now, at = endOfAnswer(a.Answer), a.Answer
 		}
 	}
 	policy := i.policyOf(l)
@@ -78,6 +78,7 @@ func (i *Inspection) judge(l *Log, w *Way) {
 		l.contradicts = true
 		l.Verdict = fmt.Sprintf("The line is of another state of the configuration, or of another request: it has %s%s", line, now)
 	}
+	unevaluated := slices.ContainsFunc(at.Depends, func(d trace.Dependency) bool { return d.Cause == accesslog.Direct })
 	unread := now.status == 0 && slices.Contains(causes, accesslog.Client) // the answer to what is not HTTP
 	switch {
 	case !l.Failed && now.reaches():
@@ -94,14 +95,16 @@ func (i *Inspection) judge(l *Log, w *Way) {
 	case now.reaches() && slices.Contains(causes, accesslog.Application):
 		l.Verdict = "The answer is not by the proxy that wrote the line: it comes from where the request was passed on to, and the " +
 			"configuration lets the request through there. The application answered so, or the proxy beside it, whose log has the line."
-	case now.reaches() && runtime:
+	case now.reaches() && l.Kind == accesslog.Line && at.HTTP && !at.Timeout && slices.Contains(l.Flags, "UT"):
+		contradict(", and the route has no timeout now. Only a request with the header x-envoy-upstream-rq-timeout-ms brings a timeout of its own.")
+	case now.reaches() && (runtime || unevaluated):
 		l.Verdict = "The configuration lets the request through. It failed for what the configuration does not decide: " + firstSays(l)
 	case now.reaches() && policy != "":
 		contradict(". By the configuration as it is now, the request reaches the application. " + policy)
 	case now.reaches():
 		contradict(". By the configuration as it is now, the request reaches the application.")
 	case l.HasCode && l.Code != now.status && !unread || policy != "" && !now.refusedBy(l.Policy()),
-		len(causes) > 0 && len(now.causes) > 0 && !slices.ContainsFunc(causes, now.has) && !unread:
+		len(causes) > 0 && len(now.causes) > 0 && !now.has(causes[0]) && !unread:
 		contradict(fmt.Sprintf(", and now %s.", now))
 	default:
 		l.Explained = true
@@ -117,7 +120,10 @@ func (i *Inspection) judge(l *Log, w *Way) {
 	l.Notes = slices.DeleteFunc(l.Notes, func(s string) bool { return s == "" || strings.Contains(l.Verdict, s) })
 }
 
-func (e end) has(c accesslog.Cause) bool { return slices.Contains(e.causes, c) }
+// has reports whether a log may have a cause for the end.
+func (e end) has(c accesslog.Cause) bool {
+	return slices.ContainsFunc(e.causes, func(own accesslog.Cause) bool { return c.SaidOf(own) })
+}
 
 // refusedBy reports whether the rule that details of a response name refuses the request. Control planes name the rules
 // of one policy of action CUSTOM differently.
@@ -152,44 +158,14 @@ func endOf(w *Way) end {
 	return e
 }
 
-// endOfAnswer returns the end of a request at one proxy, with the causes that its log would have.
+// endOfAnswer returns the end of a request at one proxy.
 func endOfAnswer(a *trace.Answer) end {
-	e := end{outcome: outcome{status: a.Status, reason: a.Reason, answered: a.Answered}}
-	if len(a.Steps) == 0 || e.reaches() {
-		return e
+	e := end{outcome: outcomeOf(a)}
+	if a.Cause != accesslog.Unknown {
+		e.causes = append(e.causes, a.Cause)
 	}
-	last := a.Steps[len(a.Steps)-1]
-	one := func(c ...accesslog.Cause) { e.causes = c }
-	switch last.What {
-	case "filter chain":
-		if last.Name == "none" {
-			one(accesslog.NoChain, accesslog.NoRoute)
-		}
-	case "route configuration":
-		one(accesslog.NoRoute)
-	case "route":
-		if last.Name == "none" {
-			one(accesslog.NoRoute)
-		} else {
-			one(accesslog.Direct, accesslog.Fault)
-		}
-	case "authorization":
-		e.rules = []trace.Origin{last.Origin}
-		if e.status == 403 || e.status == 0 {
-			one(accesslog.Policy, accesslog.Authorizer)
-		}
-	case "token":
-		if e.status == 401 || e.status == 403 {
-			one(accesslog.Token)
-		}
-	case "secret":
-		one(accesslog.TLS, accesslog.Connect)
-	case "cluster":
-		if strings.HasPrefix(last.Reason, "it is not there") {
-			one(accesslog.NoCluster)
-		} else {
-			one(accesslog.NoEndpoint)
-		}
+	if a.Rule.Path != "" {
+		e.rules = append(e.rules, a.Rule)
 	}
 	return e
 }

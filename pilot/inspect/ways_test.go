@@ -56,6 +56,11 @@ func TestWays(t *testing.T) {
 	gateway := func(server string) string {
 		return object("Gateway", "gw", "selector: {istio: gw}, servers: [{hosts: [shop.test], "+server+"}]")
 	}
+	withPROXY := pod("wanting", "10.0.0.8", "istio: gw, app: wanting", ", annotations: {inject.istio.io/templates: gateway, proxy.istio.io/config: "+
+		`"gatewayTopology: {proxyProtocol: {}}"}`) + service("wanting", "10.96.0.8", "{name: http, port: 80}")
+	token := strings.Replace(object("RequestAuthentication", "r", `jwtRules: [{issuer: i, jwks: '{"keys":[{"kty":"EC","crv":"P-256","kid":"k",`+
+		`"x":"-hOZ08elhHQ-QaIaLCkciudGVUnH0Sv0z7ghplqie4c","y":"aBiMHCIRhLbV2d2kop_GanRmmBGSTXtFazATLbLr32g"}]}'}]`),
+		"networking.istio.io", "security.istio.io", 1)
 	for _, c := range []struct {
 		name, objects string
 		q             Query
@@ -74,9 +79,9 @@ func TestWays(t *testing.T) {
 			object("DestinationRule", "all", `host: "*", trafficPolicy: {tls: {mode: ISTIO_MUTUAL}}`),
 			Query{Host: "out.test", Port: 80}, false, []string{"status 503", "1.2.3.4 has no proxy"}},
 		{"TLS to plaintext", object("DestinationRule", "tls", "host: legacy, trafficPolicy: {tls: {mode: SIMPLE}}"),
-			Query{Host: "legacy", Port: 8000}, false, []string{"legacy.a takes TLS at port 8000: DestinationRule a/tls", "declared as HTTP"}},
+			Query{Host: "legacy", Port: 8000}, false, []string{"legacy.a may not take TLS at port 8000: DestinationRule a/tls", "declared as HTTP"}},
 		{"TLS within TLS", object("DestinationRule", "tls", "host: legacy, trafficPolicy: {tls: {mode: SIMPLE}}"),
-			Query{Host: "legacy", Port: 8443, TLS: true}, false, []string{"takes TLS within TLS"}},
+			Query{Host: "legacy", Port: 8443, TLS: true}, false, []string{"may not take TLS within TLS"}},
 		{"a header of one destination of several", object("VirtualService", "v", "hosts: [web], http: [{route: ["+
 			"{destination: {host: web}, weight: 50, headers: {request: {set: {x-tier: gold}}}}, {destination: {host: legacy}, weight: 50}]}]") +
 			object("AuthorizationPolicy", "tier", "selector: {matchLabels: {app: web}}, rules: [{when: [{key: 'request.headers[x-tier]', "+
@@ -92,7 +97,57 @@ func TestWays(t *testing.T) {
 			Query{Host: "web", Port: 80, Path: "/v1/x?q=1"}, true, []string{"path /api?q=1"}},
 		{"TLS behind the PROXY protocol", object("DestinationRule", "p", "host: web, trafficPolicy: {proxyProtocol: {version: V2}, "+
 			"tls: {mode: ISTIO_MUTUAL}}") + object("PeerAuthentication", "strict", "mtls: {mode: STRICT}"),
-			Query{Host: "web", Port: 80}, true, nil},
+			Query{Host: "web", Port: 80}, false, []string{"status 503"}},
+		{"the PROXY protocol to a proxy", object("DestinationRule", "p", "host: web, trafficPolicy: {proxyProtocol: {version: V1}}"),
+			Query{Host: "web", Port: 80}, false, []string{"status 503", "the connection carries another protocol"}},
+		{"the PROXY protocol that a gateway wants", gateway("port: {number: 80, name: http, protocol: HTTP}") + toGateway + withPROXY, Query{Source: "wanting.a", Host: "shop.test", Port: 80}, false,
+			[]string{"status 200", "the client, or a load balancer before the gateway, must send it"}},
+		{"no PROXY protocol that a gateway wants", gateway("port: {number: 80, name: http, protocol: HTTP}") + toGateway + withPROXY,
+			Query{Host: "wanting", Port: 80}, false, []string{"status 503", "and the caller sends none"}},
+		{"an entry that leads to a Service", object("ServiceEntry", "self", "hosts: [self.test], addresses: [10.5.0.3], resolution: STATIC, "+
+			"endpoints: [{address: 10.96.0.1}], ports: [{name: http, number: 80, protocol: HTTP}]") +
+			object("PeerAuthentication", "strict", "mtls: {mode: STRICT}"), Query{Host: "10.5.0.3", Port: 80}, false,
+			[]string{"it accepts only mutual TLS"}},
+		{"an entry that leads to the name of a Service", object("ServiceEntry", "self", "hosts: [self.test], addresses: [10.5.0.3], "+
+			"resolution: DNS, endpoints: [{address: web.a.svc.cluster.local}], ports: [{name: http, number: 80, protocol: HTTP}]"),
+			Query{Host: "10.5.0.3", Port: 80}, true, nil},
+		{"an entry that leads to a port that a Service has not", object("ServiceEntry", "self", "hosts: [self.test], addresses: [10.5.0.3], "+
+			"resolution: STATIC, endpoints: [{address: 10.96.0.1}], ports: [{name: http, number: 81, protocol: HTTP}]"),
+			Query{Host: "10.5.0.3", Port: 81}, false, []string{"status 503", "web.a.svc.cluster.local has no port 81"}},
+		{"load balancing PASSTHROUGH", object("DestinationRule", "p", "host: web, trafficPolicy: {loadBalancer: {simple: PASSTHROUGH}}") +
+			object("PeerAuthentication", "strict", "mtls: {mode: STRICT}"), Query{Host: "web", Port: 80}, true, nil},
+		{"an alias of a host outside", `{apiVersion: v1, kind: Service, metadata: {name: ext, namespace: a}, spec: {type: ExternalName, ` +
+			`externalName: api.out.test, ports: [{port: 80, name: http}]}}` + "\n---\n", Query{Host: "ext", Port: 80}, false,
+			[]string{"status 200", "DNS has for api.out.test, the externalName of Service a/ext"}},
+		{"plaintext to a port for TLS", object("VirtualService", "v", "hosts: [web], http: [{route: [{destination: {host: legacy, "+
+			"port: {number: 8443}}}]}]"), Query{Host: "web", Port: 80}, false,
+			[]string{"status 200", "legacy.a may not take plaintext at port 8443", "declared as HTTPS"}},
+		{"gRPC to a port for HTTP/1.1", "", Query{Host: "legacy", Port: 8000, Method: "POST", Headers: map[string]string{
+			"content-type": "application/grpc"}}, false, []string{"status 200", "legacy.a may not take gRPC by HTTP/1.1"}},
+		{"TCP that a proxy reads as HTTP", service("both", "10.96.0.6", "{name: tcp, port: 90, targetPort: 8080}") +
+			service("other", "10.96.0.5", "{name: http, port: 80, targetPort: 8080}") + pod("both", "10.0.0.6", "app: both, "+in, ""),
+			Query{Host: "both", Port: 90}, true, nil},
+		{"UDP by TCP", `{apiVersion: v1, kind: Service, metadata: {name: dns, namespace: a}, spec: {clusterIP: 10.96.0.53, ` +
+			`selector: {app: web}, ports: [{port: 99, protocol: UDP}]}}` + "\n---\n", Query{Host: "dns", Port: 99}, false,
+			[]string{"has no port 99 for TCP"}},
+		{"a listener of the proxy's own", object("Sidecar", "s", "workloadSelector: {labels: {app: client}}, egress: [{port: {number: 3128, "+
+			"protocol: HTTP_PROXY, name: p}, bind: 127.0.0.1, captureMode: NONE, hosts: ['*/*']}, {hosts: ['*/*']}]"),
+			Query{Host: "127.0.0.1", Port: 3128, Headers: map[string]string{"host": "web"}}, true, []string{"listener 127.0.0.1_3128"}},
+		{"a proxy that does not intercept", pod("free", "10.0.0.6", "app: free, "+in, ", annotations: {sidecar.istio.io/interceptionMode: NONE}"),
+			Query{Source: "free.a", Host: "web", Port: 80}, true, []string{"the proxy intercepts no connections"}},
+		{"a range of addresses", entry("a", "90", ", addresses: [10.7.0.0/16]"), Query{Host: "out.test", Port: 90}, false,
+			[]string{"the connection goes to ServiceEntry a/out"}},
+		{"a Sidecar that lets nothing out", object("Sidecar", "s", "egress: [{hosts: ['b/*']}], outboundTrafficPolicy: {mode: REGISTRY_ONLY}"),
+			Query{Host: "web", Port: 80}, false, []string{"status 0", "Sidecar a/s spec.outboundTrafficPolicy", "Sidecar a/s", "does not import it"}},
+		{"a condition on a header", object("AuthorizationPolicy", "key", "rules: [{when: [{key: 'request.headers[x-key]', values: [a]}]}]"),
+			Query{Host: "web", Port: 80}, false, []string{"status 403"}},
+		{"a token of an algorithm without a key", token, Query{Host: "web", Port: 80, Claims: map[string]any{"iss": "i"},
+			TokenHeader: map[string]any{"alg": "HS256"}}, false, []string{"status 401", "no key of its issuer is for its algorithm HS256"}},
+		{"a token of a key", token, Query{Host: "web", Port: 80, Claims: map[string]any{"iss": "i"},
+			TokenHeader: map[string]any{"alg": "ES256", "kid": "k"}}, true, nil},
+		{"a namespace without injection", "{apiVersion: v1, kind: Namespace, metadata: {name: b, labels: {istio-injection: disabled}}}\n---\n" +
+			strings.Replace(pod("bare", "10.0.0.6", "app: bare", ""), "namespace: a", "namespace: b", 1),
+			Query{Source: "bare.b", Host: "web.a", Port: 80}, true, []string{"proxy none: the Pod has none"}},
 		{"mutual TLS that the proxy does not end", object("PeerAuthentication", "plain", "selector: {matchLabels: {app: web}}, "+
 			"mtls: {mode: DISABLE}") + object("DestinationRule", "web", "host: web, trafficPolicy: {tls: {mode: ISTIO_MUTUAL}}"),
 			Query{Host: "web", Port: 90}, false, []string{"the TLS handshake fails: DestinationRule a/web", "passes TLS on to the application"}},

@@ -78,51 +78,39 @@ func (i *Inspection) Why(q Query) (*Way, error) {
 	if q.Sent && i.server != nil && i.connected(q.Source) == nil {
 		return nil, fmt.Errorf("%s: nothing was sent to it: it is not connected to this server", q.Source)
 	}
-	h := hops{Inspection: i, sent: q.Sent, logged: q.logged}
+	h := hops{Inspection: i, query: q}
 	q.TLS = q.TLS || q.HTTP3
 	w := &Way{Port: q.Port}
 	service := i.addressOf(w, q, from)
-	authority := q.Host
-	if strings.Contains(authority, ":") {
-		authority = "[" + authority + "]"
-	}
-	if q.TLS && q.Port != 443 || !q.TLS && q.Port != 80 {
-		authority += ":" + strconv.Itoa(int(q.Port))
-	}
-	headers := map[string]string{}
-	for k, v := range q.Headers {
-		if k = strings.ToLower(k); k == "host" {
-			authority = v
-			continue
-		}
-		headers[k] = v
-	}
-	r := trace.Request{
-		Authority: authority, Host: q.Host, Address: w.Address, Port: q.Port, Method: cmp.Or(q.Method, "GET"), Path: cmp.Or(q.Path, "/"),
-		Headers: headers, Opaque: q.opaque, TLS: q.TLS, HTTP3: q.HTTP3, Certificate: q.Certificate,
-		Gateway: from.Type == node.Router, Proxyless: from.Generator == node.GRPC, Claims: q.Claims, Now: q.Now,
-	}
+	r := q.request()
+	r.Address, r.Gateway, r.Proxyless = w.Address, from.Type == node.Router, from.Generator == node.GRPC
 	own := cmp.Or(q.FromAddress, first(from.IPs))
 	r.SourceAddress = own
 	if r.Gateway { // its client is not known
 		own, r.OwnAddress, r.SourceAddress = first(from.IPs), first(from.IPs), q.FromAddress
 	}
 	if r.Proxyless {
-		r.Method, headers["content-type"] = cmp.Or(q.Method, "POST"), "application/grpc"
+		r.Method, r.Headers["content-type"] = cmp.Or(q.Method, "POST"), "application/grpc"
 	}
 	w.Method = q.method(r.Method)
-	w.called, _ = splitAuthority(authority)
+	w.called, _ = splitAuthority(r.Authority)
 	if q.TLS {
 		r.SNI = q.Host
 		r.ALPN = []string{"h2", "http/1.1"}
 	}
 	var sent trace.Config
 	var err error
+	if from.proxied {
+		if sent, err = h.sentTo(from.Proxy, net.JoinHostPort(q.Host, strconv.Itoa(int(q.Port)))); err != nil {
+			return nil, err
+		}
+	}
+	bound := sent.Binds(loopback(q.Host), q.Port)
 	unresolved := i.unresolved(w, q, from, service)
 	switch {
 	case unresolved != "":
 		w.Outbound = &trace.Answer{Forwarded: r, Reason: unresolved, Steps: []trace.Step{{What: "address", Name: "none", Reason: unresolved}}}
-	case isOwn(q.Host, from):
+	case i.isOwn(w, q.Host, from) && !bound:
 		at := net.JoinHostPort(q.Host, strconv.Itoa(int(q.Port)))
 		w.Status, w.Arrivals = 200, []Arrival{{Cluster: q.Host, Endpoint: at, Pod: q.Source}}
 		w.Outbound = unchanged(r, trace.Target{Cluster: q.Host, Share: 100, Original: true},
@@ -133,10 +121,6 @@ func (i *Inspection) Why(q Query) (*Way, error) {
 	case avoids(from, w.Address, q.Port) != "":
 		w.Outbound = i.directly(w.Address, service, r, avoids(from, w.Address, q.Port))
 	default:
-		sent, err = h.sentTo(from.Proxy, net.JoinHostPort(q.Host, strconv.Itoa(int(q.Port))))
-		if err != nil {
-			return nil, err
-		}
 		r.Objects = objects{i, from.Proxy}
 		if r.Gateway {
 			w.Outbound, err = h.atGateway(sent, r, from.Proxy)
@@ -148,11 +132,12 @@ func (i *Inspection) Why(q Query) (*Way, error) {
 		}
 		h.explain(w.Outbound, from.Proxy)
 		i.passedOn(w, from, service)
+		i.closedOut(w, from, service)
 	}
 	i.named(w.Outbound, sent)
 	var end outcome
 	w.Arrivals, end, err = h.onwards(w.Outbound, w.Address, passer{own, from.identity, from.proxied}, 0)
-	w.Status, w.Reason, w.Answered, w.Depends = end.status, end.reason, end.answered, end.depends
+	w.take(end)
 	w.Notes = append(w.Notes, h.notes...)
 	i.note(w, q, from, service)
 	return w, err
@@ -176,6 +161,7 @@ func (i *Inspection) note(w *Way, q Query, from *sender, service *registry.Servi
 		} else {
 			note("no Service and no ServiceEntry has the host %s: its address is what DNS says%s", q.Host, i.nearHosts(q.Host, from.Namespace))
 		}
+	case service != nil && service.Resolution == registry.Alias && len(service.Ports) == 0: // it has the ports of its target
 	case service != nil && !hasPort:
 		note("%s has no port %d: it has %s%s", service.Host, q.Port, portsOf(service), ofPods(service, q.Port))
 		w.Notes = append(w.Notes, i.others(from, q.Host, q.Port)...)
@@ -188,24 +174,32 @@ func (i *Inspection) note(w *Way, q Query, from *sender, service *registry.Servi
 				"another protocol", p.Number, service.Host, p.Protocol)
 		}
 	}
-	if other := i.hiddenBy(w, service); other != "" {
-		note("the connection goes to %s: it has port %d for every address too, and is older. Give %s an address of its own", other, q.Port,
+	if other := i.hiddenBy(w, service); other != "" && from.Type != node.Router {
+		note("the connection goes to %s: it has port %d for every address too, and comes first. Give %s an address of its own", other, q.Port,
 			service.Host)
 	}
 	w.Notes = append(append(w.Notes, i.unusedRoutes(w, from, service)...), i.unusedPolicies(from)...)
-	w.Outside = passed && (!hasPort || service == nil || service.Provider != registry.Kubernetes) &&
+	w.Outside = passed && (!hasPort || service == nil || service.Provider != registry.Kubernetes || service.Resolution == registry.Alias) &&
 		!slices.ContainsFunc(w.Arrivals, func(a Arrival) bool {
 			return a.Pod != ""
 		})
+	depends := func(format string, args ...any) { w.Depends = append(w.Depends, fmt.Sprintf(format, args...)) }
+	ranges := rangesOf(service)
 	switch {
-	case !w.Outside || !unknown:
+	case service != nil && hasPort && len(ranges) > 0 && w.Address == "" && unknown && from.Type != node.Router:
+		depends("DNS outside the mesh has the address of %s: the connection goes to %s if it is in %s", q.Host, i.objectOf(service),
+			strings.Join(ranges, ", "))
+	case !w.Outside:
+	case !unknown:
+		depends("whether anything answers at %s is not known here", cmp.Or(w.Address, q.Host))
+	case service != nil && service.Resolution == registry.Alias:
+		depends("it leaves the mesh to the address that DNS has for %s, the externalName of %s", service.ExternalName, i.objectOf(service))
 	case service != nil:
-		w.Depends = append(w.Depends, fmt.Sprintf("it leaves the mesh to the address that DNS has for %s: port %d is none of the mesh", q.Host,
-			q.Port))
+		depends("it leaves the mesh to the address that DNS has for %s: port %d is none of the mesh", q.Host, q.Port)
 	case isAddress == nil:
-		w.Depends = append(w.Depends, fmt.Sprintf("it leaves the mesh to %s, which is no Service, ServiceEntry or Pod", q.Host))
+		depends("it leaves the mesh to %s, which is no Service, ServiceEntry or Pod", q.Host)
 	default:
-		w.Depends = append(w.Depends, fmt.Sprintf("it leaves the mesh to the address that DNS has for %s, if it has one", q.Host))
+		depends("it leaves the mesh to the address that DNS has for %s, if it has one", q.Host)
 	}
 	if outside := i.resolvedOutside(w, q, from, service); outside != "" && w.mayReach() && !(w.Outside && unknown) {
 		w.Depends = append(w.Depends, outside)
@@ -275,14 +269,13 @@ const maxHops = 4
 // hops follows a request from proxy to proxy.
 type hops struct {
 	*Inspection
-	sent   bool     // whether to use what a server has sent the proxies
-	logged bool     // whether a line of an access log shows that the connection came to a proxy
-	notes  []string // what could not be determined
+	query Query
+	notes []string // what could not be determined
 }
 
 // sentTo returns what a proxy is sent. An application that uses xDS itself asks for one listener by its name.
 func (h *hops) sentTo(p *node.Proxy, listener string) (trace.Config, error) {
-	if name := p.Name + "." + p.Namespace; h.sent && h.server != nil && h.server.proxies[name] != nil {
+	if name := p.Name + "." + p.Namespace; h.query.Sent && h.server != nil && h.server.proxies[name] != nil {
 		config := trace.Config{}
 		for _, typeURL := range []string{envoy.ListenerType, envoy.RouteType, envoy.VirtualHostType, envoy.ClusterType, envoy.EndpointType,
 			envoy.ExtensionType} {

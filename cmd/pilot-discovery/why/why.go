@@ -201,7 +201,7 @@ func (f *flags) ask(args []string) (inspect.Query, error) {
 		q.AddHeader(strings.TrimSpace(k), v)
 	}
 	if f.jwt != "" {
-		if q.Claims, err = trace.Claims(f.jwt); err != nil {
+		if q.Claims, q.TokenHeader, err = trace.ParseToken(f.jwt); err != nil {
 			return q, fmt.Errorf("--jwt: %w", err)
 		}
 	}
@@ -411,7 +411,7 @@ func (p wayPrinter) arrivals(list []inspect.Arrival) {
 		case a.Unknown:
 			fmt.Fprintln(out, "  who calls: a client with a certificate of the mesh, whose identity is not known")
 		default:
-			fmt.Fprintln(out, "  who calls: nobody that has shown a certificate of the mesh")
+			fmt.Fprintln(out, "  who calls: a client without a certificate of the mesh")
 		}
 		if a.MTLS != "" {
 			fmt.Fprintf(out, "  mutual TLS: %s", a.MTLS)

@@ -101,6 +101,7 @@ func (m Mode) keys(r *securityv1.JWTRule, s feature.Selection) string {
 		if set, ok := facts.Value[string](s.Fact(k)); ok {
 			return set
 		}
+		return jwks.NotFetched
 	}
 	return jwks.AcceptsNone
 }

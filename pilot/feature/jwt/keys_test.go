@@ -90,7 +90,7 @@ func TestKeys(t *testing.T) {
 			if r := p.GetRemoteJwks(); r != nil {
 				keys = r.HttpUri.GetCluster()
 			}
-			if byIssuer[p.Issuer] = keys; keys == jwks.AcceptsNone {
+			if byIssuer[p.Issuer] = keys; keys == jwks.AcceptsNone || keys == jwks.NotFetched {
 				byIssuer[p.Issuer] = "nobody"
 			}
 		}

@@ -83,7 +83,7 @@ func TestLines(t *testing.T) {
 			`[fd00::1]:80 [fd00::2]:51000 - -`, nil,
 			"line 503 UF,URX upstream_reset_before_response_started{connection_failure,TLS_error:|268435703:SSL_routines:OPENSSL_internal:" +
 				"WRONG_VERSION_NUMBER} | GET / api:80 | [fd00::2]:51000 [fd00::1]:80 outbound|80||api.a.svc.cluster.local " +
-				"causes=TLS broken connection"},
+				"causes=TLS connection"},
 		{"a connection", `[2024-04-03T10:12:11.001Z] "- - -" 0 NR filter_chain_not_found - "-" 0 0 0 - "-" "-" "-" "-" "-" - - 10.0.0.2:80 ` +
 			`10.0.0.1:51000 - -`, nil, "line 0 NR filter_chain_not_found | | 10.0.0.1:51000 10.0.0.2:80"},
 		{"a connection that a policy refuses", `[2024-04-03T10:12:11.001Z] "- - -" 0 - - ` +
@@ -123,10 +123,10 @@ func TestLines(t *testing.T) {
 			"line 404 route_not_found | |"},
 		{"a response", `upstream connect error or disconnect/reset before headers. reset reason: connection failure, transport failure reason: ` +
 			`TLS error: 268435581:SSL routines:OPENSSL_internal:CERTIFICATE_VERIFY_FAILED`, nil,
-			"response 503 UF upstream_reset_before_response_started{connection_failure} | | causes=TLS broken connection"},
+			"response 503 UF upstream_reset_before_response_started{connection_failure} | | causes=TLS connection"},
 		{"a response after retries", `upstream connect error or disconnect/reset before headers. retried and the latest reset reason: remote ` +
 			`connection failure, transport failure reason: delayed connect error: Connection refused`, nil,
-			"response 503 UF upstream_reset_before_response_started{connection_failure} | | causes=connection broken"},
+			"response 503 UF upstream_reset_before_response_started{connection_failure} | | causes=connection"},
 		{"a reset", `upstream connect error or disconnect/reset before headers. reset reason: connection termination`, nil,
 			"response 503 UC upstream_reset_before_response_started{connection_termination} | |"},
 		{"no endpoint", `rpc error: code = Unavailable desc = no healthy upstream`, nil, "response 503 UH no_healthy_upstream | |"},

@@ -32,9 +32,21 @@ const (
 	Application Cause = "application"     // what the proxy passed the request on to
 )
 
+// SaidOf reports whether a log may have the cause for something that another cause says more precisely, or for the cause
+// itself.
+func (c Cause) SaidOf(own Cause) bool {
+	switch own {
+	case NoChain:
+		return c == NoChain || c == NoRoute
+	case TLS:
+		return c == TLS || c == Connect || c == Broken
+	}
+	return c == own
+}
+
 // Runtime reports whether the configuration does not decide the cause: it may be right, and the request fails anyway.
 func (c Cause) Runtime() bool {
-	return slices.Contains([]Cause{Connect, TLS, Broken, Timeout, Overflow, Authorizer, RateLimit, Client, Proxy, Application}, c)
+	return slices.Contains([]Cause{Connect, TLS, Broken, Timeout, Overflow, Client, Proxy, Application}, c)
 }
 
 // Meaning is what a response flag or a detail says.
@@ -287,7 +299,11 @@ func DetailMeaning(text string) (Meaning, bool) {
 			Look: "Look at the CUSTOM policies of the workload: whether they name one provider, whether extensionProviders of the mesh have it " +
 				"as ext_authz, and whether its service and port are there. pilot-discovery analyze names what is wrong."}, true
 	}
-	name, _, _ := strings.Cut(text, "{")
+	name, inside, _ := strings.Cut(text, "{")
+	if m, ok := resetMeaning(strings.TrimRight(inside, "}_")); ok {
+		m.Name = text
+		return m, true
+	}
 	name, _, _ = strings.Cut(name, "[")
 	name = strings.Trim(name, "_:")
 	for _, m := range details() {
@@ -298,6 +314,25 @@ func DetailMeaning(text string) (Meaning, bool) {
 		}
 	}
 	return Meaning{}, false
+}
+
+// resetMeaning returns the meaning of the reason for which a request to an endpoint was reset, as the braces of details
+// have it: REASON, or REASON|TRANSPORT FAILURE, with a comma in older versions of Envoy.
+func resetMeaning(text string) (Meaning, bool) {
+	reason, failure := text, ""
+	if at := strings.IndexAny(text, "|,"); at >= 0 {
+		reason, failure = text[:at], text[at+1:]
+	}
+	flag := map[string]string{
+		"connection_failure": "UF", "local_connection_failure": "UF", "remote_connection_failure": "UF", "connection_timeout": "UF",
+		"connection_termination": "UC", "http1_premature_upstream_half_close": "UC",
+		"overflow": "UO", "protocol_error": "UPE", "overload_manager": "OM",
+		"local_reset": "LR", "local_refused_stream_reset": "LR", "remote_reset": "UR", "remote_refused_stream_reset": "UR",
+	}[reason]
+	if m := transportMeaning(failure); flag == "UF" && m.Name != "" {
+		return m, true
+	}
+	return FlagMeaning(flag)
 }
 
 // Meanings returns what the flags, the details and the reasons of an entry mean, the most specific one first.

@@ -8,9 +8,12 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	proxyprotocolv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/proxy_protocol/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	headerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/http/original_ip_detection/custom_header/v3"
 	xffv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/http/original_ip_detection/xff/v3"
+
+	"github.com/istiod-lite/istiod-lite/pilot/inspect/accesslog"
 )
 
 // address is an IP address, or the reason why it is not known.
@@ -61,13 +64,50 @@ func endsOf(l *listenerv3.Listener, r Request) ends {
 		}
 		e.local, e.port = addressOf(own, "the address of the gateway"), cmp.Or(at.GetPortValue(), r.Port)
 	}
-	if slices.ContainsFunc(l.GetListenerFilters(), func(f *listenerv3.ListenerFilter) bool {
-		return strings.HasSuffix(f.GetTypedConfig().GetTypeUrl(), ".proxy_protocol.v3.ProxyProtocol")
-	}) { // --from-address is the address in the header
+	if readsPROXY(l) != nil { // --from-address is the address in the header
 		const balancer = "the load balancer that writes the PROXY header"
 		e.direct, e.local, e.port = address{on: "the address of " + balancer}, address{on: "an address of " + balancer}, 0
 	}
 	return e
+}
+
+// readsPROXY returns the listener filter that reads headers of the PROXY protocol, or nil if there is none.
+func readsPROXY(l *listenerv3.Listener) *listenerv3.ListenerFilter {
+	at := slices.IndexFunc(l.GetListenerFilters(), func(f *listenerv3.ListenerFilter) bool {
+		return strings.HasSuffix(f.GetTypedConfig().GetTypeUrl(), ".proxy_protocol.v3.ProxyProtocol")
+	})
+	if at < 0 {
+		return nil
+	}
+	return l.GetListenerFilters()[at]
+}
+
+// greeted reports whether a listener goes on with a connection that begins with a header of the PROXY protocol, or
+// without one. A header that no filter of the listener reads is taken for the beginning of the application's bytes.
+func greeted(a *Answer, l *listenerv3.Listener, r *Request) bool {
+	f := readsPROXY(l)
+	switch {
+	case f == nil && r.PROXY:
+		r.Opaque, r.TLS, r.Identity, r.Certificate = true, false, "", false
+		a.step(Step{What: "PROXY protocol", Name: "not read", Reason: "no filter of the listener reads the header of the PROXY protocol, with which " +
+			"the connection begins"})
+		return true
+	case f == nil || r.PROXY || r.Taken:
+		return true
+	}
+	if config, err := unpack(f.GetTypedConfig()); err == nil {
+		if p, ok := config.(*proxyprotocolv3.ProxyProtocol); ok && p.GetAllowRequestsWithoutProxyProtocol() {
+			return true
+		}
+	}
+	if r.Inbound {
+		a.end(accesslog.Unknown, 0, "listener %s takes only connections that begin with a header of the PROXY protocol, and the caller sends none",
+			l.GetName())
+		return false
+	}
+	a.depends("listener %s closes connections that do not begin with a header of the PROXY protocol: the client, or a load balancer before the "+
+		"gateway, must send it", l.GetName())
+	return true
 }
 
 // toPort reports whether the port of the connection is from low to below high.
@@ -109,7 +149,6 @@ func (x *stream) identify(h *hcmv3.HttpConnectionManager) {
 	if _, there := r.Headers["x-forwarded-proto"]; !there {
 		r.setHeader("x-forwarded-proto", r.scheme())
 	}
-	x.Forwarded.Headers = r.Headers
 }
 
 // detect finds the client by the first extension that knows it.

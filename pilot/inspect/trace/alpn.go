@@ -9,6 +9,9 @@ import (
 	alpnv2alpha1 "istio.io/api/envoy/config/filter/http/alpn/v2alpha1"
 )
 
+// httpOptions is the key of a cluster's settings of HTTP.
+const httpOptions = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
+
 // offer is the protocols (ALPN) that a proxy offers to a cluster: instead of those in the cluster's TLS settings, or if
 // the settings have none.
 type offer struct{ instead, otherwise []string }
@@ -19,7 +22,7 @@ func offerOf(h *hcmv3.HttpConnectionManager, cluster *clusterv3.Cluster) offer {
 	istio := cluster.GetMetadata().GetFilterMetadata()["istio"].GetFields()
 	o, version := offer{otherwise: []string{"http/1.1"}}, alpnv2alpha1.FilterConfig_HTTP11
 	options := &httpv3.HttpProtocolOptions{}
-	if config := cluster.GetTypedExtensionProtocolOptions()["envoy.extensions.upstreams.http.v3.HttpProtocolOptions"]; config != nil &&
+	if config := cluster.GetTypedExtensionProtocolOptions()[httpOptions]; config != nil &&
 		config.UnmarshalTo(options) == nil && options.GetExplicitHttpConfig().GetHttp2ProtocolOptions() != nil {
 		o, version = offer{otherwise: []string{"h2"}}, alpnv2alpha1.FilterConfig_HTTP2
 	}

@@ -249,18 +249,17 @@ const (
 	MeshTLS   = "mutual TLS of the mesh" // with the certificates of the mesh
 )
 
-// upstreamTLS returns the TLS settings of a transport socket for endpoints, or nil for plaintext. The header of the
-// PROXY protocol is sent before TLS.
-func upstreamTLS(s *corev3.TransportSocket) *tlsv3.UpstreamTlsContext {
-	if p := (&proxyprotocolv3.ProxyProtocolUpstreamTransport{}); s.GetTypedConfig().MessageIs(p) && s.GetTypedConfig().UnmarshalTo(p) == nil {
+// upstreamTLS returns the TLS settings of a transport socket for endpoints, or nil for plaintext, and whether it sends a
+// header of the PROXY protocol before anything else.
+func upstreamTLS(s *corev3.TransportSocket) (t *tlsv3.UpstreamTlsContext, proxy bool) {
+	p := &proxyprotocolv3.ProxyProtocolUpstreamTransport{}
+	if proxy = s.GetTypedConfig().MessageIs(p) && s.GetTypedConfig().UnmarshalTo(p) == nil; proxy {
 		s = p.GetTransportSocket()
 	}
-	config, err := unpack(s.GetTypedConfig())
-	if err != nil {
-		return nil
+	if config, err := unpack(s.GetTypedConfig()); err == nil {
+		t, _ = config.(*tlsv3.UpstreamTlsContext)
 	}
-	t, _ := config.(*tlsv3.UpstreamTlsContext)
-	return t
+	return t, proxy
 }
 
 // kindOf returns the kind of TLS of settings, or "" for plaintext.
@@ -283,8 +282,8 @@ func kindOf(t *tlsv3.UpstreamTlsContext) string {
 	return TLS
 }
 
-// tlsOf returns the TLS with which a cluster calls an endpoint, and the secrets for it that the proxy lacks.
-func tlsOf(c Config, cluster *clusterv3.Cluster, e *endpointv3.LbEndpoint, o offer) (kind, sni string, alpn, lacks []string) {
+// secure sets the TLS with which a cluster calls an endpoint, and the secrets for it that the proxy lacks.
+func (x *Endpoint) secure(c Config, cluster *clusterv3.Cluster, e *endpointv3.LbEndpoint, o offer) {
 	socket := cluster.GetTransportSocket()
 	labels := e.GetMetadata().GetFilterMetadata()["envoy.transport_socket_match"].GetFields()
 	for _, m := range cluster.GetTransportSocketMatches() {
@@ -297,6 +296,7 @@ func tlsOf(c Config, cluster *clusterv3.Cluster, e *endpointv3.LbEndpoint, o off
 			break
 		}
 	}
-	t := upstreamTLS(socket)
-	return kindOf(t), t.GetSni(), o.of(t.GetCommonTlsContext().GetAlpnProtocols()), c.lacks(t.GetCommonTlsContext())
+	t, proxy := upstreamTLS(socket)
+	x.TLS, x.SNI, x.ALPN, x.PROXY = kindOf(t), t.GetSni(), o.of(t.GetCommonTlsContext().GetAlpnProtocols()), proxy
+	x.Lacks = c.lacks(t.GetCommonTlsContext())
 }

@@ -58,6 +58,6 @@ func cors(x *stream, f filter, _ *corsv3.Cors) bool {
 	}
 	x.routed()
 	x.Answered = true
-	x.end(200, "the proxy answers preflights of CORS itself")
+	x.end(accesslog.Direct, 200, "the proxy answers preflights of CORS itself")
 	return false
 }

@@ -26,13 +26,13 @@ func networkExtAuthz(x *stream, f filter, m *exttcpv3.ExtAuthz) bool {
 // ask records whether an external authorizer is asked, whose answer is not known. It is asked if the metadata of an
 // earlier filter of policies says so, or always if no metadata is named.
 func (x *stream) ask(f filter, enabled *matcherv3.MetadataMatcher) {
-	if enabled != nil && !saidMatches(enabled, x.request).possible() {
+	if enabled != nil && !x.saidMatches(enabled).possible() {
 		x.step(Step{What: "authorization", Name: "CUSTOM", Reason: "no authorizer is asked: no policy matches"})
 		return
 	}
 	origin := Origin{Filter: f.name}
 	if path := enabled.GetPath(); len(path) == 1 {
-		origin = originOf(x.request.said[path[0].GetKey()].value)
+		origin = PolicyOrigin(x.said[path[0].GetKey()].value)
 	}
 	x.Asked = true
 	x.step(Step{What: "authorization", Name: "CUSTOM", Reason: "an authorizer is asked, and may deny it", Origin: origin})

@@ -39,7 +39,7 @@ func fault(x *stream, f filter, m *faultv3.HTTPFault) bool {
 	case share >= 100:
 		x.routed()
 		x.Answered = true
-		x.end(status, "the route has a fault that answers every request with %s", text)
+		x.end(accesslog.Fault, status, "the route has a fault that answers every request with %s", text)
 		return false
 	case share > 0:
 		x.dependsOn(accesslog.Fault, status, "the fault%s answers %s with %s", x.of(origin), percent(abort.GetPercentage()), text)

@@ -61,6 +61,9 @@ type stream struct {
 	request Request // the request as the filters before have changed it
 	ends
 
+	said    map[string]said // metadata that filters of policies have set for later filters
+	payload map[string]any  // claims of the valid token; nil if there is none
+
 	// For HTTP: the routes, and the one that the request has, which filters read too.
 	routes *routev3.RouteConfiguration
 	matched
@@ -106,7 +109,7 @@ func (x *stream) network(chain *listenerv3.FilterChain) error {
 			x.dependsOn(accesslog.Direct, 0, "network filter %s is not evaluated, and may close the connection or answer itself", x.named(f))
 		}
 	}
-	x.end(0, "no filter of the chain passes the connection on")
+	x.end(accesslog.Unknown, 0, "no filter of the chain passes the connection on")
 	return nil
 }
 
@@ -244,12 +247,15 @@ func (x *stream) clusters() (list []choice) {
 		return []choice{{name: name, weight: 1}}
 	}
 	for _, w := range action.GetWeightedClusters().GetClusters() {
-		if w.GetWeight().GetValue() > 0 {
-			list = append(list, choice{w.GetName(), w.GetWeight().GetValue(), w.GetTypedPerFilterConfig(),
-				change{w.GetRequestHeadersToAdd(), w.GetRequestHeadersToRemove()}, w.GetHostRewriteLiteral()})
-		}
+		list = append(list, choice{w.GetName(), w.GetWeight().GetValue(), w.GetTypedPerFilterConfig(),
+			change{w.GetRequestHeadersToAdd(), w.GetRequestHeadersToRemove()}, w.GetHostRewriteLiteral()})
 	}
-	return list
+	return withWeight(list)
+}
+
+// withWeight returns the choices that are ever made.
+func withWeight(list []choice) []choice {
+	return slices.DeleteFunc(list, func(c choice) bool { return c.weight == 0 })
 }
 
 // byCluster adds that the settings of a filter depend on the cluster that the route chooses, if they do.

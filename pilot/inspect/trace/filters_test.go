@@ -245,7 +245,7 @@ func TestAddresses(t *testing.T) {
 			`{"name":"l","address":{"socketAddress":{"address":"0.0.0.0","portValue":8080}},%s"filterChains":[{"filters":[
 			{"name":"hcm","typedConfig":{"@type":"%snetwork.http_connection_manager.v3.HttpConnectionManager",%s,%s,
 			"routeConfig":{"name":"http.80","virtualHosts":%s}}}]}]}`, c.listener, types, c.manager, rules, everything))
-		r := trace.Request{Gateway: true, Port: 8080, SourceAddress: c.client, Headers: map[string]string{}}
+		r := trace.Request{Gateway: true, Port: 8080, SourceAddress: c.client, PROXY: c.listener != "", Headers: map[string]string{}}
 		if c.xff != "" {
 			r.Headers["x-forwarded-for"] = c.xff
 		}

@@ -7,6 +7,7 @@ import (
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/inspect/accesslog"
 )
 
 // connectionManager evaluates the connection manager of a chain.
@@ -22,21 +23,21 @@ func connectionManager(x *stream, f filter) (bool, error) {
 func (x *stream) http(h *hcmv3.HttpConnectionManager) error {
 	x.HTTP, x.manager = true, h
 	if x.request.Opaque {
-		x.end(0, "the listener reads HTTP, and the connection carries another protocol")
+		x.end(accesslog.Client, 0, "the listener reads HTTP, and the connection carries another protocol")
 		return nil
 	}
 	if !takesMethod(h, x.request) {
-		x.end(400, "Envoy rejects HTTP/1.1 requests with the method %s: methods are in upper case, and of a fixed list", x.request.Method)
+		x.end(accesslog.Client, 400, "Envoy rejects HTTP/1.1 requests with the method %s: methods are in upper case, and of a fixed list", x.request.Method)
 		return nil
 	}
 	path, refusal := normalized(h, x.request.Path)
 	if refusal != "" {
-		x.end(400, "%s", refusal)
+		x.end(accesslog.Client, 400, "%s", refusal)
 		return nil
 	}
 	if path != x.request.Path {
 		x.step(Step{What: "path", Name: path, Reason: "that is what " + x.request.Path + " is normalized to"})
-		x.request.Path, x.Forwarded.Path = path, path
+		x.request.Path = path
 	}
 	if !x.request.Proxyless {
 		x.identify(h)
@@ -61,7 +62,7 @@ func (x *stream) http(h *hcmv3.HttpConnectionManager) error {
 	case !reached:
 		return nil
 	case x.routes == nil && name != "":
-		x.end(404, "route configuration %s is not there", name)
+		x.end(accesslog.NoRoute, 404, "route configuration %s is not there", name)
 		return nil
 	}
 	return x.forward()

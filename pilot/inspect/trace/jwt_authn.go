@@ -5,15 +5,19 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	jwtv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/jwt_authn/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 
+	"github.com/istiod-lite/istiod-lite/api/jwks"
 	"github.com/istiod-lite/istiod-lite/api/lists"
+	"github.com/istiod-lite/istiod-lite/pilot/inspect/accesslog"
 )
 
 // tokenFilter is the filter that validates tokens. payloadKey is the metadata key of their claims.
@@ -22,58 +26,115 @@ const (
 	payloadKey  = "payload"
 )
 
-// Claims decodes the claims of a token in the compact form of RFC 7519. It does not verify the signature.
-func Claims(token string) (map[string]any, error) {
-	part := strings.Split(strings.TrimSpace(token), ".")
-	if len(part) != 3 {
-		return nil, fmt.Errorf("it is not a token: it has %d parts between dots, not 3", len(part))
-	}
-	text, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(part[1], "="))
-	if err != nil {
-		return nil, fmt.Errorf("it is not a token: its second part is not base64url: %w", err)
-	}
-	claims := map[string]any{}
-	if err := json.Unmarshal(text, &claims); err != nil {
-		return nil, fmt.Errorf("it is not a token: its second part is no JSON object: %w", err)
-	}
-	return claims, nil
+// ParseToken decodes the claims and the JOSE header of a token in the compact form of RFC 7519. It does not verify the
+// signature.
+func ParseToken(text string) (claims, header map[string]any, err error) {
+	t, err := parseToken(text)
+	return t.claims, t.header, err
 }
 
-// outcome is the result of a requirement for a request.
-type outcome struct {
+// token is a token of a request.
+type token struct {
+	claims map[string]any
+	// header is the token's JOSE header, or nil if only claims are known.
+	header map[string]any
+	in     string // name of the header of the request that has the token; empty if it is elsewhere
+}
+
+// parseToken decodes a token in the compact form of RFC 7519, without verifying its signature.
+func parseToken(text string) (t token, err error) {
+	part := strings.Split(strings.TrimSpace(text), ".")
+	if len(part) != 3 {
+		return t, fmt.Errorf("it is not a token: it has %d parts between dots, not 3", len(part))
+	}
+	for n, to := range []*map[string]any{&t.header, &t.claims} {
+		ordinal := []string{"first", "second"}[n]
+		decoded, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(part[n], "="))
+		if err != nil {
+			return token{}, fmt.Errorf("it is not a token: its %s part is not base64url: %w", ordinal, err)
+		}
+		if err := json.Unmarshal(decoded, to); err != nil {
+			return token{}, fmt.Errorf("it is not a token: its %s part is no JSON object: %w", ordinal, err)
+		}
+	}
+	return t, nil
+}
+
+// families are the types of keys by the beginning of the algorithms that they verify, as RFC 7518 and RFC 8037 name
+// them.
+var families = map[string]string{"RS": "RSA", "PS": "RSA", "ES": "EC", "HS": "oct", "Ed": "OKP"}
+
+// unverifiable returns why no key of a set verifies the token, whatever its signature is, or "" if one may.
+func (t token) unverifiable(set string) string {
+	if set == jwks.AcceptsNone {
+		return "there are no keys of its issuer"
+	}
+	if t.header == nil {
+		return ""
+	}
+	alg, _ := t.header["alg"].(string)
+	kid, _ := t.header["kid"].(string)
+	family := families[alg[:min(2, len(alg))]]
+	if family == "" {
+		return fmt.Sprintf("its algorithm is %q, which Envoy does not take", alg)
+	}
+	var known struct {
+		Keys []struct{ Kty, Kid, Alg string } `json:"keys"`
+	}
+	if json.Unmarshal([]byte(set), &known) != nil {
+		return ""
+	}
+	for _, k := range known.Keys {
+		if k.Kty == family && (kid == "" || k.Kid == "" || k.Kid == kid) && (k.Alg == "" || k.Alg == alg) {
+			return ""
+		}
+	}
+	return fmt.Sprintf("no key of its issuer is for its algorithm %s and its key ID %q", alg, kid)
+}
+
+// judged is the result of a requirement for a request.
+type judged struct {
 	missing  bool   // whether there is no token
 	refused  string // why the token is refused
 	status   int
 	provider *jwtv3.JwtProvider // provider of the valid token; nil if no token is valid
-	claims   map[string]any
-	header   string // header of the token; empty if it is elsewhere
+	token    token
 }
 
-func (v outcome) passes() bool { return !v.missing && v.refused == "" }
+func (v judged) passes() bool { return !v.missing && v.refused == "" }
 
 // jwtAuthn validates tokens. It records the result as a step.
 func jwtAuthn(x *stream, _ filter, m *jwtv3.JwtAuthentication) bool {
-	a, r := x.Answer, &x.request
-	path, _, _ := strings.Cut(r.Path, "?")
+	a := x.Answer
+	path, _, _ := strings.Cut(x.request.Path, "?")
 	for _, rule := range m.GetRules() {
 		if prefix := rule.GetMatch().GetPrefix(); !strings.HasPrefix(path, prefix) {
 			continue
 		}
-		v := require(m, rule.GetRequires(), *r)
+		v := require(m, rule.GetRequires(), x.request)
+		for _, p := range m.GetProviders() { // clients cannot forge the headers of claims
+			for _, h := range p.GetClaimToHeaders() {
+				x.request.removeHeader(strings.ToLower(h.GetHeaderName()))
+			}
+		}
 		switch {
 		case v.missing:
 			a.step(Step{What: "token", Name: "none", Reason: "there is no token where policies look for one, and one is required"})
-			a.end(401, "there is no token")
+			a.end(accesslog.Token, 401, "there is no token")
 			return false
 		case v.refused != "":
 			a.step(Step{What: "token", Name: "refused", Reason: v.refused})
-			a.end(v.status, "the token is refused: %s", v.refused)
+			a.end(accesslog.Token, v.status, "the token is refused: %s", v.refused)
 			return false
 		case v.provider == nil:
 			a.step(Step{What: "token", Name: "none", Reason: "there is no token where policies look for one, and the request continues without"})
 			return true
 		}
-		accept(a, v, r)
+		if v.provider.GetLocalJwks().GetInlineString() == jwks.NotFetched {
+			x.dependsOn(accesslog.Token, 401, "the server has not fetched the keys of issuer %s: until it has, the token is refused",
+				v.provider.GetIssuer())
+		}
+		x.accept(v)
 		if v.provider.GetClearRouteCache() {
 			x.match()
 		}
@@ -83,34 +144,60 @@ func jwtAuthn(x *stream, _ filter, m *jwtv3.JwtAuthentication) bool {
 }
 
 // accept lets a request continue with a valid token.
-func accept(a *Answer, v outcome, r *Request) {
-	r.payload = maps.Clone(v.claims)
+func (x *stream) accept(v judged) {
+	x.payload = maps.Clone(v.token.claims)
 	for _, name := range v.provider.GetNormalizePayloadInMetadata().GetSpaceDelimitedClaims() {
-		if text, ok := r.payload[name].(string); ok {
+		if text, ok := x.payload[name].(string); ok {
 			list := lists.Map(strings.Fields(text), func(x string) any { return x })
-			r.payload[name] = list
+			x.payload[name] = list
 		}
-	}
-	r.Headers = maps.Clone(r.Headers)
-	if r.Headers == nil {
-		r.Headers = map[string]string{}
 	}
 	s := Step{What: "token", Name: "valid", Reason: fmt.Sprintf("of issuer %s; its signature is not verified here", v.provider.GetIssuer())}
 	if !v.provider.GetForward() {
-		delete(r.Headers, v.header)
-		r.Claims = nil
+		x.request.removeHeader(v.token.in)
+		x.request.Claims = nil
 		s.Details = append(s.Details, "it is not passed on")
 	}
 	for _, h := range v.provider.GetClaimToHeaders() {
-		if value, ok := v.claims[h.GetClaimName()]; ok {
-			r.Headers[strings.ToLower(h.GetHeaderName())] = fmt.Sprint(value)
+		if value := claimAt(v.token.claims, strings.Split(h.GetClaimName(), ".")); value != nil {
+			x.request.setHeader(strings.ToLower(h.GetHeaderName()), claimText(value))
 		}
 	}
-	a.step(s)
+	x.step(s)
+}
+
+// claimAt returns the claim at a path, or nil if there is none.
+func claimAt(claims map[string]any, path []string) any {
+	var value any = claims
+	for _, key := range path {
+		fields, _ := value.(map[string]any)
+		value = fields[key]
+	}
+	return value
+}
+
+// claimText returns a claim as Envoy writes it into a header: a list or an object as base64url of its JSON.
+func claimText(value any) string {
+	switch v := value.(type) {
+	case string:
+		return v
+	case bool:
+		return strconv.FormatBool(v)
+	case float64:
+		if v == math.Trunc(v) && math.Abs(v) < 1<<63 {
+			return strconv.FormatInt(int64(v), 10)
+		}
+		return strconv.FormatFloat(v, 'g', 6, 64)
+	}
+	text, err := json.Marshal(value)
+	if err != nil {
+		return ""
+	}
+	return base64.RawURLEncoding.EncodeToString(text)
 }
 
 // require evaluates a requirement for a request.
-func require(f *jwtv3.JwtAuthentication, q *jwtv3.JwtRequirement, r Request) outcome {
+func require(f *jwtv3.JwtAuthentication, q *jwtv3.JwtRequirement, r Request) judged {
 	switch x := q.GetRequiresType().(type) {
 	case *jwtv3.JwtRequirement_ProviderName:
 		return byProvider(f.GetProviders()[x.ProviderName], r)
@@ -120,7 +207,7 @@ func require(f *jwtv3.JwtAuthentication, q *jwtv3.JwtRequirement, r Request) out
 	case *jwtv3.JwtRequirement_RequiresAny:
 		return requireAny(f, x.RequiresAny.GetRequirements(), r)
 	case *jwtv3.JwtRequirement_RequiresAll:
-		var all outcome
+		var all judged
 		for _, q := range x.RequiresAll.GetRequirements() {
 			v := require(f, q, r)
 			if !v.passes() {
@@ -132,14 +219,14 @@ func require(f *jwtv3.JwtAuthentication, q *jwtv3.JwtRequirement, r Request) out
 		}
 		return all
 	}
-	return outcome{} // nothing is required, or a token may be missing
+	return judged{} // nothing is required, or a token may be missing
 }
 
 // requireAny evaluates a list of requirements of which one must be satisfied. If one of them allows requests without a
 // token, a request without any token satisfies it.
-func requireAny(f *jwtv3.JwtAuthentication, list []*jwtv3.JwtRequirement, r Request) outcome {
+func requireAny(f *jwtv3.JwtAuthentication, list []*jwtv3.JwtRequirement, r Request) judged {
 	mayBeMissing, mayFail := false, false
-	out := outcome{missing: true}
+	out := judged{missing: true}
 	for _, q := range list {
 		if q.GetAllowMissing() != nil || q.GetAllowMissingOrFailed() != nil {
 			mayBeMissing, mayFail = true, mayFail || q.GetAllowMissingOrFailed() != nil
@@ -154,42 +241,49 @@ func requireAny(f *jwtv3.JwtAuthentication, list []*jwtv3.JwtRequirement, r Requ
 		}
 	}
 	if mayFail || mayBeMissing && out.missing {
-		return outcome{}
+		return judged{}
 	}
 	return out
 }
 
 // byProvider evaluates a provider for a request.
-func byProvider(p *jwtv3.JwtProvider, r Request) outcome {
+func byProvider(p *jwtv3.JwtProvider, r Request) judged {
 	if p == nil {
-		return outcome{refused: "its provider is not configured", status: 401}
+		return judged{refused: "its provider is not configured", status: 401}
 	}
-	claims, header, err := find(p, r)
+	found, err := find(p, r)
+	claims := found.claims
 	switch {
 	case err != nil:
-		return outcome{refused: err.Error(), status: 401}
+		return judged{refused: err.Error(), status: 401}
 	case claims == nil:
-		return outcome{missing: true}
+		return judged{missing: true}
 	}
 	issuer, says := claims["iss"].(string)
 	switch {
 	case p.GetIssuer() != "" && says && issuer != p.GetIssuer():
-		return outcome{refused: fmt.Sprintf("its issuer is %s, and not %s", issuer, p.GetIssuer()), status: 401}
+		return judged{refused: fmt.Sprintf("its issuer is %s, and not %s", issuer, p.GetIssuer()), status: 401}
 	case expired(claims["exp"], r.Now, 1):
-		return outcome{refused: "it has expired", status: 401}
+		return judged{refused: "it has expired", status: 401}
 	case expired(claims["nbf"], r.Now, -1):
-		return outcome{refused: "it is not valid yet", status: 401}
+		return judged{refused: "it is not valid yet", status: 401}
 	}
 	if list := p.GetAudiences(); len(list) > 0 && claims["aud"] != nil {
 		if !slices.ContainsFunc(texts(claims["aud"]), func(x string) bool { return slices.Contains(list, x) }) {
-			return outcome{refused: fmt.Sprintf("its audience is %v, and none of %s", claims["aud"], strings.Join(list, ", ")), status: 403}
+			return judged{refused: fmt.Sprintf("its audience is %v, and none of %s", claims["aud"], strings.Join(list, ", ")), status: 403}
 		}
 	}
 	if !says && p.GetIssuer() != "" { // the claims of a query belong to a valid token
 		claims = maps.Clone(claims)
 		claims["iss"] = p.GetIssuer()
 	}
-	return outcome{provider: p, claims: claims, header: header}
+	if local := p.GetLocalJwks().GetInlineString(); local != "" && local != jwks.NotFetched {
+		if reason := found.unverifiable(local); reason != "" {
+			return judged{refused: reason, status: 401}
+		}
+	}
+	found.claims = claims
+	return judged{provider: p, token: found}
 }
 
 // expired reports whether a time of a token is before now, or with sign -1 after it. Envoy allows for a clock skew of
@@ -213,8 +307,8 @@ func texts(v any) (list []string) {
 	return list
 }
 
-// find returns the claims of the token that a provider finds in a request, and the header that has it.
-func find(p *jwtv3.JwtProvider, r Request) (claims map[string]any, header string, err error) {
+// find returns the token that a provider finds in a request. It has no claims if there is none.
+func find(p *jwtv3.JwtProvider, r Request) (token, error) {
 	headers, params := p.GetFromHeaders(), p.GetFromParams()
 	if len(headers)+len(params)+len(p.GetFromCookies()) == 0 {
 		headers, params = []*jwtv3.JwtHeader{{Name: "Authorization", ValuePrefix: "Bearer "}}, []string{"access_token"}
@@ -222,39 +316,34 @@ func find(p *jwtv3.JwtProvider, r Request) (claims map[string]any, header string
 	for _, h := range headers {
 		name := strings.ToLower(h.GetName())
 		value, there := r.Headers[name]
-		if _, token, found := strings.Cut(value, h.GetValuePrefix()); there && found {
-			claims, err := Claims(token)
-			return claims, name, err
+		if _, text, found := strings.Cut(value, h.GetValuePrefix()); there && found {
+			t, err := parseToken(text)
+			t.in = name
+			return t, err
 		}
 	}
 	_, query, _ := strings.Cut(r.Path, "?")
 	values, _ := url.ParseQuery(query)
 	for _, name := range params {
 		if values.Has(name) {
-			claims, err := Claims(values.Get(name))
-			return claims, "", err
+			return parseToken(values.Get(name))
 		}
 	}
 	for _, name := range p.GetFromCookies() {
 		for part := range strings.SplitSeq(r.Headers["cookie"], ";") {
 			if k, v, _ := strings.Cut(strings.TrimSpace(part), "="); k == name {
-				claims, err := Claims(v)
-				return claims, "", err
+				return parseToken(v)
 			}
 		}
 	}
-	return r.Claims, "", nil
+	return token{claims: r.Claims, header: r.TokenHeader}, nil
 }
 
 // payloadMatches reports whether the claims of a valid token match a matcher.
-func payloadMatches(m *matcherv3.MetadataMatcher, r Request) bool {
+func (x *stream) payloadMatches(m *matcherv3.MetadataMatcher) bool {
 	var value any
-	if path := m.GetPath(); m.GetFilter() == tokenFilter && len(path) > 0 && path[0].GetKey() == payloadKey && r.payload != nil {
-		value = r.payload
-		for _, s := range path[1:] {
-			fields, _ := value.(map[string]any)
-			value = fields[s.GetKey()]
-		}
+	if keys := keysOf(m); m.GetFilter() == tokenFilter && len(keys) > 0 && keys[0] == payloadKey && x.payload != nil {
+		value = claimAt(x.payload, keys[1:])
 	}
 	return valueMatches(m.GetValue(), value) != m.GetInvert()
 }
@@ -286,6 +375,9 @@ func valueMatches(m *matcherv3.ValueMatcher, v any) bool {
 
 // claimPath returns the path of a claim as users write it.
 func claimPath(m *matcherv3.MetadataMatcher) string {
-	keys := lists.Map(m.GetPath(), func(s *matcherv3.MetadataMatcher_PathSegment) string { return s.GetKey() })
-	return strings.TrimPrefix(strings.Join(keys, "."), payloadKey+".")
+	return strings.TrimPrefix(strings.Join(keysOf(m), "."), payloadKey+".")
+}
+
+func keysOf(m *matcherv3.MetadataMatcher) []string {
+	return lists.Map(m.GetPath(), func(s *matcherv3.MetadataMatcher_PathSegment) string { return s.GetKey() })
 }

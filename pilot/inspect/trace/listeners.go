@@ -13,6 +13,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
 // Names of the listeners to which iptables redirects connections.
@@ -71,7 +72,7 @@ func listenerFor(all []*listenerv3.Listener, r Request) (*listenerv3.Listener, s
 	case r.Gateway && len(others) > 0 && r.Address == "":
 		return oneAddress, fmt.Sprintf("it is for port %d of an address of its own, and which address is called is not known", r.Port)
 	case r.HTTP3 && !r.Gateway:
-		return nil, "the proxy takes no QUIC, as only gateways do"
+		return nil, "only gateways take QUIC"
 	case r.HTTP3:
 		return nil, fmt.Sprintf("no listener takes QUIC to port %d: no server there takes HTTP/3, or the gateway's Service does not "+
 			"have the port for UDP", r.Port)
@@ -90,6 +91,16 @@ func listenerFor(all []*listenerv3.Listener, r Request) (*listenerv3.Listener, s
 			net.JoinHostPort(at, strconv.Itoa(int(r.Port))))
 	}
 	return nil, fmt.Sprintf("no listener takes connections to port %d, and the proxy does not intercept", r.Port)
+}
+
+// Binds reports whether a listener is for exactly that address and port.
+func (c Config) Binds(address string, port uint32) bool {
+	listeners, err := envoy.Decode[listenerv3.Listener](c[envoy.ListenerType])
+	return err == nil && slices.ContainsFunc(listeners, func(l *listenerv3.Listener) bool {
+		return slices.ContainsFunc(append(additional(l), l.GetAddress()), func(at *corev3.Address) bool {
+			return at.GetSocketAddress().GetAddress() == address && at.GetSocketAddress().GetPortValue() == port
+		})
+	})
 }
 
 func additional(l *listenerv3.Listener) (list []*corev3.Address) {

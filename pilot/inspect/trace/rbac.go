@@ -64,23 +64,23 @@ func (x *stream) shadow(rules *rbacv3.RBAC, prefix string) {
 	if (matched != "") == (rules.GetAction() == rbacv3.RBAC_DENY) {
 		result = "denied"
 	}
-	all := maps.Clone(x.request.said)
+	all := maps.Clone(x.said)
 	lists.Put(&all, prefix+"shadow_engine_result", said{result, matches.on})
 	if matched != "" {
 		all[prefix+"shadow_effective_policy_id"] = said{matched, matches.on}
 	}
-	x.request.said = all
+	x.said = all
 }
 
 // saidMatches reports whether metadata that an earlier filter has set matches a matcher.
-func saidMatches(m *matcherv3.MetadataMatcher, r Request) truth {
+func (x *stream) saidMatches(m *matcherv3.MetadataMatcher) truth {
 	if m.GetFilter() == tokenFilter {
-		return known(payloadMatches(m, r))
+		return known(x.payloadMatches(m))
 	}
 	if !strings.HasSuffix(m.GetFilter(), ".rbac") || len(m.GetPath()) != 1 {
 		return unknown("the metadata of filter " + m.GetFilter())
 	}
-	value, there := r.said[m.GetPath()[0].GetKey()]
+	value, there := x.said[m.GetPath()[0].GetKey()]
 	matches := there && matchString(m.GetValue().GetStringMatch(), value.value)
 	return truth{matches != m.GetInvert(), value.on}
 }
@@ -91,8 +91,8 @@ var policyName = regexp.MustCompile(`^(.*-)?ns\[(.*)\]-policy\[(.*)\]-rule\[(\d+
 // unasked ends the names of policies that deny what an authorizer would decide, because none can be asked.
 const unasked = "-deny-due-to-bad-CUSTOM-action"
 
-// originOf returns the rule of an object from which a policy of a filter was made.
-func originOf(name string) Origin {
+// PolicyOrigin returns the rule of an object from which a policy of a filter was made.
+func PolicyOrigin(name string) Origin {
 	part := policyName.FindStringSubmatch(name)
 	if part == nil {
 		return Origin{}
@@ -115,7 +115,7 @@ func (x *stream) authorize(f filter, rules *rbacv3.RBAC) bool {
 		switch {
 		case t.certain() && matched == "":
 			matched = name
-			s.Origin = originOf(name)
+			s.Origin = PolicyOrigin(name)
 			continue
 		case t.certain():
 			why = "it matches too"
@@ -123,13 +123,16 @@ func (x *stream) authorize(f filter, rules *rbacv3.RBAC) bool {
 			why = "whether it matches depends on " + t.text()
 			maybe, on.on = append(maybe, name), append(on.on, t.on...)
 		}
-		s.Lost = append(s.Lost, Lost{Name: name, Reason: why, Origin: originOf(name)})
+		s.Lost = append(s.Lost, Lost{Name: name, Reason: why, Origin: PolicyOrigin(name)})
 	}
 	isDenied, isAllowed := rules.GetAction() == rbacv3.RBAC_DENY, rules.GetAction() == rbacv3.RBAC_ALLOW
 	refused := isDenied && matched != "" || isAllowed && matched == "" && len(maybe) == 0
 	switch {
 	case isDenied && matched != "":
 		s.Reason, s.Unasked = matched+" denies it", strings.HasSuffix(matched, unasked)
+		if s.Origin.Path == "" {
+			s.Reason = matched + x.of(Origin{Filter: f.name}) + " denies it"
+		}
 	case refused && slices.ContainsFunc(s.Lost, func(l Lost) bool { return l.Reason != noRules }):
 		s.Reason = "no ALLOW policy allows it, and at least one exists"
 	case refused:
@@ -147,7 +150,8 @@ func (x *stream) authorize(f filter, rules *rbacv3.RBAC) bool {
 		if x.HTTP {
 			status = 403
 		}
-		x.end(status, "%s", s.Reason)
+		x.end(accesslog.Policy, status, "%s", s.Reason)
+		x.Rule = s.Origin
 		return false
 	}
 	if matched == "" && len(maybe) > 0 && (isDenied || isAllowed) {
@@ -164,7 +168,7 @@ func (x *stream) mayRefuse(f filter, policies []string, denies bool) string {
 	}
 	var objects []string
 	for _, name := range policies {
-		o := strings.TrimPrefix(x.of(originOf(name)), " of ")
+		o := strings.TrimPrefix(x.of(PolicyOrigin(name)), " of ")
 		if o == "" {
 			o = "policy " + name + " of filter " + x.named(f)
 		}
@@ -192,16 +196,70 @@ func (x *stream) matches(p *rbacv3.Policy) (truth, string) {
 	}
 	caller := some(p.GetPrincipals(), x.isPrincipal)
 	if !caller.possible() {
+		if on := x.unmet(p.GetPrincipals()[0]); on != "" {
+			return caller, "its condition on " + on + " is not met"
+		}
 		return caller, "the caller matches none of its sources: " + x.caller()
 	}
 	operation := some(p.GetPermissions(), x.isPermitted)
 	if !operation.possible() {
+		if on := x.unmetPermission(p.GetPermissions()[0]); on != "" {
+			return operation, "its condition on " + on + " is not met"
+		}
 		return operation, fmt.Sprintf("the request matches none of its operations: %s %s of %s, port %d", r.Method, r.Path, r.Authority, x.port)
 	}
 	if p.GetCondition() != nil || p.GetCheckedCondition() != nil {
 		operation = unknown("its condition, which is not evaluated")
 	}
 	return every([]truth{caller, operation}, func(t truth) truth { return t }), ""
+}
+
+// unmet returns what the condition reads because of which a principal does not match, or "" if it is a source.
+func (x *stream) unmet(p *rbacv3.Principal) string {
+	switch m := p.GetIdentifier().(type) {
+	case *rbacv3.Principal_AndIds:
+		for _, id := range m.AndIds.GetIds() {
+			if !x.isPrincipal(id).possible() {
+				return x.unmet(id)
+			}
+		}
+	case *rbacv3.Principal_OrIds:
+		if len(m.OrIds.GetIds()) > 0 {
+			return x.unmet(m.OrIds.GetIds()[0])
+		}
+	case *rbacv3.Principal_NotId:
+		return x.unmet(m.NotId)
+	case *rbacv3.Principal_Header:
+		return "header " + m.Header.GetName()
+	case *rbacv3.Principal_Metadata:
+		if claim := claimPath(m.Metadata); m.Metadata.GetFilter() == tokenFilter && claim != "iss" && claim != "sub" { //nolint:staticcheck // the field that is sent
+			return "claim " + claim
+		}
+	}
+	return ""
+}
+
+// unmetPermission is unmet for a permission: "" says that it is an operation.
+func (x *stream) unmetPermission(p *rbacv3.Permission) string {
+	switch m := p.GetRule().(type) {
+	case *rbacv3.Permission_AndRules:
+		for _, rule := range m.AndRules.GetRules() {
+			if !x.isPermitted(rule).possible() {
+				return x.unmetPermission(rule)
+			}
+		}
+	case *rbacv3.Permission_OrRules:
+		if len(m.OrRules.GetRules()) > 0 {
+			return x.unmetPermission(m.OrRules.GetRules()[0])
+		}
+	case *rbacv3.Permission_NotRule:
+		return x.unmetPermission(m.NotRule)
+	case *rbacv3.Permission_RequestedServerName:
+		return fmt.Sprintf("the server name of the TLS, which is %q,", x.request.SNI)
+	case *rbacv3.Permission_DestinationIp:
+		return "the address of the workload"
+	}
+	return ""
 }
 
 // caller describes the caller to whom a policy does not apply.
@@ -220,11 +278,11 @@ func (x *stream) caller() string {
 	if x.remote != x.direct && x.remote.on == "" {
 		who += " for the client " + x.remote.ip.String()
 	}
-	switch sub, hasToken := r.payload["sub"]; {
+	switch sub, hasToken := x.payload["sub"]; {
 	case hasToken:
-		who += fmt.Sprintf(", with a token of %v/%v", r.payload["iss"], sub)
-	case r.payload != nil:
-		who += fmt.Sprintf(", with a token of %v", r.payload["iss"])
+		who += fmt.Sprintf(", with a token of %v/%v", x.payload["iss"], sub)
+	case x.payload != nil:
+		who += fmt.Sprintf(", with a token of %v", x.payload["iss"])
 	}
 	return who
 }
@@ -257,7 +315,7 @@ func (x *stream) isPermitted(p *rbacv3.Permission) truth {
 		t := &uritemplatev3.UriTemplateMatchConfig{}
 		return known(m.UriTemplate.GetTypedConfig().UnmarshalTo(t) == nil && whole(templateRegex(t.GetPathTemplate()), path))
 	case *rbacv3.Permission_Metadata:
-		return saidMatches(m.Metadata, r) //nolint:staticcheck // the field that is sent
+		return x.saidMatches(m.Metadata) //nolint:staticcheck // the field that is sent
 	}
 	return unknown("a condition of an unknown type")
 }
@@ -309,17 +367,15 @@ func (x *stream) isPrincipal(p *rbacv3.Principal) truth {
 	case *rbacv3.Principal_UrlPath:
 		return x.hasPath(m.UrlPath)
 	case *rbacv3.Principal_Metadata: // claims of a token
-		return saidMatches(m.Metadata, r) //nolint:staticcheck // the field that is sent
+		return x.saidMatches(m.Metadata) //nolint:staticcheck // the field that is sent
 	}
 	return unknown("a source of an unknown type")
 }
 
 // hasHeader reports whether a header of the request matches.
 func (x *stream) hasHeader(h *routev3.HeaderMatcher) truth {
-	if on := x.request.unclear[strings.ToLower(h.GetName())]; on != "" {
-		return unknown(on)
-	}
-	return known(headerMismatch(h, x.request) == "")
+	t, _ := x.request.hasHeader(h)
+	return t
 }
 
 // hasPath reports whether the path of the request matches, without its query.

@@ -7,6 +7,7 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/inspect/accesslog"
 )
 
 // matched is the route of a request. Envoy looks for it before the first filter, because filters read their settings
@@ -38,7 +39,7 @@ func (x *stream) match() {
 		return
 	}
 	var step Step
-	x.route, step, x.on = routeFor(x.routes.GetName(), host, x.request)
+	x.route, step, x.on = x.routeFor(host)
 	x.found = append(x.found, step)
 }
 
@@ -56,32 +57,32 @@ func (x *stream) forward() error {
 	x.routed()
 	switch {
 	case x.host == nil:
-		x.end(404, "no virtual host of route configuration %s is for %s", x.routes.GetName(), x.request.Authority)
+		x.end(accesslog.NoRoute, 404, "no virtual host of route configuration %s is for %s", x.routes.GetName(), x.request.Authority)
 		return nil
 	case x.redirects:
 		x.Answered = true
-		x.end(301, "virtual host %s redirects plaintext to HTTPS", x.host.GetName())
+		x.end(accesslog.Direct, 301, "virtual host %s redirects plaintext to HTTPS", x.host.GetName())
 		return nil
 	case x.route == nil:
-		x.end(404, "no route of virtual host %s matches", x.host.GetName())
+		x.end(accesslog.NoRoute, 404, "no route of virtual host %s matches", x.host.GetName())
 		return nil
 	}
 	switch action := x.route.GetAction().(type) {
 	case *routev3.Route_Redirect:
 		x.Answered = true
-		x.end(redirectStatus(action.Redirect), "the route redirects")
+		x.end(accesslog.Direct, redirectStatus(action.Redirect), "the route redirects")
 	case *routev3.Route_DirectResponse:
 		x.Answered = true
-		x.end(int(action.DirectResponse.GetStatus()), "the route answers by itself")
+		x.end(accesslog.Direct, int(action.DirectResponse.GetStatus()), "the route answers by itself")
 	case *routev3.Route_Route:
 		x.Forwarded = x.forwarded()
 		if path := x.Forwarded.Path; path != x.request.Path {
 			x.step(Step{What: "path", Name: path, Reason: "that is what " + x.request.Path + " is rewritten to"})
 		}
-		return pass(x.Answer, x.config, action.Route)
+		return x.pass(action.Route)
 	case *routev3.Route_NonForwardingAction: // a gRPC server takes the call itself
 	default:
-		x.end(500, "the route has an action of an unknown type")
+		x.end(accesslog.Unknown, 500, "the route has an action of an unknown type")
 	}
 	return nil
 }

@@ -45,15 +45,15 @@ func hostFor(c *routev3.RouteConfiguration, authority string) (*routev3.VirtualH
 }
 
 // routeFor returns the first route of a virtual host that matches, and why each other one does not apply.
-func routeFor(routes string, h *routev3.VirtualHost, r Request) (won *routev3.Route, s Step, depends []string) {
+func (x *stream) routeFor(h *routev3.VirtualHost) (won *routev3.Route, s Step, depends []string) {
 	s = Step{What: "route", Name: "none"}
 	for i, route := range h.GetRoutes() {
-		origin := Origin{Path: configOf(route.GetMetadata()), Routes: routes, Host: h.GetName(), Place: i, Route: route}
+		origin := Origin{Path: configOf(route.GetMetadata()), Routes: x.routes.GetName(), Host: h.GetName(), Place: i, Route: route}
 		name := nameOf(route, i)
 		reason := "it comes after the chosen one"
 		if won == nil {
 			var on []string
-			reason, on = mismatch(route.GetMatch(), r)
+			reason, on = x.mismatch(route.GetMatch())
 			if on != nil {
 				reason = "whether it matches depends on " + truth{on: on}.text()
 				depends = append(depends, name+": "+reason)
@@ -98,7 +98,8 @@ func matchText(m *routev3.RouteMatch) string {
 }
 
 // mismatch returns why a route does not match, or "" if it does. If that is not known, it returns what it depends on.
-func mismatch(m *routev3.RouteMatch, r Request) (why string, on []string) {
+func (x *stream) mismatch(m *routev3.RouteMatch) (why string, on []string) {
+	r := x.request
 	path, query, _ := strings.Cut(r.Path, "?")
 	sensitive := m.GetCaseSensitive() == nil || m.GetCaseSensitive().GetValue()
 	fold := func(s string) string {
@@ -132,12 +133,12 @@ func mismatch(m *routev3.RouteMatch, r Request) (why string, on []string) {
 			return "it is for the method CONNECT", nil
 		}
 	default:
-		return "its path match is of an unknown type", nil
+		on = append(on, "a match of paths of a type that is not evaluated")
 	}
 	for _, h := range m.GetHeaders() {
-		if unclear := r.unclear[strings.ToLower(h.GetName())]; unclear != "" {
-			on = append(on, unclear)
-		} else if why := headerMismatch(h, r); why != "" {
+		if t, why := r.hasHeader(h); t.on != nil {
+			on = append(on, t.on...)
+		} else if !t.holds {
 			return why, nil
 		}
 	}
@@ -159,11 +160,11 @@ func mismatch(m *routev3.RouteMatch, r Request) (why string, on []string) {
 	}
 	if len(m.GetDynamicMetadata()) > 0 {
 		for _, d := range m.GetDynamicMetadata() {
-			switch t := saidMatches(d, r); {
+			switch t := x.saidMatches(d); {
 			case t.on != nil:
 				on = append(on, t.on...)
 			case t.holds:
-			case r.payload == nil:
+			case x.payload == nil:
 				return "it requires claims of a token, and the request has no valid token", nil
 			default:
 				return "the claim " + claimPath(d) + " of the token does not match", nil
@@ -199,8 +200,11 @@ func (r Request) header(name string) (string, bool) {
 	return v, ok
 }
 
-// headerMismatch returns why a header does not match, or "" if it does.
-func headerMismatch(h *routev3.HeaderMatcher, r Request) string {
+// hasHeader reports whether a header of the request matches, and why it does not.
+func (r Request) hasHeader(h *routev3.HeaderMatcher) (truth, string) {
+	if on := r.unclear[strings.ToLower(h.GetName())]; on != "" {
+		return unknown(on), ""
+	}
 	value, there := r.header(h.GetName())
 	if !there && h.GetTreatMissingHeaderAsEmpty() {
 		there = true
@@ -215,7 +219,7 @@ func headerMismatch(h *routev3.HeaderMatcher, r Request) string {
 		if !s.PresentMatch {
 			wanted = "missing"
 		}
-		return verdict(h, matches, value, there, wanted)
+		return headerTruth(h, matches, value, there, wanted)
 	case *routev3.HeaderMatcher_StringMatch:
 		matches, wanted = there && matchString(s.StringMatch, value), stringText(s.StringMatch)
 	case *routev3.HeaderMatcher_RangeMatch:
@@ -223,19 +227,19 @@ func headerMismatch(h *routev3.HeaderMatcher, r Request) string {
 		matches, wanted = there && err == nil && n >= s.RangeMatch.GetStart() &&
 			n < s.RangeMatch.GetEnd(), fmt.Sprintf("from %d to below %d", s.RangeMatch.GetStart(), s.RangeMatch.GetEnd())
 	default:
-		return "how it matches header " + h.GetName() + " is not known here"
+		return unknown("how header " + h.GetName() + " is matched, which is not evaluated"), ""
 	}
 	if !there { // in Envoy the match of a missing header fails, inverted or not
-		return fmt.Sprintf("header %s is missing, and must be %s%s", h.GetName(), not(h.GetInvertMatch()), wanted)
+		return known(false), fmt.Sprintf("header %s is missing, and must be %s%s", h.GetName(), not(h.GetInvertMatch()), wanted)
 	}
-	return verdict(h, matches, value, there, wanted)
+	return headerTruth(h, matches, value, there, wanted)
 }
 
-func verdict(h *routev3.HeaderMatcher, matches bool, value string, there bool, wanted string) string {
+func headerTruth(h *routev3.HeaderMatcher, matches bool, value string, there bool, wanted string) (truth, string) {
 	if matches != h.GetInvertMatch() {
-		return ""
+		return known(true), ""
 	}
-	return fmt.Sprintf("header %s is %s, and must be %s%s", h.GetName(), shown(value, there), not(h.GetInvertMatch()), wanted)
+	return known(false), fmt.Sprintf("header %s is %s, and must be %s%s", h.GetName(), shown(value, there), not(h.GetInvertMatch()), wanted)
 }
 
 func not(invert bool) string {
@@ -330,7 +334,11 @@ func actions(r *routev3.Route) []string {
 		list = append(list, "the host becomes "+a.GetHostRewriteLiteral())
 	}
 	for _, m := range a.GetRequestMirrorPolicies() {
-		list = append(list, "mirrored to "+m.GetCluster())
+		text := "mirrored to " + m.GetCluster()
+		if part := m.GetRuntimeFraction().GetDefaultValue(); part != nil {
+			text = percent(part) + " are " + text
+		}
+		list = append(list, text)
 	}
 	if f := faultOf(r); f != nil {
 		if abort := f.GetAbort(); abort != nil {

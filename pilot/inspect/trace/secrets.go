@@ -13,6 +13,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/inspect/accesslog"
 )
 
 // stepSecret is the What of a Step about a secret that a proxy lacks. Its Name is the resource's name.
@@ -59,7 +60,7 @@ func (c Config) doubtCluster(a *Answer, cluster *clusterv3.Cluster) {
 		return m.GetTransportSocket()
 	}), cluster.GetTransportSocket())
 	for _, s := range sockets {
-		if t := upstreamTLS(s); t != nil {
+		if t, _ := upstreamTLS(s); t != nil {
 			c.doubt(a, t.GetCommonTlsContext())
 		}
 	}
@@ -125,12 +126,12 @@ func handshake(a *Answer, c Config, chain *listenerv3.FilterChain, r Request) bo
 	t := downstreamTLS(chain)
 	switch {
 	case t == nil && r.TLS && !r.HTTP3 && isHTTP(chain):
-		a.end(0, "the chain expects HTTP in plaintext, and the connection is TLS")
+		a.end(accesslog.Client, 0, "the chain expects HTTP in plaintext, and the connection is TLS")
 		return false
 	case t == nil:
 		return true
 	case !r.TLS:
-		a.end(0, "the chain terminates TLS, and the connection is plaintext")
+		a.end(accesslog.TLS, 0, "the chain terminates TLS, and the connection is plaintext")
 		return false
 	}
 	missing := c.lacks(t.GetCommonTlsContext())
@@ -138,17 +139,17 @@ func handshake(a *Answer, c Config, chain *listenerv3.FilterChain, r Request) bo
 		for _, name := range missing {
 			a.step(Step{What: stepSecret, Name: name, Reason: "the proxy was not sent it"})
 		}
-		a.end(0, "the TLS handshake fails: %s", lacking(missing))
+		a.end(accesslog.TLS, 0, "the TLS handshake fails: %s", lacking(missing))
 		return false
 	}
 	c.doubt(a, t.GetCommonTlsContext())
 	if t.GetRequireClientCertificate().GetValue() {
 		switch ofMesh := trustsMesh(t.GetCommonTlsContext()); {
 		case r.Identity == "" && !r.Certificate && ofMesh:
-			a.end(0, "the chain requires a certificate of the mesh, and the client has none")
+			a.end(accesslog.TLS, 0, "the chain requires a certificate of the mesh, and the client has none")
 			return false
 		case r.Identity == "" && !r.Certificate:
-			a.end(0, "the chain requires a certificate of the client, and the client has none")
+			a.end(accesslog.TLS, 0, "the chain requires a certificate of the client, and the client has none")
 			return false
 		case r.Identity == "" && ofMesh:
 			a.depends("chain %s takes the client's certificate only if it is one of the mesh", chainName(chain))

@@ -14,10 +14,12 @@ import (
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
+	httpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
 
 	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/inspect/accesslog"
 )
 
 // Target is a cluster that gets a share of the matching requests.
@@ -30,14 +32,12 @@ type Target struct {
 	Subset    string     `json:"subset,omitempty"`
 	Original  bool       `json:"original,omitempty"` // whether the connection goes to its original address, or to the host that is called
 
-	// TLS, SNI and the other fields below are set for Original, with the meaning that they have in Endpoint.
-	TLS   string   `json:"tls,omitempty"`
-	Lacks []string `json:"lacks,omitempty"`
-	SNI   string   `json:"-"`
-	ALPN  []string `json:"-"`
+	TLS   string `json:"tls,omitempty"` // the TLS of connections to the original address; empty for plaintext
+	HTTP2 bool   `json:"-"`             // whether the cluster may speak HTTP/2 to its endpoints
 
-	chosen []string // states of the endpoints that the request may name itself; nil if it names none
-	panics float64  // percentage of healthy endpoints below which all of them get requests
+	original Endpoint // how endpoints are called, for Original
+	chosen   []string // states of the endpoints that the request may name itself; nil if it names none
+	panics   float64  // percentage of healthy endpoints below which all of them get requests
 }
 
 // Endpoint is one endpoint of a cluster.
@@ -49,38 +49,30 @@ type Endpoint struct {
 	Priority uint32   `json:"priority,omitempty"`
 	TLS      string   `json:"tls,omitempty"`   // empty for plaintext
 	Lacks    []string `json:"lacks,omitempty"` // secrets for TLS that the proxy was not sent: connections fail
+	PROXY    bool     `json:"proxy,omitempty"` // whether connections begin with a header of the PROXY protocol
 	SNI      string   `json:"-"`
 	ALPN     []string `json:"-"`
 }
 
-// pass records where a route forwards requests.
-func pass(a *Answer, c Config, r *routev3.RouteAction) error {
+// pass records where the route forwards requests.
+func (x *stream) pass(r *routev3.RouteAction) error {
 	missing := 503
-	if r.GetClusterNotFoundResponseCode() == routev3.RouteAction_NOT_FOUND {
+	switch r.GetClusterNotFoundResponseCode() {
+	case routev3.RouteAction_NOT_FOUND:
 		missing = 404
-	} else if r.GetClusterNotFoundResponseCode() == routev3.RouteAction_INTERNAL_SERVER_ERROR {
+	case routev3.RouteAction_INTERNAL_SERVER_ERROR:
 		missing = 500
 	}
-	weights := map[string]uint32{}
-	var order []string
-	add := func(name string, weight uint32) {
-		if _, ok := weights[name]; !ok {
-			order = append(order, name)
-		}
-		weights[name] += weight
-	}
-	switch {
-	case r.GetCluster() != "":
-		add(r.GetCluster(), 1)
-	case r.GetWeightedClusters() != nil:
-		for _, w := range r.GetWeightedClusters().GetClusters() {
-			add(w.GetName(), w.GetWeight().GetValue())
-		}
-	default:
-		a.depends("the header %s of the request names the cluster", r.GetClusterHeader())
+	x.Timeout = r.GetTimeout() == nil || r.GetTimeout().AsDuration() > 0 || r.GetRetryPolicy().GetPerTryTimeout().AsDuration() > 0
+	if name := r.GetClusterHeader(); name != "" {
+		x.depends("the header %s of the request names the cluster", name)
 		return nil
 	}
-	return targets(a, c, order, weights, missing)
+	if r.GetClusterSpecifierPlugin() != "" || r.GetInlineClusterSpecifierPlugin() != nil {
+		x.depends("a plugin of the route names the cluster, which is not evaluated")
+		return nil
+	}
+	return targets(x.Answer, x.config, x.clusters(), missing)
 }
 
 // tcpProxy records where a connection is forwarded.
@@ -89,44 +81,40 @@ func tcpProxy(x *stream, f filter) (bool, error) {
 	if err := f.config.UnmarshalTo(t); err != nil {
 		return false, err
 	}
-	weights, order := clustersOf(t)
-	return false, targets(x.Answer, x.config, order, weights, 0)
+	return false, targets(x.Answer, x.config, clustersOf(t), 0)
 }
 
-// clustersOf returns the clusters of a filter for connections with their weights, in order.
-func clustersOf(t *tcpv3.TcpProxy) (weights map[string]uint32, order []string) {
-	weights = map[string]uint32{}
+// clustersOf returns the clusters that a filter for connections may choose.
+func clustersOf(t *tcpv3.TcpProxy) []choice {
 	if t.GetCluster() != "" {
-		weights[t.GetCluster()], order = 1, append(order, t.GetCluster())
+		return []choice{{name: t.GetCluster(), weight: 1}}
 	}
-	for _, w := range t.GetWeightedClusters().GetClusters() {
-		if weights[w.GetName()] == 0 {
-			order = append(order, w.GetName())
-		}
-		weights[w.GetName()] += w.GetWeight()
-	}
-	return weights, order
+	return withWeight(lists.Map(t.GetWeightedClusters().GetClusters(), func(w *tcpv3.TcpProxy_WeightedCluster_ClusterWeight) choice {
+		return choice{name: w.GetName(), weight: w.GetWeight()}
+	}))
 }
 
-func targets(a *Answer, c Config, order []string, weights map[string]uint32, missing int) error {
-	total := uint32(0)
-	for _, w := range weights {
-		total += w
+// targets records the clusters that may be chosen. missing is the status of requests for a cluster that is not there; it
+// is 0 for connections.
+func targets(a *Answer, c Config, choices []choice, missing int) error {
+	total, weights := uint32(0), map[string]uint32{}
+	for _, x := range choices {
+		total += x.weight
+		weights[x.name] += x.weight
 	}
 	served := false
 	var failures []Dependency // of clusters to which requests are not passed
-	fail := func(t Target, status int, reason string) {
-		a.Status, a.Reason = status, cmp.Or(a.Reason, reason)
+	fail := func(t Target, cause accesslog.Cause, status int, reason string) {
+		if len(failures) == 0 {
+			a.end(cause, status, "%s", reason)
+		}
 		fate := "get status " + strconv.Itoa(status)
 		if status == 0 {
 			fate = "are closed"
 		}
-		failures = append(failures, Dependency{Text: fmt.Sprintf("%s %s: %s", share(t), fate, reason), Status: status})
+		failures = append(failures, Dependency{Text: fmt.Sprintf("%s %s: %s", share(t), fate, reason), Cause: cause, Status: status})
 	}
-	for _, name := range order {
-		if weights[name] == 0 {
-			continue
-		}
+	for _, name := range lists.Unique(lists.Map(choices, func(x choice) string { return x.name })) {
 		cluster, err := named[clusterv3.Cluster](c[envoy.ClusterType], name)
 		if err != nil {
 			return err
@@ -135,7 +123,7 @@ func targets(a *Answer, c Config, order []string, weights map[string]uint32, mis
 		if cluster == nil {
 			a.step(Step{What: "cluster", Name: name, Reason: "it is not there: " + absence(c, name), Details: []string{share(t)}})
 			a.Targets = append(a.Targets, t)
-			fail(t, missing, "cluster "+name+" is not there")
+			fail(t, accesslog.NoCluster, missing, "cluster "+name+" is not there")
 			continue
 		}
 		var o offer
@@ -159,20 +147,21 @@ func targets(a *Answer, c Config, order []string, weights map[string]uint32, mis
 		for _, secret := range lacks {
 			a.step(Step{What: stepSecret, Name: secret, Reason: "the proxy was not sent it"})
 		}
-		if !t.serves() {
-			reason := "cluster " + name + " has no endpoint that takes requests"
-			if len(lacks) > 0 {
-				reason = "TLS to cluster " + name + " fails: " + lacking(lacks)
-			}
-			status := 503
-			if missing == 0 {
-				status = 0
-			}
-			fail(t, status, reason)
+		if t.serves() {
+			continue
+		}
+		status := 503
+		if missing == 0 {
+			status = 0
+		}
+		if len(lacks) > 0 {
+			fail(t, accesslog.TLS, status, "TLS to cluster "+name+" fails: "+lacking(lacks))
+		} else {
+			fail(t, accesslog.NoEndpoint, status, "cluster "+name+" has no endpoint that takes requests")
 		}
 	}
 	if served { // some of the requests are forwarded
-		a.Status, a.Reason = 200, ""
+		a.Cause, a.Status, a.Reason = accesslog.Unknown, 200, ""
 		for _, f := range failures {
 			a.dependsOn(f.Cause, f.Status, "%s", f.Text)
 		}
@@ -244,12 +233,12 @@ func (t *Target) Used() (list []Endpoint) {
 
 // serves reports whether an endpoint of the target can get requests.
 func (t *Target) serves() bool {
-	return t.Original && len(t.Lacks) == 0 || slices.ContainsFunc(t.Used(), func(e Endpoint) bool { return len(e.Lacks) == 0 })
+	return t.Original && len(t.original.Lacks) == 0 || slices.ContainsFunc(t.Used(), func(e Endpoint) bool { return len(e.Lacks) == 0 })
 }
 
 // unready returns the missing secrets without which no connection to any endpoint succeeds.
 func (t *Target) unready() []string {
-	lacks := t.Lacks
+	lacks := t.original.Lacks
 	for _, e := range t.Used() {
 		if len(e.Lacks) == 0 {
 			return nil
@@ -267,11 +256,19 @@ func (t *Target) fill(c Config, cluster *clusterv3.Cluster, o offer) (Step, erro
 		t.Subset = part[2]
 		s.Details = append(s.Details, "subset "+part[2])
 	}
+	options := &httpv3.HttpProtocolOptions{}
+	if config := cluster.GetTypedExtensionProtocolOptions()[httpOptions]; config != nil && config.UnmarshalTo(options) == nil {
+		t.HTTP2 = options.GetExplicitHttpConfig().GetHttp2ProtocolOptions() != nil || options.GetUseDownstreamProtocolConfig() != nil ||
+			options.GetAutoConfig() != nil
+	}
 	assignment := cluster.GetLoadAssignment()
 	switch cluster.GetType() {
 	case clusterv3.Cluster_ORIGINAL_DST:
 		t.Original = true
 		s.Details = append(s.Details, "it passes connections on to their original destination")
+		if t.Subset != "" {
+			s.Details = append(s.Details, "its subset and its load balancing have no effect")
+		}
 	case clusterv3.Cluster_EDS:
 		var err error
 		if assignment, err = named[endpointv3.ClusterLoadAssignment](c[envoy.EndpointType],
@@ -284,7 +281,8 @@ func (t *Target) fill(c Config, cluster *clusterv3.Cluster, o offer) (Step, erro
 		s.Details = append(s.Details, "it resolves the host that is called")
 	}
 	if t.Original {
-		if t.TLS, t.SNI, t.ALPN, t.Lacks = tlsOf(c, cluster, nil, o); t.TLS != "" {
+		if t.original.secure(c, cluster, nil, o); t.original.TLS != "" {
+			t.TLS = t.original.TLS
 			s.Details = append(s.Details, "it calls by "+t.TLS)
 		}
 	}
@@ -300,7 +298,7 @@ func (t *Target) fill(c Config, cluster *clusterv3.Cluster, o offer) (Step, erro
 			if h := e.GetHealthStatus(); h != corev3.HealthStatus_UNKNOWN && h != corev3.HealthStatus_HEALTHY {
 				x.Health = strings.ToLower(h.String())
 			}
-			x.TLS, x.SNI, x.ALPN, x.Lacks = tlsOf(c, cluster, e, o)
+			x.secure(c, cluster, e, o)
 			t.Endpoints = append(t.Endpoints, x)
 		}
 	}
@@ -312,6 +310,16 @@ func (t *Target) fill(c Config, cluster *clusterv3.Cluster, o offer) (Step, erro
 	}
 	return s, nil
 }
+
+// At returns how a target calls an address, if the connection goes to its original address.
+func (t *Target) At(address string, port uint32) Endpoint {
+	e := t.original
+	e.Address, e.Port = address, port
+	return e
+}
+
+// CallBy sets how endpoints are called, for Original.
+func (t *Target) CallBy(e Endpoint) { t.original = e }
 
 // choosable returns the states of the endpoints of a cluster that a request may name.
 func choosable(cluster *clusterv3.Cluster) []string {

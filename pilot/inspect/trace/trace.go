@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/inspect/accesslog"
 )
@@ -33,6 +34,8 @@ type Request struct {
 	ALPN      []string
 	HTTP3     bool // whether the request comes over QUIC, with TLS of its own
 	Opaque    bool // whether the connection carries another protocol than HTTP, so that it has no request
+	PROXY     bool // whether the connection begins with a header of the PROXY protocol
+	Taken     bool // whether it is known that the listener has taken the connection
 
 	// SourceAddress and Identity describe the connection at the receiving side.
 	SourceAddress string // address of the client; empty if it is not known
@@ -41,13 +44,13 @@ type Request struct {
 	Certificate   bool   // whether the client has a certificate that is not of the mesh
 
 	Claims map[string]any // of a token wherever policies look for one, in addition to those in headers; nil if there is none
-	Now    time.Time      // time at which tokens are checked for expiry; zero if none expires
+	// TokenHeader is the JOSE header of the token with these claims, or nil if it is not known.
+	TokenHeader map[string]any
+	Now         time.Time // time at which tokens are checked for expiry; zero if none expires
 
 	Objects Objects // names of the objects that the proxy's resources come from; nil for the names in their metadata
 
-	said    map[string]said   // metadata that filters of policies have set for later filters
 	unclear map[string]string // by header, what its value depends on, if that is not known
-	payload map[string]any    // claims of the valid token; nil if there is none
 
 	Gateway   bool // whether the proxy is a gateway, which listens by itself
 	Inbound   bool // whether the connection reaches the proxy of its destination workload
@@ -105,8 +108,7 @@ type Origin struct {
 func (o Origin) Clusters() []string {
 	for _, f := range o.Chain.GetFilters() {
 		if t := (&tcpv3.TcpProxy{}); f.GetTypedConfig().MessageIs(t) && f.GetTypedConfig().UnmarshalTo(t) == nil {
-			_, order := clustersOf(t)
-			return order
+			return lists.Map(clustersOf(t), func(c choice) string { return c.name })
 		}
 	}
 	return nil
@@ -114,9 +116,16 @@ func (o Origin) Clusters() []string {
 
 // Answer is the result for a request at one proxy.
 type Answer struct {
-	Steps   []Step   `json:"steps"`
-	Status  int      `json:"status"` // 200 if it is passed on, 0 if the connection is closed
-	Reason  string   `json:"reason,omitempty"`
+	Steps  []Step `json:"steps"`
+	Status int    `json:"status"` // 200 if it is passed on, 0 if the connection is closed
+	Reason string `json:"reason,omitempty"`
+	// Cause is what the proxy's access log has as the cause. It is empty if the request is passed on, or if that is not
+	// known.
+	Cause accesslog.Cause `json:"-"`
+	// Rule is the rule of an AuthorizationPolicy that refuses the request.
+	Rule Origin `json:"-"`
+	// Timeout says that the route has a timeout, which may end the request.
+	Timeout bool     `json:"-"`
 	Targets []Target `json:"targets,omitempty"`
 	HTTP    bool     `json:"http"` // whether the proxy reads requests, and not only connections
 	// TCP says that the filter chain of the connection does not read HTTP, even if the connection never gets that far.
@@ -150,15 +159,15 @@ func (a *Answer) dependsOn(cause accesslog.Cause, status int, format string, arg
 	}
 }
 
-func (a *Answer) end(status int, format string, args ...any) {
-	a.Status, a.Reason = status, fmt.Sprintf(format, args...)
+// end ends the answer. The status is 0 if the connection is closed.
+func (a *Answer) end(cause accesslog.Cause, status int, format string, args ...any) {
+	a.Cause, a.Status, a.Reason = cause, status, fmt.Sprintf(format, args...)
 }
 
 // Follow returns what a proxy does with a request.
 func Follow(c Config, r Request) (*Answer, error) {
 	r.Method = cmp.Or(r.Method, "GET")
 	r.Path = cmp.Or(r.Path, "/")
-	r.said, r.payload = nil, nil // set by the previous proxy
 	a := &Answer{Status: 200, Forwarded: r}
 	listeners, err := envoy.Decode[listenerv3.Listener](c[envoy.ListenerType])
 	if err != nil {
@@ -174,17 +183,20 @@ func Follow(c Config, r Request) (*Answer, error) {
 		return a, (&stream{Answer: a, config: c, request: r, ends: endsOf(l, r)}).http(h)
 	}
 	if l == nil {
-		a.end(0, "%s", reason)
+		a.end(accesslog.Unknown, 0, "%s", reason)
 		return a, nil
 	}
 	a.step(Step{What: "listener", Name: l.GetName(), Reason: reason})
 	if at := l.GetAddress().GetSocketAddress().GetAddress(); r.Gateway && r.Address == "" && at != "0.0.0.0" && at != "::" {
 		a.depends("listener %s takes connections to %s alone, and which address is called is not known", l.GetName(), at)
 	}
+	if !greeted(a, l, &r) {
+		return a, nil
+	}
 	chain, lost, reason := chainFor(l, r)
 	if chain == nil {
 		a.step(Step{What: "filter chain", Name: "none", Reason: reason, Lost: lost})
-		a.end(0, "no filter chain of listener %s matches the connection", l.GetName())
+		a.end(accesslog.NoChain, 0, "no filter chain of listener %s matches the connection", l.GetName())
 		return a, nil
 	}
 	a.step(Step{What: "filter chain", Name: chainName(chain), Reason: reason, Lost: lost,
@@ -196,6 +208,9 @@ func Follow(c Config, r Request) (*Answer, error) {
 	c.waits(a, l, chain)
 	r.Certificate = r.Certificate && asksForCertificate(chain)
 	err = (&stream{Answer: a, config: c, request: r, ends: endsOf(l, r)}).network(chain)
+	if r.PROXY && readsPROXY(l) == nil && a.Status == 200 && !a.Answered {
+		a.depends("the application must read the header of the PROXY protocol with which the connection begins")
+	}
 	if downstreamTLS(chain) != nil { // TLS is terminated: what it contains is passed on
 		f := &a.Forwarded
 		f.TLS, f.HTTP3, f.SNI, f.ALPN = false, false, "", nil
