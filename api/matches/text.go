@@ -27,7 +27,7 @@ type Text struct {
 
 	// The fields below describe patterns.
 	head string         // every value begins with it
-	open *regexp.Regexp // if a text begins with a match of open, then the pattern matches all values with that prefix; nil if unknown
+	open *regexp.Regexp // matches the beginning of a text p if the pattern matches p followed by anything; nil if that is not known
 }
 
 // TextOf returns the values that a match takes. A nil match takes all.

@@ -150,7 +150,7 @@ func (i *Inspection) podOf(host string, from *sender) (*registry.Service, string
 	if rest == "" || s == nil || !s.Headless {
 		return nil, ""
 	}
-	for _, o := range i.world.ObjectsOf(kinds.Pod) {
+	for _, o := range i.objectsOf(kinds.Pod) {
 		if f := kube.FactsOfPod(o); o.Namespace == s.Namespace && f.Hostname == name && f.Subdomain == s.Name && len(f.Addresses) > 0 {
 			return s, f.Addresses[0]
 		}
@@ -191,7 +191,7 @@ func (i *Inspection) resolvedOutside(w *Way, q Query, from *sender, s *registry.
 	if len(s.Addresses) == 0 {
 		need += " and ISTIO_META_DNS_AUTO_ALLOCATE"
 	}
-	return fmt.Sprintf("%s: its proxy answers for %s with %s in its proxyMetadata", text, i.objectOf(s), need)
+	return fmt.Sprintf("%s; with %s in its proxyMetadata, its proxy answers for %s", text, need, i.objectOf(s))
 }
 
 // hasPort reports whether a service has a port that takes connections.
@@ -301,7 +301,8 @@ func (i *Inspection) ready(s *registry.Service, port uint32) (list []trace.Endpo
 func noAnswer(s *registry.Service, address string, port uint32, ready []trace.Endpoint) string {
 	switch {
 	case !hasPort(s, port):
-		return fmt.Sprintf("there is no answer at %s: %s has no port %d for TCP", net.JoinHostPort(address, strconv.Itoa(int(port))), s.Host, port)
+		return fmt.Sprintf("there is no answer at %s: %s has no port %d for TCP", net.JoinHostPort(address, strconv.Itoa(int(port))),
+			s.Host, port)
 	case len(ready) == 0:
 		return fmt.Sprintf("no endpoint of %s is ready at port %d", s.Host, port)
 	}

@@ -244,7 +244,7 @@ func (h *hops) arrive(t trace.Target, g *group, r trace.Request, by passer, dept
 	a := &Arrival{Cluster: t.Cluster, Endpoint: e.String(), Pod: g.pod, Others: g.others}
 	end := outcome{status: 200}
 	if len(e.Lacks) > 0 {
-		a.Failure = "the proxy has not the secrets that TLS needs: " + strings.Join(e.Lacks, ", ")
+		a.Failure = "the proxy lacks the secrets that TLS needs: " + strings.Join(e.Lacks, ", ")
 		return a, outcome{reason: a.Failure}, nil
 	}
 	if g.closed != "" {
@@ -391,7 +391,8 @@ func (h *hops) fits(a *Arrival, t trace.Target, g *group, r trace.Request, tls b
 			add("%s reads HTTP at port %d, and port %d of %s is declared as %s: it refuses connections of another protocol", where, g.Port, p.Number,
 				s.Host, p.Protocol)
 		case isGRPC && p.Protocol == registry.HTTP && !t.HTTP2:
-			add("%s may not take gRPC by HTTP/1.1: port %d of %s is declared as %s; declare it as grpc or http2", where, p.Number, s.Host, p.Protocol)
+			add("%s may not take gRPC by HTTP/1.1: port %d of %s is declared as %s; declare it as grpc or http2", where, p.Number, s.Host,
+				p.Protocol)
 		default:
 			continue
 		}

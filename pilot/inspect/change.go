@@ -47,7 +47,7 @@ type Changed struct {
 	New, Mended []diag.Diagnostic
 }
 
-// ObjectChange is one object before and after the change. Before is nil for a new object, and After for a deleted one.
+// ObjectChange is one object before and after the change. Old is nil for a new object, and New for a deleted one.
 type ObjectChange struct {
 	kinds.Key
 	Old, New *kinds.Object
@@ -102,7 +102,7 @@ func (i *Inspection) Change(ctx context.Context, changes []kinds.Change, found [
 			}
 			causes = append(causes, c)
 		}
-		i.Snapshot, i.clusterIPs = i.world.Commit(batch, time.Time{}), nil
+		i.Snapshot, i.clusterIPs, i.byKind = i.world.Commit(batch, time.Time{}), nil, nil
 		if err := i.readSecrets(ctx); err != nil {
 			return nil, err
 		}
@@ -196,7 +196,7 @@ func kept(old, now *kinds.Object) *kinds.Object {
 	return &o
 }
 
-// Names returns the keys of the objects of a kind, for messages about an object that does not exist.
+// Names returns the objects of a kind, as NAME.NAMESPACE, for messages about an object that does not exist.
 func (i *Inspection) Names(kind *kinds.Kind) []string {
 	var list []string
 	for k := range maps.Keys(i.world.AllObjects()) {

@@ -174,7 +174,7 @@ func (i *Inspection) unheard(a *trace.Answer, p *node.Proxy) string {
 func (i *Inspection) badListeners(p *node.Proxy, ports []uint32) string {
 	served := kinds.Key{Kind: kinds.KubeGateway, Namespace: p.Namespace, Name: p.Labels[names.LabelGateway]}
 	var list []string
-	for _, o := range slices.Concat(i.world.ObjectsOf(kinds.KubeGateway), i.world.ObjectsOf(kinds.ListenerSet)) {
+	for _, o := range slices.Concat(i.objectsOf(kinds.KubeGateway), i.objectsOf(kinds.ListenerSet)) {
 		var numbers []uint32
 		switch spec := o.Spec.(type) {
 		case *gatewayv1.Gateway:

@@ -42,7 +42,8 @@ type Inspection struct {
 	paths  map[string]kinds.Key // The keys of objects by path, as it is written in the metadata of resources. It is nil until first used.
 	places map[string]string    // results of Where by key and field, so that the file of an object is read once
 
-	clusterIPs map[string]*registry.Service // Services of the own cluster by their addresses. It is nil until first used.
+	clusterIPs map[string]*registry.Service    // Services of the own cluster by their addresses. It is nil until first used.
+	byKind     map[*kinds.Kind][]*kinds.Object // accepted objects. It is nil until first used.
 }
 
 // Read reads the configuration that o names, for translation with a list of features.
@@ -141,4 +142,15 @@ func (i *Inspection) Statuses() []*derive.Status { return i.world.Statuses() }
 // Unreadable returns the findings about objects of a cluster that this user may not read.
 func (i *Inspection) Unreadable() []diag.Diagnostic {
 	return slices.DeleteFunc(slices.Clone(i.Findings), func(d diag.Diagnostic) bool { return d.Code != "IST0141" })
+}
+
+// objectsOf returns the accepted objects of a kind.
+func (i *Inspection) objectsOf(kind *kinds.Kind) []*kinds.Object {
+	if i.byKind == nil {
+		i.byKind = map[*kinds.Kind][]*kinds.Object{}
+		for _, o := range i.world.Objects() {
+			i.byKind[o.Kind] = append(i.byKind[o.Kind], o)
+		}
+	}
+	return i.byKind[kind]
 }

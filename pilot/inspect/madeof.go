@@ -93,15 +93,15 @@ func ruleOf(made []rds.Made, from trace.Origin) *feature.Rule {
 
 // madeOf returns the rule of a Gateway API route from which a rule of a derived VirtualService was made. Several routes
 // may be merged into one VirtualService: its rule has the name of the route's rule, or else the name
-// NAMESPACE.NAME.PLACE of the route. Two routes of different kinds may have the same name, and
-// other backends.
+// NAMESPACE.NAME.PLACE of the route. Two routes of different kinds may share a name; the one with the destinations of the
+// rule is meant.
 func (i *Inspection) madeOf(origin, derived kinds.Key, rule int) []place {
 	var found, fitting []place
 	vs, _ := i.world.Object(derived).Spec.(*networkingv1alpha3.VirtualService)
 	if rule < len(vs.GetHttp()) {
 		name := vs.GetHttp()[rule].GetName()
 		for _, kind := range []*kinds.Kind{kinds.HTTPRoute, kinds.GRPCRoute} {
-			for _, o := range i.world.ObjectsOf(kind) {
+			for _, o := range i.objectsOf(kind) {
 				for n, own := range namesOfRules(o) {
 					if cmp.Or(own, fmt.Sprintf("%s.%s.%d", o.Namespace, o.Name, n)) == name {
 						made := place{o.Key, fmt.Sprintf("spec.rules[%d]", n)}

@@ -19,7 +19,7 @@ import (
 // patches returns findings about patches of EnvoyFilters: which are left out of what the proxies of Pods would be sent,
 // and which match nothing. Patches of objects that select no Pod are tried on hypothetical proxies.
 func (i *Inspection) patches(features catalog.List) ([]diag.Diagnostic, error) {
-	objects := i.world.ObjectsOf(kinds.EnvoyFilter)
+	objects := i.objectsOf(kinds.EnvoyFilter)
 	if len(objects) == 0 {
 		return nil, nil
 	}
@@ -38,7 +38,7 @@ func (i *Inspection) patches(features catalog.List) ([]diag.Diagnostic, error) {
 		_, err := i.resources(translator, p, k, nil)
 		return err
 	}
-	for _, o := range i.world.ObjectsOf(kinds.Pod) {
+	for _, o := range i.objectsOf(kinds.Pod) {
 		if o.Cluster != "" {
 			continue
 		}

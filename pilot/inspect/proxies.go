@@ -25,7 +25,7 @@ import (
 
 // Pods returns the accepted Pods, as NAME.NAMESPACE.
 func (i *Inspection) Pods() []string {
-	list := lists.Map(i.world.ObjectsOf(kinds.Pod), func(o *kinds.Object) string { return o.Name + "." + o.Namespace })
+	list := lists.Map(i.objectsOf(kinds.Pod), func(o *kinds.Object) string { return o.Name + "." + o.Namespace })
 	slices.Sort(list)
 	return list
 }
@@ -34,12 +34,12 @@ func (i *Inspection) Pods() []string {
 // WorkloadGroups, and the proxies that are connected to a server.
 func (i *Inspection) Workloads() []string {
 	list := i.Pods()
-	for _, o := range i.world.ObjectsOf(kinds.WorkloadEntry) {
+	for _, o := range i.objectsOf(kinds.WorkloadEntry) {
 		if hasAgent(o) {
 			list = append(list, o.Name+"."+o.Namespace)
 		}
 	}
-	for _, o := range i.world.ObjectsOf(kinds.WorkloadGroup) {
+	for _, o := range i.objectsOf(kinds.WorkloadGroup) {
 		list = append(list, o.Name+"."+o.Namespace)
 	}
 	if i.server != nil {
@@ -76,7 +76,7 @@ func (i *Inspection) proxy(o *kinds.Object) *node.Proxy {
 			gateway = gateway || c.Name == kube.ProxyContainer && slices.Contains(c.Args, string(node.Router))
 		}
 	}
-	if gateway || !application && slices.ContainsFunc(i.world.ObjectsOf(kinds.Gateway), func(g *kinds.Object) bool {
+	if gateway || !application && slices.ContainsFunc(i.objectsOf(kinds.Gateway), func(g *kinds.Object) bool {
 		selector := g.Spec.(*networkingv1.Gateway).GetSelector()
 		extra, _ := g.Extra.(*kinds.GatewayExtra)
 		return len(selector) > 0 && kinds.Selects(selector, o.Labels) || extra != nil && extra.Selects(o.Namespace, o.Labels)
@@ -231,7 +231,7 @@ func (i *Inspection) sender(name string) *sender {
 }
 
 // afterInjection reports whether a Pod shows that the Pods were read after injection: it has a proxy. In hand-written
-// files the Pod of a gateway may have one although the others have not.
+// files the Pod of a gateway may have one although the others do not.
 func (i *Inspection) afterInjection(o *kinds.Object) bool {
 	files := i.o.Cluster == nil && i.server == nil
 	return o.Cluster == "" && kube.FactsOfPod(o).ProxyImage != "" && !(files && i.proxy(o).Type == node.Router)
@@ -246,7 +246,7 @@ func (i *Inspection) injected(o *kinds.Object) bool {
 		return false
 	case f.ProxyImage != "" || o.Annotations[names.AnnotationTemplates] == "gateway" || usesXDS(o):
 		return true
-	case slices.ContainsFunc(i.world.ObjectsOf(kinds.Pod), i.afterInjection):
+	case slices.ContainsFunc(i.objectsOf(kinds.Pod), i.afterInjection):
 		return false
 	}
 	return i.wantsProxy(o)
@@ -272,12 +272,12 @@ func (i *Inspection) proxies() map[string]*node.Proxy {
 			}
 		}
 	}
-	for _, o := range i.world.ObjectsOf(kinds.WorkloadEntry) {
+	for _, o := range i.objectsOf(kinds.WorkloadEntry) {
 		if hasAgent(o) {
 			take(i.entryProxy(o), o, injected, all)
 		}
 	}
-	for _, o := range i.world.ObjectsOf(kinds.Pod) {
+	for _, o := range i.objectsOf(kinds.Pod) {
 		f := kube.FactsOfPod(o)
 		if o.Cluster != "" || f.HostNetwork || f.Ended {
 			continue

@@ -133,7 +133,7 @@ func (h *hops) absence(p *node.Proxy, resource string) (reason, fix string) {
 		fix = fmt.Sprintf("create it: kubectl create secret generic %s -n %s --from-file=ca.crt=FILE; or name another one", s.Name, s.Namespace)
 	}
 	reason = "there is no " + describe(s)
-	for _, o := range h.world.ObjectsOf(keyOfSecret(s, s.Name).Kind) {
+	for _, o := range h.objectsOf(keyOfSecret(s, s.Name).Kind) {
 		if o.Name == s.Name && o.Cluster == "" {
 			reason += ", and the proxy does not read the one of namespace " + o.Namespace
 		}
@@ -144,7 +144,7 @@ func (h *hops) absence(p *node.Proxy, resource string) (reason, fix string) {
 // namedBy returns the field that names a secret for a proxy, or nil if none is found.
 func (i *Inspection) namedBy(p *node.Proxy, resource string) []place {
 	for _, kind := range []*kinds.Kind{kinds.Gateway, kinds.DestinationRule} {
-		for _, o := range i.world.ObjectsOf(kind) {
+		for _, o := range i.objectsOf(kind) {
 			if g, ok := o.Spec.(*networkingv1.Gateway); ok && len(g.GetSelector()) > 0 && !kinds.Selects(g.GetSelector(), p.Labels) {
 				continue
 			}

@@ -131,7 +131,8 @@ func (q *Query) ValidFromAddress() bool {
 
 // ParseQuery parses the result of Values.
 func ParseQuery(v url.Values) (Query, error) {
-	q := Query{Source: v.Get("source"), Host: v.Get("host"), Method: v.Get("method"), Path: v.Get("path"), HTTP: v.Get("http") == "true", TLS: v.Get("tls") == "true",
+	q := Query{Source: v.Get("source"), Host: v.Get("host"), Method: v.Get("method"), Path: v.Get("path"),
+		HTTP: v.Get("http") == "true", TLS: v.Get("tls") == "true",
 		HTTP3: v.Get("http3") == "true", Certificate: v.Get("certificate") == "true", Log: v.Get("log"), Sent: v.Get("sent") == "true",
 		FromAddress: v.Get("fromAddress"),
 		Headers:     map[string]string{}}

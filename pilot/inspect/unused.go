@@ -41,7 +41,7 @@ func (i *Inspection) unusedRoutes(w *Way, from *sender, s *registry.Service) (no
 			}
 		}
 	}
-	for _, o := range i.world.ObjectsOf(kinds.VirtualService) {
+	for _, o := range i.objectsOf(kinds.VirtualService) {
 		spec := o.Spec.(*networkingv1.VirtualService)
 		origin := i.world.Origin(o.Key)
 		covers := func(h string) bool {
@@ -132,11 +132,11 @@ func (i *Inspection) unusedPolicies(p *sender) (notes []string) {
 	}
 	for _, kind := range []*kinds.Kind{kinds.AuthorizationPolicy, kinds.RequestAuthentication} {
 		applied := i.translator.Selected(i.Snapshot, p.Proxy, kind)
-		for _, o := range i.world.ObjectsOf(kind) {
+		for _, o := range i.objectsOf(kind) {
 			for _, ref := range feature.Targets(o) {
 				target := kinds.Key{Kind: kinds.KubeGateway, Namespace: o.Namespace, Name: ref.GetName()}
 				if ref.GetKind() == "Gateway" && own[target] && !slices.ContainsFunc(applied, func(a *kinds.Object) bool { return a.Key == o.Key }) {
-					notes = append(notes, fmt.Sprintf("%s has no effect here: it targets %s, and %s has not the label %s=%s", i.Where(o.Key, ""),
+					notes = append(notes, fmt.Sprintf("%s has no effect here: it targets %s, and %s does not have the label %s=%s", i.Where(o.Key, ""),
 						target, p.Name, names.LabelGateway, ref.GetName()))
 				}
 			}

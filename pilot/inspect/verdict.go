@@ -96,7 +96,7 @@ func (i *Inspection) judge(l *Log, w *Way) {
 		l.Verdict = "The answer is not by the proxy that wrote the line: it comes from where the request was passed on to, and the " +
 			"configuration lets the request through there. The application answered so, or the proxy beside it, whose log has the line."
 	case now.reaches() && l.Kind == accesslog.Line && at.HTTP && !at.Timeout && slices.Contains(l.Flags, "UT"):
-		contradict(", and the route has no timeout now. Only a request with the header x-envoy-upstream-rq-timeout-ms brings a timeout of its own.")
+		contradict(", and the route has no timeout now. A request may bring its own, by the header x-envoy-upstream-rq-timeout-ms.")
 	case now.reaches() && (runtime || unevaluated):
 		l.Verdict = "The configuration lets the request through. It failed for what the configuration does not decide: " + firstSays(l)
 	case now.reaches() && policy != "":
@@ -115,7 +115,7 @@ func (i *Inspection) judge(l *Log, w *Way) {
 		l.Notes = append(l.Notes, i.unaskedAt(l.Of, !l.IsConnection())...)
 	}
 	if l.Kind == accesslog.Line && l.Failed == now.reaches() && !(now.reaches() && runtime) {
-		l.note("the line has not all headers of the request: if routes or policies read them, give them by --header, --claim or --jwt")
+		l.note("the line does not have all headers of the request: if routes or policies read them, give them by --header, --claim or --jwt")
 	}
 	l.Notes = slices.DeleteFunc(l.Notes, func(s string) bool { return s == "" || strings.Contains(l.Verdict, s) })
 }

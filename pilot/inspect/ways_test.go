@@ -56,10 +56,10 @@ func TestWays(t *testing.T) {
 	gateway := func(server string) string {
 		return object("Gateway", "gw", "selector: {istio: gw}, servers: [{hosts: [shop.test], "+server+"}]")
 	}
-	withPROXY := pod("wanting", "10.0.0.8", "istio: gw, app: wanting", ", annotations: {inject.istio.io/templates: gateway, proxy.istio.io/config: "+
-		`"gatewayTopology: {proxyProtocol: {}}"}`) + service("wanting", "10.96.0.8", "{name: http, port: 80}")
-	token := strings.Replace(object("RequestAuthentication", "r", `jwtRules: [{issuer: i, jwks: '{"keys":[{"kty":"EC","crv":"P-256","kid":"k",`+
-		`"x":"-hOZ08elhHQ-QaIaLCkciudGVUnH0Sv0z7ghplqie4c","y":"aBiMHCIRhLbV2d2kop_GanRmmBGSTXtFazATLbLr32g"}]}'}]`),
+	withPROXY := pod("wanting", "10.0.0.8", "istio: gw, app: wanting", ", annotations: {inject.istio.io/templates: gateway, "+
+		`proxy.istio.io/config: "gatewayTopology: {proxyProtocol: {}}"}`) + service("wanting", "10.96.0.8", "{name: http, port: 80}")
+	token := strings.Replace(object("RequestAuthentication", "r", `jwtRules: [{issuer: i, jwks: '{"keys":[{"kty":"EC","crv":"P-256",`+
+		`"kid":"k","x":"-hOZ08elhHQ-QaIaLCkciudGVUnH0Sv0z7ghplqie4c","y":"aBiMHCIRhLbV2d2kop_GanRmmBGSTXtFazATLbLr32g"}]}'}]`),
 		"networking.istio.io", "security.istio.io", 1)
 	for _, c := range []struct {
 		name, objects string
@@ -100,8 +100,8 @@ func TestWays(t *testing.T) {
 			Query{Host: "web", Port: 80}, false, []string{"status 503"}},
 		{"the PROXY protocol to a proxy", object("DestinationRule", "p", "host: web, trafficPolicy: {proxyProtocol: {version: V1}}"),
 			Query{Host: "web", Port: 80}, false, []string{"status 503", "the connection carries another protocol"}},
-		{"the PROXY protocol that a gateway wants", gateway("port: {number: 80, name: http, protocol: HTTP}") + toGateway + withPROXY, Query{Source: "wanting.a", Host: "shop.test", Port: 80}, false,
-			[]string{"status 200", "the client, or a load balancer before the gateway, must send it"}},
+		{"the PROXY protocol that a gateway wants", gateway("port: {number: 80, name: http, protocol: HTTP}") + toGateway + withPROXY,
+			Query{Source: "wanting.a", Host: "shop.test", Port: 80}, false, []string{"status 200", "the client, or a load balancer before the gateway, must send it"}},
 		{"no PROXY protocol that a gateway wants", gateway("port: {number: 80, name: http, protocol: HTTP}") + toGateway + withPROXY,
 			Query{Host: "wanting", Port: 80}, false, []string{"status 503", "and the caller sends none"}},
 		{"an entry that leads to a Service", object("ServiceEntry", "self", "hosts: [self.test], addresses: [10.5.0.3], resolution: STATIC, "+
@@ -138,7 +138,8 @@ func TestWays(t *testing.T) {
 		{"a range of addresses", entry("a", "90", ", addresses: [10.7.0.0/16]"), Query{Host: "out.test", Port: 90}, false,
 			[]string{"the connection goes to ServiceEntry a/out"}},
 		{"a Sidecar that lets nothing out", object("Sidecar", "s", "egress: [{hosts: ['b/*']}], outboundTrafficPolicy: {mode: REGISTRY_ONLY}"),
-			Query{Host: "web", Port: 80}, false, []string{"status 0", "Sidecar a/s spec.outboundTrafficPolicy", "Sidecar a/s", "does not import it"}},
+			Query{Host: "web", Port: 80}, false, []string{"status 0", "Sidecar a/s spec.outboundTrafficPolicy",
+				"does not import it"}},
 		{"a condition on a header", object("AuthorizationPolicy", "key", "rules: [{when: [{key: 'request.headers[x-key]', values: [a]}]}]"),
 			Query{Host: "web", Port: 80}, false, []string{"status 403"}},
 		{"a token of an algorithm without a key", token, Query{Host: "web", Port: 80, Claims: map[string]any{"iss": "i"},

@@ -24,7 +24,7 @@ func loggingTo(t *testing.T) (file, config string) {
 // tokenGone reports whether routes decide by a token of which the line has nothing, because the proxy has taken the
 // header away.
 func tokenGone(way *inspect.Way) bool {
-	return slices.ContainsFunc(way.Log.Notes, func(s string) bool { return strings.HasPrefix(s, "the line has not all headers") }) &&
+	return slices.ContainsFunc(way.Log.Notes, func(s string) bool { return strings.HasPrefix(s, "the line does not have all headers") }) &&
 		(strings.HasPrefix(way.Log.Path, "/claimed") || strings.HasPrefix(way.Log.Path, "/scoped"))
 }
 

@@ -61,7 +61,7 @@ func (e *Entry) IsConnection() bool {
 	return e.Kind == Line && e.Code == 0 && e.Method == "" && e.Protocol == "" && e.Path == ""
 }
 
-// Commands of formats that have the same value here.
+// Commands of formats that also exist with _WITHOUT_PORT.
 const (
 	local  = "DOWNSTREAM_LOCAL_ADDRESS"
 	remote = "DOWNSTREAM_REMOTE_ADDRESS"

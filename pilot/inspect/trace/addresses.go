@@ -89,8 +89,8 @@ func greeted(a *Answer, l *listenerv3.Listener, r *Request) bool {
 	switch {
 	case f == nil && r.PROXY:
 		r.Opaque, r.TLS, r.Identity, r.Certificate = true, false, "", false
-		a.step(Step{What: "PROXY protocol", Name: "not read", Reason: "no filter of the listener reads the header of the PROXY protocol, with which " +
-			"the connection begins"})
+		a.step(Step{What: "PROXY protocol", Name: "not read", Reason: "the connection begins with a header of the PROXY protocol, which no filter " +
+			"of the listener reads"})
 		return true
 	case f == nil || r.PROXY || r.Taken:
 		return true
@@ -101,12 +101,12 @@ func greeted(a *Answer, l *listenerv3.Listener, r *Request) bool {
 		}
 	}
 	if r.Inbound {
-		a.end(accesslog.Unknown, 0, "listener %s takes only connections that begin with a header of the PROXY protocol, and the caller sends none",
-			l.GetName())
+		a.end(accesslog.Unknown, 0, "listener %s takes only connections that begin with a header of the PROXY protocol, and the caller sends "+
+			"none", l.GetName())
 		return false
 	}
-	a.depends("listener %s closes connections that do not begin with a header of the PROXY protocol: the client, or a load balancer before the "+
-		"gateway, must send it", l.GetName())
+	a.depends("listener %s closes connections that do not begin with a header of the PROXY protocol: the client, or a load balancer before "+
+		"the gateway, must send it", l.GetName())
 	return true
 }
 

@@ -7,14 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
-	proxyprotocolv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/proxy_protocol/v3"
-	quicv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/quic/v3"
-	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
-	"google.golang.org/protobuf/proto"
 )
 
 // connection is what listener filters detect about a connection.
@@ -223,80 +217,4 @@ func servers(list []string, name string) int {
 		}
 	}
 	return best
-}
-
-// transport says which TLS a chain terminates.
-func transport(chain *listenerv3.FilterChain, r Request) []string {
-	t, q := &tlsv3.DownstreamTlsContext{}, &quicv3.QuicDownstreamTransport{}
-	s := chain.GetTransportSocket().GetTypedConfig()
-	switch {
-	case s.MessageIs(q):
-		return []string{"it takes HTTP/3"}
-	case s == nil && r.TLS:
-		return []string{"TLS is passed through"}
-	case s == nil || !s.MessageIs(t) || s.UnmarshalTo(t) != nil:
-		return nil
-	case t.GetRequireClientCertificate().GetValue():
-		return []string{"it terminates TLS and asks for a certificate: mutual TLS"}
-	}
-	return []string{"it terminates TLS"}
-}
-
-// The kinds of TLS with which proxies call endpoints.
-const (
-	TLS       = "TLS"
-	MutualTLS = "mutual TLS"
-	MeshTLS   = "mutual TLS of the mesh" // with the certificates of the mesh
-)
-
-// upstreamTLS returns the TLS settings of a transport socket for endpoints, or nil for plaintext, and whether it sends a
-// header of the PROXY protocol before anything else.
-func upstreamTLS(s *corev3.TransportSocket) (t *tlsv3.UpstreamTlsContext, proxy bool) {
-	p := &proxyprotocolv3.ProxyProtocolUpstreamTransport{}
-	if proxy = s.GetTypedConfig().MessageIs(p) && s.GetTypedConfig().UnmarshalTo(p) == nil; proxy {
-		s = p.GetTransportSocket()
-	}
-	if config, err := unpack(s.GetTypedConfig()); err == nil {
-		t, _ = config.(*tlsv3.UpstreamTlsContext)
-	}
-	return t, proxy
-}
-
-// kindOf returns the kind of TLS of settings, or "" for plaintext.
-func kindOf(t *tlsv3.UpstreamTlsContext) string {
-	if t == nil {
-		return ""
-	}
-	common := t.GetCommonTlsContext()
-	own := common.GetTlsCertificateProviderInstance() // as gRPC names its certificates
-	names := []string{own.GetCertificateName()}
-	for _, s := range common.GetTlsCertificateSdsSecretConfigs() {
-		names = append(names, s.GetName())
-	}
-	switch {
-	case slices.Contains(names, "default"):
-		return MeshTLS
-	case len(names)-1+len(common.GetTlsCertificates()) > 0 || own != nil:
-		return MutualTLS
-	}
-	return TLS
-}
-
-// secure sets the TLS with which a cluster calls an endpoint, and the secrets for it that the proxy lacks.
-func (x *Endpoint) secure(c Config, cluster *clusterv3.Cluster, e *endpointv3.LbEndpoint, o offer) {
-	socket := cluster.GetTransportSocket()
-	labels := e.GetMetadata().GetFilterMetadata()["envoy.transport_socket_match"].GetFields()
-	for _, m := range cluster.GetTransportSocketMatches() {
-		matches := true
-		for k, v := range m.GetMatch().GetFields() {
-			matches = matches && labels[k] != nil && proto.Equal(labels[k], v)
-		}
-		if matches {
-			socket = m.GetTransportSocket()
-			break
-		}
-	}
-	t, proxy := upstreamTLS(socket)
-	x.TLS, x.SNI, x.ALPN, x.PROXY = kindOf(t), t.GetSni(), o.of(t.GetCommonTlsContext().GetAlpnProtocols()), proxy
-	x.Lacks = c.lacks(t.GetCommonTlsContext())
 }

@@ -3,6 +3,7 @@ package trace
 import (
 	"slices"
 
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 
@@ -27,7 +28,8 @@ func (x *stream) http(h *hcmv3.HttpConnectionManager) error {
 		return nil
 	}
 	if !takesMethod(h, x.request) {
-		x.end(accesslog.Client, 400, "Envoy rejects HTTP/1.1 requests with the method %s: methods are in upper case, and of a fixed list", x.request.Method)
+		x.end(accesslog.Client, 400, "Envoy rejects HTTP/1.1 requests with the method %s: methods are in upper case, and of a fixed list",
+			x.request.Method)
 		return nil
 	}
 	path, refusal := normalized(h, x.request.Path)
@@ -83,4 +85,11 @@ func takesMethod(h *hcmv3.HttpConnectionManager, r Request) bool {
 		return true
 	}
 	return false
+}
+
+// isHTTP reports whether a chain reads HTTP.
+func isHTTP(chain *listenerv3.FilterChain) bool {
+	return slices.ContainsFunc(chain.GetFilters(), func(f *listenerv3.Filter) bool {
+		return f.GetTypedConfig().MessageIs(&hcmv3.HttpConnectionManager{})
+	})
 }

@@ -232,7 +232,8 @@ func (x *stream) unmet(p *rbacv3.Principal) string {
 	case *rbacv3.Principal_Header:
 		return "header " + m.Header.GetName()
 	case *rbacv3.Principal_Metadata:
-		if claim := claimPath(m.Metadata); m.Metadata.GetFilter() == tokenFilter && claim != "iss" && claim != "sub" { //nolint:staticcheck // the field that is sent
+		read := m.Metadata //nolint:staticcheck // the field that is sent
+		if claim := claimPath(read); read.GetFilter() == tokenFilter && claim != "iss" && claim != "sub" {
 			return "claim " + claim
 		}
 	}

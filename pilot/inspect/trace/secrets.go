@@ -7,13 +7,11 @@ import (
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
-	quicv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/quic/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
-	"github.com/istiod-lite/istiod-lite/pilot/inspect/accesslog"
 )
 
 // stepSecret is the What of a Step about a secret that a proxy lacks. Its Name is the resource's name.
@@ -109,81 +107,7 @@ func (c Config) waits(a *Answer, l *listenerv3.Listener, chosen *listenerv3.Filt
 	}
 }
 
-// downstreamTLS returns how a chain terminates TLS, or nil if it does not.
-func downstreamTLS(chain *listenerv3.FilterChain) *tlsv3.DownstreamTlsContext {
-	t, q := &tlsv3.DownstreamTlsContext{}, &quicv3.QuicDownstreamTransport{}
-	switch s := chain.GetTransportSocket().GetTypedConfig(); {
-	case s.MessageIs(q) && s.UnmarshalTo(q) == nil:
-		return q.GetDownstreamTlsContext()
-	case s.MessageIs(t) && s.UnmarshalTo(t) == nil:
-		return t
-	}
-	return nil
-}
-
-// handshake reports whether a connection passes the TLS handshake of a chain.
-func handshake(a *Answer, c Config, chain *listenerv3.FilterChain, r Request) bool {
-	t := downstreamTLS(chain)
-	switch {
-	case t == nil && r.TLS && !r.HTTP3 && isHTTP(chain):
-		a.end(accesslog.Client, 0, "the chain expects HTTP in plaintext, and the connection is TLS")
-		return false
-	case t == nil:
-		return true
-	case !r.TLS:
-		a.end(accesslog.TLS, 0, "the chain terminates TLS, and the connection is plaintext")
-		return false
-	}
-	missing := c.lacks(t.GetCommonTlsContext())
-	if len(missing) > 0 {
-		for _, name := range missing {
-			a.step(Step{What: stepSecret, Name: name, Reason: "the proxy was not sent it"})
-		}
-		a.end(accesslog.TLS, 0, "the TLS handshake fails: %s", lacking(missing))
-		return false
-	}
-	c.doubt(a, t.GetCommonTlsContext())
-	if t.GetRequireClientCertificate().GetValue() {
-		switch ofMesh := trustsMesh(t.GetCommonTlsContext()); {
-		case r.Identity == "" && !r.Certificate && ofMesh:
-			a.end(accesslog.TLS, 0, "the chain requires a certificate of the mesh, and the client has none")
-			return false
-		case r.Identity == "" && !r.Certificate:
-			a.end(accesslog.TLS, 0, "the chain requires a certificate of the client, and the client has none")
-			return false
-		case r.Identity == "" && ofMesh:
-			a.depends("chain %s takes the client's certificate only if it is one of the mesh", chainName(chain))
-		case r.Identity != "" && !ofMesh:
-			a.depends("chain %s takes the certificate of the mesh only if it trusts the root of the mesh", chainName(chain))
-		}
-	}
-	return true
-}
-
-// asksForCertificate reports whether a chain asks clients for a certificate, which they need not have.
-func asksForCertificate(chain *listenerv3.FilterChain) bool {
-	t := downstreamTLS(chain).GetCommonTlsContext()
-	return t.GetValidationContextType() != nil
-}
-
-// trustsMesh reports whether certificates are verified by the roots of the mesh, which the agent beside the proxy or
-// the application serves.
-func trustsMesh(t *tlsv3.CommonTlsContext) bool {
-	const roots = "ROOTCA"
-	combined := t.GetCombinedValidationContext()
-	return slices.Contains([]string{
-		t.GetValidationContextSdsSecretConfig().GetName(), combined.GetValidationContextSdsSecretConfig().GetName(),
-		combined.GetDefaultValidationContext().GetCaCertificateProviderInstance().GetCertificateName(), // as gRPC names them
-		t.GetValidationContext().GetCaCertificateProviderInstance().GetCertificateName(),
-	}, roots)
-}
-
 func lacking(names []string) string {
 	list := lists.Map(names, lackOf)
 	return strings.Join(list, ", and ")
-}
-
-func isHTTP(chain *listenerv3.FilterChain) bool {
-	m := manager(chain)
-	return m.GetRouteSpecifier() != nil
 }

@@ -199,19 +199,20 @@ func Follow(c Config, r Request) (*Answer, error) {
 		a.end(accesslog.NoChain, 0, "no filter chain of listener %s matches the connection", l.GetName())
 		return a, nil
 	}
+	tls := downstreamTLS(chain)
 	a.step(Step{What: "filter chain", Name: chainName(chain), Reason: reason, Lost: lost,
-		Origin: originOfChain(chain), Details: transport(chain, r)})
+		Origin: originOfChain(chain), Details: transport(tls, r)})
 	a.TCP = !isHTTP(chain)
-	if !handshake(a, c, chain, r) {
+	if !handshake(a, c, chain, tls, r) {
 		return a, nil
 	}
 	c.waits(a, l, chain)
-	r.Certificate = r.Certificate && asksForCertificate(chain)
+	r.Certificate = r.Certificate && asksForCertificate(tls)
 	err = (&stream{Answer: a, config: c, request: r, ends: endsOf(l, r)}).network(chain)
 	if r.PROXY && readsPROXY(l) == nil && a.Status == 200 && !a.Answered {
 		a.depends("the application must read the header of the PROXY protocol with which the connection begins")
 	}
-	if downstreamTLS(chain) != nil { // TLS is terminated: what it contains is passed on
+	if tls != nil { // TLS is terminated: what it contains is passed on
 		f := &a.Forwarded
 		f.TLS, f.HTTP3, f.SNI, f.ALPN = false, false, "", nil
 	}
@@ -241,17 +242,6 @@ func originOfChain(chain *listenerv3.FilterChain) Origin {
 
 func configOf(m *corev3.Metadata) string {
 	return m.GetFilterMetadata()["istio"].GetFields()["config"].GetStringValue()
-}
-
-// manager returns the connection manager of a chain, or an empty one.
-func manager(chain *listenerv3.FilterChain) *hcmv3.HttpConnectionManager {
-	h := &hcmv3.HttpConnectionManager{}
-	for _, f := range chain.GetFilters() {
-		if f.GetTypedConfig().MessageIs(h) && f.GetTypedConfig().UnmarshalTo(h) == nil {
-			return h
-		}
-	}
-	return h
 }
 
 func unpack(any *anypb.Any) (proto.Message, error) {
