@@ -352,8 +352,11 @@ func (i *Inspection) throughGateway(l *Log, q *Query, gateways []string) bool {
 				if err != nil {
 					continue
 				}
-				a := arrivalAt(w.Arrivals, l.Of) // it is another request if it fails where the line shows an answer
-				if a == nil || a.Answer != nil && !l.Failed && !outcomeOf(a.Answer).reaches() || known && a.Cluster != names.Cluster(names.Outbound, called.Port, called.Subset, called.Host) {
+				a := arrivalAt(w.Arrivals, l.Of)
+				if a == nil || known && a.Cluster != names.Cluster(names.Outbound, called.Port, called.Subset, called.Host) {
+					continue
+				}
+				if a.Answer != nil && !l.Failed && !outcomeOf(a.Answer).reaches() { // the line shows an answer of the application
 					continue
 				}
 				*q = try

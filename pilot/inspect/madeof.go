@@ -93,8 +93,8 @@ func ruleOf(made []rds.Made, from trace.Origin) *feature.Rule {
 
 // madeOf returns the rule of a Gateway API route from which a rule of a derived VirtualService was made. Several routes
 // may be merged into one VirtualService: its rule has the name of the route's rule, or else the name
-// NAMESPACE.NAME.PLACE of the route. Two routes of different kinds may share a name; the one with the destinations of the
-// rule is meant.
+// NAMESPACE.NAME.PLACE of the route. Two routes of different kinds may share a name; the one with the destinations of
+// the rule is meant.
 func (i *Inspection) madeOf(origin, derived kinds.Key, rule int) []place {
 	var found, fitting []place
 	vs, _ := i.world.Object(derived).Spec.(*networkingv1alpha3.VirtualService)

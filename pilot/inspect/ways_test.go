@@ -101,7 +101,8 @@ func TestWays(t *testing.T) {
 		{"the PROXY protocol to a proxy", object("DestinationRule", "p", "host: web, trafficPolicy: {proxyProtocol: {version: V1}}"),
 			Query{Host: "web", Port: 80}, false, []string{"status 503", "the connection carries another protocol"}},
 		{"the PROXY protocol that a gateway wants", gateway("port: {number: 80, name: http, protocol: HTTP}") + toGateway + withPROXY,
-			Query{Source: "wanting.a", Host: "shop.test", Port: 80}, false, []string{"status 200", "the client, or a load balancer before the gateway, must send it"}},
+			Query{Source: "wanting.a", Host: "shop.test", Port: 80}, false,
+			[]string{"status 200", "the client, or a load balancer before the gateway, must send it"}},
 		{"no PROXY protocol that a gateway wants", gateway("port: {number: 80, name: http, protocol: HTTP}") + toGateway + withPROXY,
 			Query{Host: "wanting", Port: 80}, false, []string{"status 503", "and the caller sends none"}},
 		{"an entry that leads to a Service", object("ServiceEntry", "self", "hosts: [self.test], addresses: [10.5.0.3], resolution: STATIC, "+

@@ -32,8 +32,8 @@ const (
 	Application Cause = "application"     // what the proxy passed the request on to
 )
 
-// SaidOf reports whether a log may have the cause for something that another cause says more precisely, or for the cause
-// itself.
+// SaidOf reports whether a log may have the cause for something that another cause says more precisely, or for that
+// cause itself.
 func (c Cause) SaidOf(own Cause) bool {
 	switch own {
 	case NoChain:

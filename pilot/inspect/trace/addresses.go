@@ -89,8 +89,8 @@ func greeted(a *Answer, l *listenerv3.Listener, r *Request) bool {
 	switch {
 	case f == nil && r.PROXY:
 		r.Opaque, r.TLS, r.Identity, r.Certificate = true, false, "", false
-		a.step(Step{What: "PROXY protocol", Name: "not read", Reason: "the connection begins with a header of the PROXY protocol, which no filter " +
-			"of the listener reads"})
+		a.step(Step{What: "PROXY protocol", Name: "not read", Reason: "the connection begins with a header of the PROXY " +
+			"protocol, which no filter of the listener reads"})
 		return true
 	case f == nil || r.PROXY || r.Taken:
 		return true

@@ -119,7 +119,8 @@ func jwtAuthn(x *stream, _ filter, m *jwtv3.JwtAuthentication) bool {
 		}
 		switch {
 		case v.missing:
-			a.step(Step{What: "token", Name: "none", Reason: "there is no token where policies look for one, and one is required: give it by --jwt or --claim"})
+			a.step(Step{What: "token", Name: "none", Reason: "there is no token where policies look for one, and one is required",
+				Details: []string{"give it by --jwt or --claim"}})
 			a.end(accesslog.Token, 401, "there is no token")
 			return false
 		case v.refused != "":

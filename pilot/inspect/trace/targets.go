@@ -94,8 +94,8 @@ func clustersOf(t *tcpv3.TcpProxy) []choice {
 	}))
 }
 
-// targets records the clusters that may be chosen. missing is the status of requests for a cluster that is not there; it
-// is 0 for connections.
+// targets records the clusters that may be chosen. missing is the status of requests for a cluster that is not there,
+// or 0 for connections.
 func targets(a *Answer, c Config, choices []choice, missing int) error {
 	total, weights := uint32(0), map[string]uint32{}
 	for _, x := range choices {

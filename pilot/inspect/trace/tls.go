@@ -104,8 +104,8 @@ const (
 	MeshTLS   = "mutual TLS of the mesh" // with the certificates of the mesh
 )
 
-// upstreamTLS returns the TLS settings of a transport socket for endpoints, or nil for plaintext, and whether it sends a
-// header of the PROXY protocol before anything else.
+// upstreamTLS returns the TLS settings of a transport socket for endpoints, or nil for plaintext, and whether it sends
+// a header of the PROXY protocol before anything else.
 func upstreamTLS(s *corev3.TransportSocket) (t *tlsv3.UpstreamTlsContext, proxy bool) {
 	p := &proxyprotocolv3.ProxyProtocolUpstreamTransport{}
 	if proxy = s.GetTypedConfig().MessageIs(p) && s.GetTypedConfig().UnmarshalTo(p) == nil; proxy {
