@@ -15,6 +15,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 	"github.com/istiod-lite/istiod-lite/pilot/inspect/trace"
 	"github.com/istiod-lite/istiod-lite/pilot/scope/traffic"
+	"github.com/istiod-lite/istiod-lite/registry"
 )
 
 // explain adds to an answer of a proxy what its resources do not have: why each missing secret is missing, why a
@@ -47,6 +48,9 @@ func (h *hops) explain(a *trace.Answer, p *node.Proxy) {
 	}
 	for n := range a.Targets {
 		t := &a.Targets[n]
+		if reason := h.unserved(p, t); reason != "" && a.Status != 200 {
+			a.Reason += ": " + reason
+		}
 		rule, field, tls := h.tlsOf(p, t.Cluster)
 		if rule == nil {
 			continue
@@ -60,6 +64,24 @@ func (h *hops) explain(a *trace.Answer, p *node.Proxy) {
 			a.Steps[at].Details = append(a.Steps[at].Details, fmt.Sprintf("TLS is %s by %s", tls.GetMode(), t.TLSBy))
 		}
 	}
+}
+
+// unserved returns why a proxy gets none of the endpoints that the service of a cluster has, or "" if there are none or
+// that is not the reason.
+func (h *hops) unserved(p *node.Proxy, t *trace.Target) string {
+	name, ok := names.ParseCluster(t.Cluster)
+	if !ok || len(t.Endpoints) > 0 {
+		return ""
+	}
+	scope, _ := h.translator.Visible(h.Snapshot, p)
+	s := scope.ServiceByHost(name.Host)
+	if s == nil || !s.NodeLocal || !slices.ContainsFunc(h.Snapshot.Endpoints(s.Key()).List, func(e *registry.Endpoint) bool {
+		return e.Health == registry.Healthy
+	}) {
+		return ""
+	}
+	return fmt.Sprintf("%s has internalTrafficPolicy Local, and its ready endpoints are on other nodes than %s.%s", h.objectOf(s), p.Name,
+		p.Namespace)
 }
 
 // unasked says of each policy of a workload why its authorizer cannot be asked, so that what the policy matches is

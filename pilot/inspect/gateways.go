@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	networkingv1 "istio.io/api/networking/v1"
+	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 	corev1 "k8s.io/api/core/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -155,9 +156,9 @@ func (i *Inspection) unheard(a *trace.Answer, p *node.Proxy) string {
 	}
 	var others []string
 	for o := range client.Gateways.All {
-		for _, s := range o.Spec.(*networkingv1.Gateway).GetServers() {
+		for n, s := range o.Spec.(*networkingv1.Gateway).GetServers() {
 			if slices.Contains(ports, s.GetPort().GetNumber()) {
-				return ""
+				return i.unrouted(o, n, s)
 			}
 			others = append(others, fmt.Sprintf("%s/%s has %d", o.Namespace, o.Name, s.GetPort().GetNumber()))
 		}
@@ -167,6 +168,22 @@ func (i *Inspection) unheard(a *trace.Answer, p *node.Proxy) string {
 	}
 	slices.Sort(others)
 	return "of its Gateways, " + strings.Join(slices.Compact(others), ", ")
+}
+
+// unrouted returns why a server that does not read HTTP has no listener, or "" for other servers.
+func (i *Inspection) unrouted(gateway *kinds.Object, n int, s *networkingv1alpha3.Server) string {
+	rules := "tcp rules"
+	switch protocol := strings.ToUpper(s.GetPort().GetProtocol()); {
+	case s.GetTls().GetMode() == networkingv1alpha3.ServerTLSSettings_PASSTHROUGH:
+		rules = "tls rules"
+	case protocol != "TCP" && protocol != "TLS":
+		return ""
+	}
+	key, field := gateway.Key, fmt.Sprintf("spec.servers[%d]", n)
+	if origin := i.world.Origin(key); origin != nil && origin.Key != key {
+		key, field = origin.Key, ""
+	}
+	return fmt.Sprintf("%s does not read HTTP, and no VirtualService has %s for its hosts", i.Where(key, field), rules)
 }
 
 // badListeners returns what is wrong with the listeners for some ports of the Gateway of the Gateway API that a gateway

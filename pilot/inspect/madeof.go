@@ -32,15 +32,12 @@ func (i *Inspection) wheres(rules []place) string {
 	return strings.Join(lists.Map(rules, func(p place) string { return i.Where(p.Key, p.field) }), " or ")
 }
 
-// replaced returns the error in a rule because of which a route answers instead of it, or "" if there is none.
-func (i *Inspection) replaced(s *trace.Step, rules []place) string {
-	if s.Origin.Route.GetDirectResponse() == nil {
-		return ""
-	}
+// faultIn returns what is wrong with a rule, so that a proxy answers instead of it, or "" if nothing is.
+func (i *Inspection) faultIn(rules []place) string {
 	for _, p := range rules {
 		rule, _, _ := strings.Cut(p.field, ".match[")
-		for _, d := range i.problems() {
-			if d.Object == p.String() && d.Severity == diag.Error && strings.HasPrefix(d.Field+".", rule+".") {
+		for _, d := range i.problems() { // the status of a route of the Gateway API is a finding of its kind's name
+			if d.Object == p.String() && (d.Severity == diag.Error || d.Code == p.Kind.Name) && strings.HasPrefix(d.Field+".", rule+".") {
 				return i.Where(p.Key, d.Field) + ": " + d.Message
 			}
 		}

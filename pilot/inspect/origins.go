@@ -5,6 +5,8 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/lists"
+	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/pilot/inspect/accesslog"
 	"github.com/istiod-lite/istiod-lite/pilot/inspect/trace"
 )
 
@@ -12,17 +14,23 @@ func keysOf(places []place) []kinds.Key {
 	return lists.Map(places, func(p place) kinds.Key { return p.Key })
 }
 
-// named adds the objects to the steps of an answer of a proxy that was sent a configuration. It adds to the reason the
-// error because of which a route answers by itself.
+// named adds the objects to the steps of an answer of a proxy that was sent a configuration. It adds to the reason what
+// is wrong with a rule, if its route answers by itself or has no destination.
 func (i *Inspection) named(a *trace.Answer, sent trace.Config) {
+	var rule []place // of the route
 	for n := range a.Steps {
 		s := &a.Steps[n]
 		places := i.placesOf(s.Origin, sent)
 		if text := cmp.Or(i.wheres(places), s.Origin.Path); text != "" {
 			s.From, s.Objects = text, keysOf(places)
 		}
-		if wrong := i.replaced(s, places); wrong != "" && a.Answered {
-			a.Reason += ": " + wrong
+		if s.What == "route" {
+			rule = places
+		}
+		if a.Answered && s.Origin.Route.GetDirectResponse() != nil || a.Cause == accesslog.NoCluster && s.Name == names.UnknownService {
+			if wrong := i.faultIn(rule); wrong != "" {
+				a.Reason += ": " + wrong
+			}
 		}
 		for m := range s.Lost {
 			l := &s.Lost[m]

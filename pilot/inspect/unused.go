@@ -145,16 +145,16 @@ func (i *Inspection) unusedPolicies(p *sender) (notes []string) {
 	return notes
 }
 
-// hiddenBy returns the host of another service to which connections to a service go, because both have the port without
-// an address of their own. It is empty if a VirtualService leads there, or if there is no such service.
+// hiddenBy returns the host of another service to which connections to a service, or to a host of none, go, because it
+// has the port without an address of its own. It is empty if a VirtualService leads there, or if there is no such service.
 func (i *Inspection) hiddenBy(w *Way, s *registry.Service) string {
-	if s == nil || w.Outbound.HTTP || slices.ContainsFunc(w.Outbound.Steps, func(step trace.Step) bool {
+	if w.Outbound.HTTP || slices.ContainsFunc(w.Outbound.Steps, func(step trace.Step) bool {
 		return strings.Contains(step.Origin.Path, "/virtual-service/")
 	}) {
 		return ""
 	}
 	for _, t := range w.Outbound.Targets {
-		if name, ok := names.ParseCluster(t.Cluster); ok && name.Host != s.Host && s.Resolution != registry.Alias {
+		if name, ok := names.ParseCluster(t.Cluster); ok && (s == nil || name.Host != s.Host && s.Resolution != registry.Alias) {
 			return name.Host
 		}
 	}

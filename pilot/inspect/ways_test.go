@@ -193,6 +193,24 @@ func TestWays(t *testing.T) {
 			[]string{"port 8080: node port 31080 of Service a/gw leads there", "listener 0.0.0.0_8080"}},
 		{"a Gateway with a port of the nodes", gateway("port: {number: 31080, name: http, protocol: HTTP}") + toGateway,
 			Query{Source: "gw.a", Host: "shop.test", Port: 31080}, false, []string{"no listener takes connections to port 8080"}},
+		{"a server without rules of its protocol", gateway("port: {number: 443, name: tls, protocol: TLS}, tls: {mode: PASSTHROUGH}") +
+			toGateway, Query{Source: "gw.a", Host: "shop.test", Port: 443, TLS: true}, false,
+			[]string{"Gateway a/gw spec.servers[0]", "does not read HTTP, and no VirtualService has tls rules for its hosts"}},
+		{"a port that a service takes for every address", object("ServiceEntry", "hooks", "hosts: [hooks.test], resolution: DNS, "+
+			"ports: [{name: tcp, number: 443, protocol: TCP}]"), Query{Host: "evil.test", Port: 443, TLS: true}, false,
+			[]string{"the connection goes to hooks.test: it has port 443 for every address, and no service has the host evil.test"}},
+		{"a backend without a grant", `{apiVersion: gateway.networking.k8s.io/v1, kind: GatewayClass, metadata: {name: istio},
+  spec: {controllerName: istio.io/gateway-controller}}
+---
+{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, metadata: {name: own, namespace: a}, spec: {gatewayClassName: istio, listeners: [
+  {name: http, protocol: HTTP, port: 80}]}}
+---
+{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: r, namespace: a}, spec: {parentRefs: [{name: own}], rules: [
+  {backendRefs: [{name: web, namespace: b, port: 80}]}]}}
+---
+` + pod("own", "10.0.0.8", "gateway.networking.k8s.io/gateway-name: own", ", annotations: {inject.istio.io/templates: gateway}"),
+			Query{Source: "own.a", Host: "shop.test", Port: 80}, false, []string{"status 500", "HTTPRoute a/r spec.rules[0].backendRefs[0]",
+				"missing a ReferenceGrant?"}},
 		{"a port of no Gateway at all", "", Query{Source: "gw.a", Host: "shop.test", Port: 80}, false,
 			[]string{"no listener takes connections to port 8080: no Gateway selects gw.a"}},
 		{"a listener without the grant for its Secret", `{apiVersion: gateway.networking.k8s.io/v1, kind: GatewayClass, metadata: {name: istio},

@@ -174,7 +174,11 @@ func (i *Inspection) note(w *Way, q Query, from *sender, service *registry.Servi
 				"another protocol", p.Number, service.Host, p.Protocol)
 		}
 	}
-	if other := i.hiddenBy(w, service); other != "" && from.Type != node.Router {
+	switch other := i.hiddenBy(w, service); {
+	case other == "" || from.Type == node.Router || isAddress == nil:
+	case service == nil:
+		note("the connection goes to %s: it has port %d for every address, and no service has the host %s", other, q.Port, q.Host)
+	default:
 		note("the connection goes to %s: it has port %d for every address too, and comes first. Give %s an address of its own", other, q.Port,
 			service.Host)
 	}

@@ -141,8 +141,12 @@ func (m mesh) explain(file string, worlds []drawnWorld) {
 			continue
 		}
 		explained++
+		wrongBefore := m.t.Failed()
 		if explainLine(m.t, worlds[n-1].Inspection, line) {
 			failed++
+		}
+		if !wrongBefore && m.t.Failed() {
+			m.t.Logf("world %d of the first of these lines:\n%s", n-1, worlds[n-1].yaml)
 		}
 	}
 	m.t.Logf("%d lines, of which %d are explained, %d of failures", len(lines), explained, failed)
