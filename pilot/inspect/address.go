@@ -18,6 +18,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/api/protocols"
 	"github.com/istiod-lite/istiod-lite/pilot/inspect/trace"
 	"github.com/istiod-lite/istiod-lite/registry"
 	"github.com/istiod-lite/istiod-lite/registry/kube"
@@ -196,7 +197,7 @@ func (i *Inspection) resolvedOutside(w *Way, q Query, from *sender, s *registry.
 
 // hasPort reports whether a service has a port that takes connections.
 func hasPort(s *registry.Service, port uint32) bool {
-	return s != nil && slices.ContainsFunc(s.Ports, func(p registry.Port) bool { return p.Number == port && p.Protocol != registry.UDP })
+	return s != nil && slices.ContainsFunc(s.Ports, func(p registry.Port) bool { return p.Number == port && p.Protocol != protocols.UDP })
 }
 
 // rangesOf returns the ranges of addresses (CIDRs) of a service.
@@ -285,7 +286,7 @@ func (i *Inspection) closedOut(w *Way, from *sender, s *registry.Service) {
 // ready returns the endpoints to which the nodes of a cluster send connections to a Service.
 func (i *Inspection) ready(s *registry.Service, port uint32) (list []trace.Endpoint) {
 	for _, p := range s.Ports {
-		if p.Number != port || p.Protocol == registry.UDP {
+		if p.Number != port || p.Protocol == protocols.UDP {
 			continue
 		}
 		for _, e := range i.Snapshot.Endpoints(s.Key()).ByPort(p.Name) {

@@ -13,6 +13,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/api/protocols"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/inspect/accesslog"
 	"github.com/istiod-lite/istiod-lite/pilot/inspect/trace"
@@ -390,7 +391,7 @@ func (h *hops) fits(a *Arrival, t trace.Target, g *group, r trace.Request, tls b
 		case a.Answer != nil && a.Answer.HTTP && !tls && !p.Protocol.IsHTTP() && !p.Protocol.Sniffed() && !h.query.HTTP && h.query.Method == "":
 			add("%s reads HTTP at port %d, and port %d of %s is declared as %s: it refuses connections of another protocol", where, g.Port, p.Number,
 				s.Host, p.Protocol)
-		case isGRPC && p.Protocol == registry.HTTP && !t.HTTP2:
+		case isGRPC && p.Protocol == protocols.HTTP && !t.HTTP2:
 			add("%s may not take gRPC by HTTP/1.1: port %d of %s is declared as %s; declare it as grpc or http2", where, p.Number, s.Host,
 				p.Protocol)
 		default:
