@@ -146,7 +146,8 @@ func (i *Inspection) unusedPolicies(p *sender) (notes []string) {
 }
 
 // hiddenBy returns the host of another service to which connections to a service, or to a host of none, go, because it
-// has the port without an address of its own. It is empty if a VirtualService leads there, or if there is no such service.
+// has the port without an address of its own. It is empty if a VirtualService leads there, or if there is no such
+// service.
 func (i *Inspection) hiddenBy(w *Way, s *registry.Service) string {
 	if w.Outbound.HTTP || slices.ContainsFunc(w.Outbound.Steps, func(step trace.Step) bool {
 		return strings.Contains(step.Origin.Path, "/virtual-service/")
