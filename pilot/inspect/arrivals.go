@@ -253,8 +253,7 @@ func (h *hops) arrive(t trace.Target, g *group, r trace.Request, by passer, dept
 		return a, outcome{reason: a.Failure}, nil
 	}
 	if g.to == nil {
-		h.unproxied(a, t, g, r, &end)
-		return a, end, nil
+		return a, h.unproxied(a, t, g, r), nil
 	}
 	p := g.to
 	sent, err := h.sentTo(p.Proxy, names.ProxylessPort(e.Port))
@@ -311,7 +310,9 @@ func (h *hops) arrive(t trace.Target, g *group, r trace.Request, by passer, dept
 		a.Next, end, err = h.onwards(a.Answer, "", passer{e.Address, p.identity, true}, depth+1)
 		end.depends = slices.Concat(depends, end.depends)
 	default:
-		h.fits(a, t, g, r, f.TLS, &end)
+		if unfit := h.unfit(t, g, r, f.TLS, a.Answer.HTTP); unfit != "" {
+			end.depends = append(end.depends, unfit)
+		}
 	}
 	return a, end, err
 }
@@ -322,83 +323,86 @@ func (h *hops) tlsBy(t trace.Target, e trace.Endpoint) string {
 }
 
 // unproxied judges the connection to an endpoint without a proxy: it must be what the application there takes.
-func (h *hops) unproxied(a *Arrival, t trace.Target, g *group, r trace.Request, end *outcome) {
+func (h *hops) unproxied(a *Arrival, t trace.Target, g *group, r trace.Request) outcome {
 	e := g.Endpoint
 	where := cmp.Or(g.pod, e.Address)
+	if text := h.elsewhere(g, where); text != "" {
+		return outcome{status: 200, depends: []string{text}}
+	}
+	if e.TLS == trace.MeshTLS && (t.TLSBy != "" || g.pod != "" || g.known == nil) {
+		cause := where + " has no proxy that takes it"
+		if g.bypass != "" {
+			cause = fmt.Sprintf("the annotation %s of %s leads port %d past its proxy", g.bypass, where, e.Port)
+		}
+		by := cmp.Or(t.TLSBy, "the label "+names.LabelTLSMode+" of "+where)
+		a.Failure = fmt.Sprintf("the TLS handshake fails: %s says %s, and %s", by, e.TLS, cause)
+		return outcome{reason: a.Failure}
+	}
+	end := outcome{status: 200}
+	add := func(format string, args ...any) { end.depends = append(end.depends, fmt.Sprintf(format, args...)) }
+	if _, err := netip.ParseAddr(e.Address); err != nil {
+		add("the proxy asks DNS for %s: without an address the request is answered with status 503", e.Address)
+	}
+	switch unfit := h.unfit(t, g, r, r.TLS || e.TLS != "", false); {
+	case e.TLS == trace.MeshTLS:
+		add("what the proxy at %s answers is not known here: the service account of the endpoint, or its label %s, says that there is one", where,
+			names.LabelTLSMode)
+	case unfit != "":
+		end.depends = append(end.depends, unfit)
+	}
+	if e.PROXY {
+		add("%s must read the header of the PROXY protocol with which the connection begins", where)
+	}
+	return end
+}
+
+// elsewhere says that an endpoint is beyond what this configuration has: in another network or cluster. It is empty if
+// the endpoint is not.
+func (h *hops) elsewhere(g *group, where string) string {
 	for _, n := range h.Snapshot.Networks.Gateways() {
-		if g.known == nil && n.Address == e.Address && n.Port == e.Port {
-			end.depends = append(end.depends, fmt.Sprintf("the gateway %s of network %s passes it on, and what answers there is not known here",
-				e.Address, n.Network))
-			return
+		if g.known == nil && n.Address == g.Address && n.Port == g.Port {
+			return fmt.Sprintf("the gateway %s of network %s passes it on, and what answers there is not known here", g.Address, n.Network)
 		}
 	}
 	if g.known != nil && h.Snapshot.ClusterKey(g.known.Cluster) != "" && g.known.TLSMode != "" {
-		end.depends = append(end.depends, fmt.Sprintf("what the proxy of %s answers is not known here: it is in cluster %s", where,
-			g.known.Cluster))
-		return
+		return fmt.Sprintf("what the proxy of %s answers is not known here: it is in cluster %s", where, g.known.Cluster)
 	}
-	if _, err := netip.ParseAddr(e.Address); err != nil {
-		end.depends = append(end.depends, fmt.Sprintf("the proxy asks DNS for %s: without an address the request is answered with status 503",
-			e.Address))
-	}
-	switch {
-	case e.TLS == trace.MeshTLS && t.TLSBy == "" && g.pod == "" && g.known != nil:
-		end.depends = append(end.depends, fmt.Sprintf("what the proxy at %s answers is not known here: the service account of the endpoint, "+
-			"or its label %s, says that there is one", where, names.LabelTLSMode))
-	case e.TLS == trace.MeshTLS:
-		by := cmp.Or(t.TLSBy, "the label "+names.LabelTLSMode+" of "+where)
-		a.Failure = fmt.Sprintf("the TLS handshake fails: %s says %s, and %s has no proxy that takes it", by, e.TLS, where)
-		if g.bypass != "" {
-			a.Failure = fmt.Sprintf("the TLS handshake fails: %s says %s, and the annotation %s of %s leads port %d past its proxy", by, e.TLS,
-				g.bypass, where, e.Port)
-		}
-		*end = outcome{reason: a.Failure}
-	default:
-		if e.PROXY {
-			end.depends = append(end.depends, fmt.Sprintf("%s must read the header of the PROXY protocol with which the connection begins", where))
-		}
-		h.fits(a, t, g, r, r.TLS || e.TLS != "", end)
-	}
+	return ""
 }
 
-// fits judges whether an application gets what its port is declared for. tls reports whether it gets TLS, which a proxy
-// or the client has begun. Applications may take what their Services do not declare, so that this is never certain.
-func (h *hops) fits(a *Arrival, t trace.Target, g *group, r trace.Request, tls bool, end *outcome) {
-	where, by := cmp.Or(a.Pod, g.Address), h.tlsBy(t, g.Endpoint)
-	add := func(format string, args ...any) { end.depends = append(end.depends, fmt.Sprintf(format, args...)) }
+// unfit says that an application may not take what it gets, because its port is declared for something else, or "" if
+// it fits. tls reports whether the application gets TLS, which a proxy or the client has begun, and http whether a
+// proxy beside it reads HTTP. It is never certain, as applications may take what their Services do not declare.
+func (h *hops) unfit(t trace.Target, g *group, r trace.Request, tls, http bool) string {
+	where, by := cmp.Or(g.pod, g.Address), h.tlsBy(t, g.Endpoint)
 	originated := tls && g.TLS != "" && g.TLS != trace.MeshTLS
 	if originated && r.TLS {
-		add("%s may not take TLS within TLS: the application speaks TLS itself, and %s adds %s", where, by, g.TLS)
-		return
+		return fmt.Sprintf("%s may not take TLS within TLS: the application speaks TLS itself, and %s adds %s", where, by, g.TLS)
 	}
 	name, ok := names.ParseCluster(t.Cluster)
 	if !ok {
-		return
+		return ""
 	}
 	for s := range h.Snapshot.ServicesByHost(name.Host) {
 		p := s.Port(name.Port)
 		if p == nil || s.Provider != registry.Kubernetes && p.Number != g.Port {
 			continue
 		}
-		isGRPC := strings.HasPrefix(r.Headers["content-type"], "application/grpc")
+		declared := fmt.Sprintf("port %d of %s is declared as %s", p.Number, s.Host, p.Protocol)
+		isHTTP := h.query.HTTP || h.query.Method != ""
 		switch {
 		case originated && p.Protocol.IsHTTP():
-			add("%s may not take TLS at port %d: %s says %s, and port %d of %s is declared as %s, which is plaintext", where, g.Port, by, g.TLS,
-				p.Number, s.Host, p.Protocol)
+			return fmt.Sprintf("%s may not take TLS at port %d: %s says %s, and %s, which is plaintext", where, g.Port, by, g.TLS, declared)
 		case !tls && p.Protocol.IsTLS():
-			add("%s may not take plaintext at port %d: port %d of %s is declared as %s, and no DestinationRule in force has TLS settings for it",
-				where, g.Port, p.Number, s.Host, p.Protocol)
-		case a.Answer != nil && a.Answer.HTTP && !tls && !p.Protocol.IsHTTP() && !p.Protocol.Sniffed() && !h.query.HTTP && h.query.Method == "":
-			add("%s reads HTTP at port %d, and port %d of %s is declared as %s: it refuses connections of another protocol", where, g.Port, p.Number,
-				s.Host, p.Protocol)
-		case isGRPC && p.Protocol == protocols.HTTP && !t.HTTP2:
-			add("%s may not take gRPC by HTTP/1.1: port %d of %s is declared as %s; declare it as grpc or http2", where, p.Number, s.Host,
-				p.Protocol)
-		default:
-			continue
+			return fmt.Sprintf("%s may not take plaintext at port %d: %s, and no DestinationRule in force has TLS settings for it", where, g.Port,
+				declared)
+		case http && !tls && !isHTTP && !p.Protocol.IsHTTP() && !p.Protocol.Sniffed():
+			return fmt.Sprintf("%s reads HTTP at port %d, and %s: it refuses connections of another protocol", where, g.Port, declared)
+		case strings.HasPrefix(r.Headers["content-type"], "application/grpc") && p.Protocol == protocols.HTTP && !t.HTTP2:
+			return fmt.Sprintf("%s may not take gRPC by HTTP/1.1: %s; declare it as grpc or http2", where, declared)
 		}
-		return
 	}
+	return ""
 }
 
 // bypasses returns the annotation of a Pod by which connections to a port reach the application without the proxy, or

@@ -2,6 +2,7 @@ package accesslog
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -278,4 +279,93 @@ func scalar(v any) (string, bool) {
 		return strconv.FormatBool(v), true
 	}
 	return "", false
+}
+
+// Meanings returns what the flags, the details and the reasons of an entry mean, the most specific one first.
+func (e *Entry) Meanings() []Meaning {
+	var list []Meaning
+	for _, reason := range []string{e.Transport, e.Refused} {
+		if m := transportMeaning(reason); m.Name != "" {
+			list = append(list, m)
+		}
+	}
+	for _, text := range []string{e.Details, e.Termination} {
+		if m, ok := DetailMeaning(text); ok {
+			list = append(list, m)
+		} else if text != "" {
+			list = append(list, Meaning{Name: text, Says: "A filter or an extension of the proxy gave this detail.",
+				Look: "Look at the EnvoyFilters and WasmPlugins of the workload."})
+		}
+	}
+	for _, name := range e.Flags {
+		m, ok := FlagMeaning(name)
+		if !ok {
+			m = Meaning{Name: name, Says: "An extension of the proxy has set this flag: Envoy's documentation does not have it.",
+				Look: "Look at the EnvoyFilters and WasmPlugins of the workload."}
+		}
+		if e.IsConnection() {
+			m.Says = ofConnection(m.Says)
+		}
+		list = append(list, m)
+	}
+	for _, name := range []string{e.UpstreamCluster, e.Route} {
+		if m := destinationMeaning(name); m.Name != "" && !slices.Contains(list, m) {
+			list = append(list, m)
+		}
+	}
+	return list
+}
+
+// Causes returns the causes that an entry names, the most specific one first.
+func (e *Entry) Causes() []Cause {
+	var list []Cause
+	for _, m := range e.Meanings() {
+		if m.Cause != Unknown && !slices.Contains(list, m.Cause) {
+			list = append(list, m.Cause)
+		}
+	}
+	return list
+}
+
+// Policy returns the rule of the AuthorizationPolicy that the details name, as ns[a]-policy[web]-rule[0], or none.
+func (e *Entry) Policy() string {
+	for _, text := range []string{e.Details, e.Termination} {
+		if name := policyIn(text); name != "" {
+			return name
+		}
+	}
+	return ""
+}
+
+// Unasked reports whether the text says that a request was denied because no authorizer can be asked.
+func (e *Entry) Unasked() bool { return strings.HasSuffix(e.Policy(), badCustom) }
+
+// Failed reports whether the text says that the application did not answer.
+func (e *Entry) Failed() bool {
+	for _, c := range e.Causes() {
+		if c != Application {
+			return true
+		}
+	}
+	return slices.ContainsFunc(e.Flags, func(f string) bool { return f != delayed }) || e.Code >= 400
+}
+
+// Answer describes the answer in a text, such as "503 UF,URX".
+func (e *Entry) Answer() string {
+	var parts []string
+	if e.Code != 0 {
+		parts = append(parts, fmt.Sprintf("status %d", e.Code))
+	} else if e.HasCode {
+		parts = append(parts, "no response")
+	}
+	if len(e.Flags) > 0 {
+		parts = append(parts, "flags "+strings.Join(e.Flags, ","))
+	}
+	if e.Details != "" {
+		parts = append(parts, e.Details)
+	}
+	if e.Termination != "" {
+		parts = append(parts, e.Termination)
+	}
+	return strings.Join(parts, ", ")
 }

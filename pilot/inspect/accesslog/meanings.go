@@ -1,7 +1,6 @@
 package accesslog
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 )
@@ -335,41 +334,6 @@ func resetMeaning(text string) (Meaning, bool) {
 	return FlagMeaning(flag)
 }
 
-// Meanings returns what the flags, the details and the reasons of an entry mean, the most specific one first.
-func (e *Entry) Meanings() []Meaning {
-	var list []Meaning
-	for _, reason := range []string{e.Transport, e.Refused} {
-		if m := transportMeaning(reason); m.Name != "" {
-			list = append(list, m)
-		}
-	}
-	for _, text := range []string{e.Details, e.Termination} {
-		if m, ok := DetailMeaning(text); ok {
-			list = append(list, m)
-		} else if text != "" {
-			list = append(list, Meaning{Name: text, Says: "A filter or an extension of the proxy gave this detail.",
-				Look: "Look at the EnvoyFilters and WasmPlugins of the workload."})
-		}
-	}
-	for _, name := range e.Flags {
-		m, ok := FlagMeaning(name)
-		if !ok {
-			m = Meaning{Name: name, Says: "An extension of the proxy has set this flag: Envoy's documentation does not have it.",
-				Look: "Look at the EnvoyFilters and WasmPlugins of the workload."}
-		}
-		if e.IsConnection() {
-			m.Says = ofConnection(m.Says)
-		}
-		list = append(list, m)
-	}
-	for _, name := range []string{e.UpstreamCluster, e.Route} {
-		if m := destinationMeaning(name); m.Name != "" && !slices.Contains(list, m) {
-			list = append(list, m)
-		}
-	}
-	return list
-}
-
 // ofConnection returns what a flag says of a connection, which has no status.
 func ofConnection(says string) string {
 	if rest, ok := strings.CutPrefix(says, "The proxy answered with "); ok {
@@ -448,30 +412,6 @@ func transportMeaning(reason string) Meaning {
 	return Meaning{Name: reason, Cause: Connect, Says: "The connection failed.", Look: "Look at the endpoint, and at its network."}
 }
 
-// Causes returns the causes that an entry names, the most specific one first.
-func (e *Entry) Causes() []Cause {
-	var list []Cause
-	for _, m := range e.Meanings() {
-		if m.Cause != Unknown && !slices.Contains(list, m.Cause) {
-			list = append(list, m.Cause)
-		}
-	}
-	return list
-}
-
-// Policy returns the rule of the AuthorizationPolicy that the details name, as ns[a]-policy[web]-rule[0], or none.
-func (e *Entry) Policy() string {
-	for _, text := range []string{e.Details, e.Termination} {
-		if name := policyIn(text); name != "" {
-			return name
-		}
-	}
-	return ""
-}
-
-// Unasked reports whether the text says that a request was denied because no authorizer can be asked.
-func (e *Entry) Unasked() bool { return strings.HasSuffix(e.Policy(), badCustom) }
-
 // policyIn returns the rule that the details of a response name, or "".
 func policyIn(details string) string {
 	_, rest, _ := strings.Cut(details, policyDetails+"[")
@@ -483,36 +423,6 @@ const policyDetails = "rbac_access_denied_matched_policy"
 
 // delayed is the flag of a request that was delayed on purpose. It does not say how the request was answered.
 const delayed = "DI"
-
-// Failed reports whether the text says that the application did not answer.
-func (e *Entry) Failed() bool {
-	for _, c := range e.Causes() {
-		if c != Application {
-			return true
-		}
-	}
-	return slices.ContainsFunc(e.Flags, func(f string) bool { return f != delayed }) || e.Code >= 400
-}
-
-// Answer describes the answer in a text, such as "503 UF,URX".
-func (e *Entry) Answer() string {
-	var parts []string
-	if e.Code != 0 {
-		parts = append(parts, fmt.Sprintf("status %d", e.Code))
-	} else if e.HasCode {
-		parts = append(parts, "no response")
-	}
-	if len(e.Flags) > 0 {
-		parts = append(parts, "flags "+strings.Join(e.Flags, ","))
-	}
-	if e.Details != "" {
-		parts = append(parts, e.Details)
-	}
-	if e.Termination != "" {
-		parts = append(parts, e.Termination)
-	}
-	return strings.Join(parts, ", ")
-}
 
 // response is the body of a response that Envoy gives itself.
 type response struct {

@@ -62,7 +62,7 @@ func disabled(p *listenerv3.ListenerFilterChainMatchPredicate, r Request) bool {
 type level struct {
 	// specificity of the match; 0 if the chain does not use this criterion, -1 if it does not match
 	rank   func(m *listenerv3.FilterChainMatch, x connection) int
-	reason func(m *listenerv3.FilterChainMatch, x connection) string
+	reason func(m *listenerv3.FilterChainMatch) string
 }
 
 func levels() []level {
@@ -75,15 +75,15 @@ func levels() []level {
 				return 1
 			}
 			return -1
-		}, func(m *listenerv3.FilterChainMatch, x connection) string {
+		}, func(m *listenerv3.FilterChainMatch) string {
 			return fmt.Sprintf("it is for port %d", m.GetDestinationPort().GetValue())
 		}},
 		{func(m *listenerv3.FilterChainMatch, x connection) int { return ranges(m.GetPrefixRanges(), x.Address) },
-			func(m *listenerv3.FilterChainMatch, x connection) string {
+			func(m *listenerv3.FilterChainMatch) string {
 				return "it is for the addresses " + prefixes(m.GetPrefixRanges())
 			}},
 		{func(m *listenerv3.FilterChainMatch, x connection) int { return servers(m.GetServerNames(), x.name) },
-			func(m *listenerv3.FilterChainMatch, x connection) string {
+			func(m *listenerv3.FilterChainMatch) string {
 				return "it is for TLS with the server name " + strings.Join(m.GetServerNames(), ", ")
 			}},
 		{func(m *listenerv3.FilterChainMatch, x connection) int {
@@ -94,7 +94,7 @@ func levels() []level {
 				return 1
 			}
 			return -1
-		}, func(m *listenerv3.FilterChainMatch, x connection) string {
+		}, func(m *listenerv3.FilterChainMatch) string {
 			if m.GetTransportProtocol() == "tls" {
 				return "it is for TLS"
 			}
@@ -110,13 +110,13 @@ func levels() []level {
 				}
 			}
 			return -1
-		}, func(m *listenerv3.FilterChainMatch, x connection) string {
+		}, func(m *listenerv3.FilterChainMatch) string {
 			return "it is for " + strings.Join(m.GetApplicationProtocols(), ", ")
 		}},
 		{func(m *listenerv3.FilterChainMatch, x connection) int {
 			return ranges(m.GetSourcePrefixRanges(), x.SourceAddress)
 		},
-			func(m *listenerv3.FilterChainMatch, x connection) string {
+			func(m *listenerv3.FilterChainMatch) string {
 				return "it is for callers at " + prefixes(m.GetSourcePrefixRanges())
 			}},
 	}
@@ -141,14 +141,14 @@ func chainFor(l *listenerv3.Listener, r Request) (*listenerv3.FilterChain, []Los
 			m := c.GetFilterChainMatch()
 			n := v.rank(m, x)
 			if n == best && n >= 0 {
-				if reason := v.reason(m, x); n > 0 && !said[reason] {
-					said[reason] = true
+				if n > 0 {
+					said[v.reason(m)] = true
 				}
 				return false
 			}
 			reason := "another one is more specific"
 			if n < 0 {
-				reason = v.reason(m, x)
+				reason = v.reason(m)
 			}
 			lost = append(lost, Lost{Name: chainName(c), Reason: reason, Origin: originOfChain(c)})
 			return true

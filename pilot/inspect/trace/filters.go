@@ -200,19 +200,6 @@ func (x *stream) of(o Origin) string {
 	return " of " + name
 }
 
-// object returns the object in the path of an origin: AuthorizationPolicy a/p.
-func (o Origin) object() string {
-	part := strings.Split(o.Path, "/") // /apis/GROUP/VERSION/namespaces/NAMESPACE/KIND/NAME
-	if len(part) != 8 {
-		return ""
-	}
-	kind := ""
-	for word := range strings.SplitSeq(part[6], "-") {
-		kind += strings.ToUpper(word[:min(1, len(word))]) + word[min(1, len(word)):]
-	}
-	return kind + " " + part[5] + "/" + part[7]
-}
-
 // perRoute returns what the cluster of the route, the route, its virtual host and its route configuration say of a
 // filter, the most specific first.
 func (x *stream) perRoute(name string) (list []*anypb.Any) {

@@ -201,10 +201,10 @@ func claimText(value any) string {
 func require(f *jwtv3.JwtAuthentication, q *jwtv3.JwtRequirement, r Request) judged {
 	switch x := q.GetRequiresType().(type) {
 	case *jwtv3.JwtRequirement_ProviderName:
-		return byProvider(f.GetProviders()[x.ProviderName], r)
+		p := f.GetProviders()[x.ProviderName]
+		return byProvider(p, p.GetAudiences(), r)
 	case *jwtv3.JwtRequirement_ProviderAndAudiences:
-		p := f.GetProviders()[x.ProviderAndAudiences.GetProviderName()]
-		return byProvider(p, r)
+		return byProvider(f.GetProviders()[x.ProviderAndAudiences.GetProviderName()], x.ProviderAndAudiences.GetAudiences(), r)
 	case *jwtv3.JwtRequirement_RequiresAny:
 		return requireAny(f, x.RequiresAny.GetRequirements(), r)
 	case *jwtv3.JwtRequirement_RequiresAll:
@@ -247,8 +247,8 @@ func requireAny(f *jwtv3.JwtAuthentication, list []*jwtv3.JwtRequirement, r Requ
 	return out
 }
 
-// byProvider evaluates a provider for a request.
-func byProvider(p *jwtv3.JwtProvider, r Request) judged {
+// byProvider evaluates a provider for a request. A token for audiences must be for one of a list, unless that is empty.
+func byProvider(p *jwtv3.JwtProvider, audiences []string, r Request) judged {
 	if p == nil {
 		return judged{refused: "its provider is not configured", status: 401}
 	}
@@ -269,10 +269,9 @@ func byProvider(p *jwtv3.JwtProvider, r Request) judged {
 	case expired(claims["nbf"], r.Now, -1):
 		return judged{refused: "it is not valid yet", status: 401}
 	}
-	if list := p.GetAudiences(); len(list) > 0 && claims["aud"] != nil {
-		if !slices.ContainsFunc(texts(claims["aud"]), func(x string) bool { return slices.Contains(list, x) }) {
-			return judged{refused: fmt.Sprintf("its audience is %v, and none of %s", claims["aud"], strings.Join(list, ", ")), status: 403}
-		}
+	if len(audiences) > 0 && claims["aud"] != nil &&
+		!slices.ContainsFunc(texts(claims["aud"]), func(x string) bool { return slices.Contains(audiences, x) }) {
+		return judged{refused: fmt.Sprintf("its audience is %v, and none of %s", claims["aud"], strings.Join(audiences, ", ")), status: 403}
 	}
 	if !says && p.GetIssuer() != "" { // the claims of a query belong to a valid token
 		claims = maps.Clone(claims)

@@ -16,12 +16,6 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
-// Names of the listeners to which iptables redirects connections.
-const (
-	virtualInbound  = "virtualInbound"
-	virtualOutbound = "virtualOutbound"
-)
-
 // listenerFor returns the listener that takes a connection, and why. It returns nil if there is none.
 func listenerFor(all []*listenerv3.Listener, r Request) (*listenerv3.Listener, string) {
 	byName := func(name string) *listenerv3.Listener {
@@ -42,14 +36,14 @@ func listenerFor(all []*listenerv3.Listener, r Request) (*listenerv3.Listener, s
 		return nil, "there is no listener of the name " + at + ", for which the application asks"
 	}
 	if r.Inbound {
-		if l := byName(virtualInbound); l != nil && !r.Gateway {
+		if l := byName(names.VirtualInbound); l != nil && !r.Gateway {
 			return l, "all connections to the workload come here"
 		}
 	}
 	var anyAddress, oneAddress *listenerv3.Listener
 	var others []string // addresses of listeners of the port
 	for _, l := range all {
-		if l.GetName() == virtualInbound || l.GetName() == virtualOutbound || (l.GetUdpListenerConfig() != nil) != r.HTTP3 {
+		if l.GetName() == names.VirtualInbound || l.GetName() == names.VirtualOutbound || (l.GetUdpListenerConfig() != nil) != r.HTTP3 {
 			continue
 		}
 		for _, at := range append([]*corev3.Address{l.GetAddress()}, additional(l)...) {
@@ -82,7 +76,7 @@ func listenerFor(all []*listenerv3.Listener, r Request) (*listenerv3.Listener, s
 	case r.Gateway:
 		return nil, fmt.Sprintf("no listener takes connections to port %d", r.Port)
 	}
-	if l := byName(virtualOutbound); l != nil {
+	if l := byName(names.VirtualOutbound); l != nil {
 		at := r.Address
 		if at == "" {
 			at = "*"

@@ -85,21 +85,8 @@ func (x *stream) saidMatches(m *matcherv3.MetadataMatcher) truth {
 	return truth{matches != m.GetInvert(), value.on}
 }
 
-// policyName is the form of a policy's name: ns[a]-policy[web]-rule[0].
-var policyName = regexp.MustCompile(`^(.*-)?ns\[(.*)\]-policy\[(.*)\]-rule\[(\d+)\](-deny-.*)?$`)
-
 // unasked ends the names of policies that deny what an authorizer would decide, because none can be asked.
 const unasked = "-deny-due-to-bad-CUSTOM-action"
-
-// PolicyOrigin returns the rule of an object from which a policy of a filter was made.
-func PolicyOrigin(name string) Origin {
-	part := policyName.FindStringSubmatch(name)
-	if part == nil {
-		return Origin{}
-	}
-	return Origin{Path: "/apis/security.istio.io/v1/namespaces/" + part[2] + "/authorization-policy/" + part[3],
-		Field: "spec.rules[" + part[4] + "]"}
-}
 
 // actionNames are the actions of policies, as users write them.
 var actionNames = map[rbacv3.RBAC_Action]string{rbacv3.RBAC_ALLOW: "ALLOW", rbacv3.RBAC_DENY: "DENY", rbacv3.RBAC_LOG: "AUDIT"}

@@ -252,9 +252,9 @@ func (t *Target) unready() []string {
 func (t *Target) fill(c Config, cluster *clusterv3.Cluster, o offer) (Step, error) {
 	t.Origin, t.panics = Origin{Path: configOf(cluster.GetMetadata())}, cluster.GetCommonLbConfig().GetHealthyPanicThreshold().GetValue()
 	s := Step{What: "cluster", Name: cluster.GetName(), Origin: t.Origin}
-	if part := strings.Split(cluster.GetName(), "|"); len(part) == 4 && part[2] != "" {
-		t.Subset = part[2]
-		s.Details = append(s.Details, "subset "+part[2])
+	if name, ok := names.ParseCluster(cluster.GetName()); ok && name.Subset != "" {
+		t.Subset = name.Subset
+		s.Details = append(s.Details, "subset "+name.Subset)
 	}
 	options := &httpv3.HttpProtocolOptions{}
 	if config := cluster.GetTypedExtensionProtocolOptions()[httpOptions]; config != nil && config.UnmarshalTo(options) == nil {

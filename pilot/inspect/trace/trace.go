@@ -6,16 +6,12 @@ import (
 	"slices"
 	"time"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
-	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
-	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
-	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/inspect/accesslog"
 )
@@ -87,31 +83,6 @@ type Lost struct {
 	Origin  Origin      `json:"-"`
 	From    string      `json:"from,omitempty"`
 	Objects []kinds.Key `json:"-"` // the objects that From names
-}
-
-// Origin identifies the part of an object that a decision comes from.
-type Origin struct {
-	Path  string // as in metadata: /apis/networking.istio.io/v1/namespaces/a/virtual-service/web; empty if there is no object
-	Field string // spec.rules[0]
-
-	Filter string // name of a filter whose configuration does not name the object that added it
-
-	// Routes, Host and Place identify a route: the names of its route configuration and virtual host, and its place there.
-	Routes, Host string
-	Place        int
-	Route        *routev3.Route // the route itself; nil for everything else
-
-	Chain *listenerv3.FilterChain // the filter chain; nil for everything else
-}
-
-// Clusters returns the clusters to which the connections of a filter chain are forwarded.
-func (o Origin) Clusters() []string {
-	for _, f := range o.Chain.GetFilters() {
-		if t := (&tcpv3.TcpProxy{}); f.GetTypedConfig().MessageIs(t) && f.GetTypedConfig().UnmarshalTo(t) == nil {
-			return lists.Map(clustersOf(t), func(c choice) string { return c.name })
-		}
-	}
-	return nil
 }
 
 // Answer is the result for a request at one proxy.
@@ -238,10 +209,6 @@ func named[T any, M interface {
 
 func originOfChain(chain *listenerv3.FilterChain) Origin {
 	return Origin{Path: configOf(chain.GetMetadata()), Chain: chain}
-}
-
-func configOf(m *corev3.Metadata) string {
-	return m.GetFilterMetadata()["istio"].GetFields()["config"].GetStringValue()
 }
 
 func unpack(any *anypb.Any) (proto.Message, error) {
