@@ -390,6 +390,7 @@ func (h *hops) unfit(t trace.Target, g *group, r trace.Request, tls, http bool) 
 		}
 		declared := fmt.Sprintf("port %d of %s is declared as %s", p.Number, s.Host, p.Protocol)
 		isHTTP := h.query.HTTP || h.query.Method != ""
+		isGRPC := strings.HasPrefix(r.Headers["content-type"], "application/grpc") && !r.Proxyless // which speaks HTTP/2 itself
 		switch {
 		case originated && p.Protocol.IsHTTP():
 			return fmt.Sprintf("%s may not take TLS at port %d: %s says %s, and %s, which is plaintext", where, g.Port, by, g.TLS, declared)
@@ -398,7 +399,7 @@ func (h *hops) unfit(t trace.Target, g *group, r trace.Request, tls, http bool) 
 				declared)
 		case http && !tls && !isHTTP && !p.Protocol.IsHTTP() && !p.Protocol.Sniffed():
 			return fmt.Sprintf("%s reads HTTP at port %d, and %s: it refuses connections of another protocol", where, g.Port, declared)
-		case strings.HasPrefix(r.Headers["content-type"], "application/grpc") && p.Protocol == protocols.HTTP && !t.HTTP2:
+		case isGRPC && p.Protocol == protocols.HTTP && !t.HTTP2:
 			return fmt.Sprintf("%s may not take gRPC by HTTP/1.1: %s; declare it as grpc or http2", where, declared)
 		}
 	}
