@@ -90,6 +90,8 @@ type analysis struct {
 	sharers     map[*kinds.Kind]map[string]*bySelector // results of selectorsOf
 	ingress     map[string][]uint32                    // ports of ingress listeners of Sidecars, by namespace
 	secrets     map[kinds.Key]*corev1.Secret
+	settings    map[hostPort]clientSettings // results of clientTLS
+	secured     map[kinds.Key]bool          // result of securedBackends
 	// gatewayGroups is the result of groupsOfGateways.
 	gatewayGroups map[*workload][]*gatewayGroup
 }

@@ -73,6 +73,7 @@ const (
 	codeUnusedRoutes = "UnusedRoutes"
 	codeUnknownHost  = "UnknownHost"
 	codeTLSMismatch  = "TLSMismatch"
+	codeProtocol     = "ProtocolMismatch"
 	codeUnusedRule   = "UnusedRule"
 	codeNotExported  = "NotExported"
 	codeRedirectLoop = "RedirectLoop"
@@ -155,10 +156,13 @@ func Analyzers() []Analyzer {
 			"redirects of VirtualServices that lead to the URL that was called", (*analysis).redirectLoops},
 		{"tls-fit", []string{codeTLSMismatch, codeLimit}, true,
 			"TLS of DestinationRules for Pods without a proxy, or around the TLS of clients", (*analysis).tlsFit},
+		{"port-protocols", []string{codeProtocol}, true,
+			"routes to ports of another protocol than the one that proxies send there", (*analysis).portProtocols},
 		{"match-ports", []string{codeIneffectiveMatch}, true,
 			"matches for a port that neither the hosts of a VirtualService nor its Gateways have", (*analysis).matchPorts},
 		{"virtual-hosts", []string{codeUnknownHost}, true, "hosts of VirtualServices that no service has", (*analysis).virtualHosts},
-		{"gateway-hosts", []string{codeGatewayHost}, true, "hosts of VirtualServices that their Gateway does not have", (*analysis).gatewayHosts},
+		{"gateway-hosts", []string{codeGatewayHost, codeUnknownHost}, true,
+			"hosts of VirtualServices and of routes of the Gateway API that their Gateway does not have", (*analysis).gatewayHosts},
 		{"gateway-exports", []string{codeNotExported}, true,
 			"VirtualServices that are not exported to the proxies of their Gateway", (*analysis).gatewayExports},
 		{"rewrites", []string{codeRewrite}, true,
@@ -169,6 +173,8 @@ func Analyzers() []Analyzer {
 		{"gateway-certificates", []string{codeSharedCertificate}, true,
 			"Gateways that share a certificate, which breaks HTTP/2", (*analysis).gatewayCertificates},
 		{"mtls", []string{codeMTLS, codeLimit}, true, "TLS of DestinationRules that contradicts PeerAuthentications", (*analysis).mtls},
+		{"auto-mtls", []string{codeTLSMismatch, codeMTLS}, true,
+			"workloads that do not take what sidecars send without a DestinationRule: mutual TLS, or plaintext", (*analysis).autoMTLS},
 		{"claims", []string{codeClaims}, true, "routes by claims of tokens where no RequestAuthentication applies", (*analysis).claims},
 		{"issuers", []string{codeIssuer, codeLimit}, true,
 			"issuers that several RequestAuthentications of a workload have with different keys", (*analysis).issuers},
@@ -180,8 +186,8 @@ func Analyzers() []Analyzer {
 			"AuthorizationPolicies whose callers and operations are two rules", (*analysis).splitRules},
 		{"gateway-callers", []string{codeNeverMatches}, true,
 			"AuthorizationPolicies of gateways that name identities which no server of the gateway learns", (*analysis).gatewayCallers},
-		{"plaintext-callers", []string{codePlaintext}, true,
-			"AuthorizationPolicies that keep out identities where callers need none", (*analysis).plaintextCallers},
+		{"plaintext-callers", []string{codePlaintext, codeNeverMatches}, true,
+			"AuthorizationPolicies that name identities where callers need none, or have none", (*analysis).plaintextCallers},
 		{"addresses", []string{codeAddresses}, true, "TCP ports of ServiceEntries without addresses", (*analysis).entryAddresses},
 		{"traffic-policies", []string{codePolicies, codeLimit}, true,
 			"DestinationRules of one host that each have a trafficPolicy, or select the same workload", (*analysis).trafficPolicies},

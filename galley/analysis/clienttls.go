@@ -11,6 +11,7 @@ import (
 type trafficPolicy struct {
 	*networkingv1alpha3.TrafficPolicy
 	path   string
+	subset string
 	labels map[string]string // of the subset; nil for the policy of the whole rule
 	own    map[uint32]int    // index of the settings of each port that has some
 }
@@ -18,8 +19,8 @@ type trafficPolicy struct {
 // trafficPolicies yields the traffic policies of a DestinationRule that say something about TLS.
 func trafficPolicies(spec *networkingv1.DestinationRule) iter.Seq[trafficPolicy] {
 	return func(yield func(trafficPolicy) bool) {
-		one := func(policy *networkingv1alpha3.TrafficPolicy, path string, labels map[string]string) bool {
-			p := trafficPolicy{policy, path + ".trafficPolicy", labels, map[uint32]int{}}
+		one := func(policy *networkingv1alpha3.TrafficPolicy, path, subset string, labels map[string]string) bool {
+			p := trafficPolicy{policy, path + ".trafficPolicy", subset, labels, map[uint32]int{}}
 			says := policy.GetTls() != nil
 			for i, s := range policy.GetPortLevelSettings() {
 				p.own[s.GetPort().GetNumber()] = i
@@ -27,11 +28,11 @@ func trafficPolicies(spec *networkingv1.DestinationRule) iter.Seq[trafficPolicy]
 			}
 			return !says || yield(p)
 		}
-		if !one(spec.TrafficPolicy, "spec", nil) {
+		if !one(spec.TrafficPolicy, "spec", "", nil) {
 			return
 		}
 		for i, s := range spec.Subsets {
-			if !one(s.TrafficPolicy, indexed("spec.subsets", i), s.Labels) {
+			if !one(s.TrafficPolicy, indexed("spec.subsets", i), s.Name, s.Labels) {
 				return
 			}
 		}

@@ -2,8 +2,10 @@ package analysis
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
@@ -142,7 +144,11 @@ func (a *analysis) plaintextCallers() {
 		spec := o.Spec.(*securityv1.AuthorizationPolicy)
 		field := keptOut(spec)
 		labels := spec.GetSelector().GetMatchLabels()
-		if field == "" || len(targetsOf(spec)) > 0 || a.onlyGateways(o.Namespace, labels) != nil {
+		if len(targetsOf(spec)) > 0 || a.onlyGateways(o.Namespace, labels) != nil {
+			continue
+		}
+		a.unknownCallers(o, spec)
+		if field == "" {
 			continue
 		}
 		if o.Namespace != a.root {
@@ -158,6 +164,108 @@ func (a *analysis) plaintextCallers() {
 				"workloads of namespace %s take plaintext too, over which a caller has no identity: the policy does not keep it out", spaces[i])
 		}
 	}
+}
+
+// unknownCallers reports rules that demand an identity at ports where a PeerAuthentication turns mutual TLS off for the
+// workloads of the policy.
+func (a *analysis) unknownCallers(o *kinds.Object, spec *securityv1.AuthorizationPolicy) {
+	if o.Namespace == a.root {
+		return
+	}
+	effect := "the rule matches no caller there"
+	if spec.Action == securityv1.AuthorizationPolicy_DENY {
+		effect += ", and keeps none out"
+	}
+	for i, r := range spec.Rules {
+		field, ports := demandsIdentity(r), portsOfRule(r)
+		if field == "" {
+			continue
+		}
+		if len(ports) == 0 {
+			ports = []uint32{0}
+		}
+		for _, port := range ports {
+			by := a.turnedOffBy(o.Namespace, spec.GetSelector().GetMatchLabels(), port)
+			if by == nil {
+				continue
+			}
+			where := "the workloads"
+			if port != 0 {
+				where = fmt.Sprintf("port %d of the workloads", port)
+			}
+			a.report(o, diag.Warning, codeNeverMatches, indexed("spec.rules", i)+field, "turn mutual TLS on there, or name callers by ipBlocks",
+				"%s turns mutual TLS off at %s, so callers have no identity: %s", by, where, effect)
+			break
+		}
+	}
+}
+
+// demandsIdentity returns a field of a rule, without the path of the rule, because of which every caller needs an
+// identity of a certificate, or "".
+func demandsIdentity(r *securityv1beta1.Rule) string {
+	for j, w := range r.GetWhen() {
+		if strings.HasPrefix(w.GetKey(), "source.") && w.GetKey() != "source.ip" && len(w.GetValues()) > 0 {
+			return indexed(".when", j) + ".values"
+		}
+	}
+	first := ""
+	for j, f := range r.GetFrom() {
+		identity := identityField(f.GetSource(), true)
+		if identity == "" {
+			return ""
+		}
+		first = cmp.Or(first, indexed(".from", j)+".source."+identity)
+	}
+	return first
+}
+
+// portsOfRule returns the ports that a rule is for, or nil if it is for all ports.
+func portsOfRule(r *securityv1beta1.Rule) (ports []uint32) {
+	for _, to := range r.GetTo() {
+		if len(to.GetOperation().GetPorts()) == 0 {
+			return nil
+		}
+		for _, text := range to.GetOperation().GetPorts() {
+			if n, err := strconv.ParseUint(text, 10, 16); err == nil {
+				ports = append(ports, uint32(n))
+			}
+		}
+	}
+	return ports
+}
+
+// turnedOffBy returns the PeerAuthentication that turns mutual TLS off at a port of all workloads of a namespace and
+// selector, or nil. The port 0 stands for all ports.
+func (a *analysis) turnedOffBy(namespace string, labels map[string]string, port uint32) *kinds.Object {
+	var own *kinds.Object
+	for o := range a.sharing(kinds.PeerAuthentication, namespace, labels) {
+		if selector := o.Spec.(*securityv1.PeerAuthentication).GetSelector().GetMatchLabels(); len(selector) == 0 {
+			continue
+		} else if own != nil || !kinds.Selects(selector, labels) {
+			return nil // workloads may differ
+		}
+		own = o
+	}
+	mode, by := a.peerMode(namespace)
+	if own != nil {
+		spec := own.Spec.(*securityv1.PeerAuthentication)
+		if m := spec.GetMtls().GetMode(); m != securityv1.PeerAuthentication_MutualTLS_UNSET {
+			mode, by = m, own
+		}
+		for n, at := range spec.PortLevelMtls {
+			switch m := at.GetMode(); {
+			case m == securityv1.PeerAuthentication_MutualTLS_UNSET:
+			case port == 0 && m != securityv1.PeerAuthentication_MutualTLS_DISABLE:
+				return nil
+			case n == port:
+				mode, by = m, own
+			}
+		}
+	}
+	if mode != securityv1.PeerAuthentication_MutualTLS_DISABLE {
+		return nil
+	}
+	return by
 }
 
 // takesPlaintext reports whether workloads of a namespace and selector certainly take connections without mutual TLS.

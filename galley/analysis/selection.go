@@ -1,6 +1,7 @@
 package analysis
 
 import (
+	"cmp"
 	"iter"
 	"maps"
 	"slices"
@@ -17,7 +18,11 @@ type selection struct {
 	workloads  int
 	machine    bool     // includes a WorkloadEntry or WorkloadGroup
 	proxied    bool     // includes a workload with a proxy, a Pod that would get one, or a machine
+	bare       bool     // includes a Pod without a proxy
 	namespaces []string // namespaces with a match, if the selection is of all namespaces
+
+	secured   *workload // first Pod that takes mutual TLS
+	bypassing *workload // first Pod that takes mutual TLS and has annotations of the ports that its proxy takes
 
 	names        map[string]bool // names of the Pods' ports
 	numbers      map[uint32]bool
@@ -29,6 +34,9 @@ type selection struct {
 	addressless  string // Pods without an address, as findings list them
 	unusableText string // Pods without an address or not ready, as findings list them
 }
+
+// takesMesh is the value of the label security.istio.io/tlsMode of Pods that take mutual TLS of the mesh.
+const takesMesh = "istio"
 
 // selectionKey identifies a selection. The namespace "" stands for all namespaces.
 type selectionKey struct{ namespace, labels string }
@@ -60,7 +68,14 @@ func (x *index) selection(namespace string, selector map[string]string) *selecti
 			s.machine, s.proxied = true, true
 			continue
 		}
-		s.proxied = s.proxied || x.hasProxy(w)
+		proxied := x.hasProxy(w)
+		s.proxied, s.bare = s.proxied || proxied, s.bare || !proxied
+		if w.labels[names.LabelTLSMode] == takesMesh {
+			s.secured = cmp.Or(s.secured, w)
+			if hasInboundPorts(w.object) {
+				s.bypassing = cmp.Or(s.bypassing, w)
+			}
+		}
 		s.allDeclare = s.allDeclare && !w.pod.Named && len(w.pod.Numbers) > 0
 		for name := range w.pod.Ports {
 			if !s.names[name] {

@@ -2,6 +2,7 @@ package analysis
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 	"strings"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/api/protocols"
 	"github.com/istiod-lite/istiod-lite/api/servers"
 )
 
@@ -26,9 +28,161 @@ func (a *analysis) tlsFit() {
 		for policy := range trafficPolicies(o.Spec.(*networkingv1.DestinationRule)) {
 			a.mutualWithoutProxy(o, policy, &compared)
 			a.doubleTLS(o, policy, requests, &compared)
+			a.outsideMutual(o, policy)
+			a.originatedToProxies(o, policy, &compared)
+			a.missingSNI(o, policy, &compared)
 		}
+		a.proxyHeaders(o)
 		a.halfRead(o, compared)
 	}
+}
+
+// outsideMutual reports a rule with mutual TLS of the mesh for a host outside the mesh.
+func (a *analysis) outsideMutual(o *kinds.Object, policy trafficPolicy) {
+	name := names.FQDN(o.Spec.(*networkingv1.DestinationRule).Host, o.Namespace, a.domain)
+	for _, h := range a.hosts[name] {
+		spec, is := h.object.Spec.(*networkingv1.ServiceEntry)
+		if !is || spec.Location != networkingv1alpha3.ServiceEntry_MESH_EXTERNAL || spec.WorkloadSelector != nil {
+			continue
+		}
+		for _, port := range h.ports {
+			if tls, at := policy.tls(port); tls.GetMode() == networkingv1alpha3.ClientTLSSettings_ISTIO_MUTUAL {
+				a.report(o, diag.Info, codeTLSMismatch, at, "write SIMPLE, or MUTUAL with certificates; or give the entry location MESH_INTERNAL",
+					"%s is outside the mesh, and mode ISTIO_MUTUAL takes only servers with a certificate of the mesh: "+
+						"with others TLS handshakes fail, and requests get 503", h.object)
+				return
+			}
+		}
+	}
+}
+
+// originatedToProxies reports a rule with mode SIMPLE for a port of HTTP whose workloads all have a proxy, which takes
+// only mutual TLS of the mesh, or plaintext.
+func (a *analysis) originatedToProxies(o *kinds.Object, policy trafficPolicy, compared *comparisons) {
+	for h := range a.hostsUnder(names.FQDN(o.Spec.(*networkingv1.DestinationRule).Host, o.Namespace, a.domain)) {
+		for p := range a.portsOfProxies(h, policy.labels) {
+			if !compared.more() {
+				return
+			}
+			tls, at := policy.tls(uint32(p.Port)) //nolint:gosec // validated
+			if tls.GetMode() != networkingv1alpha3.ClientTLSSettings_SIMPLE {
+				continue
+			}
+			a.report(o, diag.Warning, codeTLSMismatch, at, "remove tls, so that proxies use mutual TLS of the mesh",
+				"port %d of %s is of HTTP, and its workloads have a proxy, which takes mutual TLS of the mesh and plaintext: mode SIMPLE is neither, "+
+					"and requests get 503", p.Port, h.name)
+			return
+		}
+	}
+}
+
+// portsOfProxies yields the ports of HTTP of a Service whose workloads, with some labels, all have a proxy that takes
+// the port and is of no Gateway. It yields none in a namespace with Sidecars that have ingress listeners, which may
+// terminate TLS.
+func (a *analysis) portsOfProxies(h *host, labels map[string]string) iter.Seq[*corev1.ServicePort] {
+	return func(yield func(*corev1.ServicePort) bool) {
+		service, is := h.object.Spec.(*corev1.Service)
+		if !is || len(service.Spec.Selector) == 0 || service.Spec.Type == corev1.ServiceTypeExternalName ||
+			len(a.ingressPorts()[h.object.Namespace]) > 0 || a.leadsToGateway(h.object) {
+			return
+		}
+		s := a.selection(h.object.Namespace, joined(service.Spec.Selector, labels))
+		if !s.proxied || s.bare || s.machine || s.bypassing != nil {
+			return
+		}
+		for i := range service.Spec.Ports {
+			if p := &service.Spec.Ports[i]; protocols.OfPort(p).IsHTTP() && !yield(p) {
+				return
+			}
+		}
+	}
+}
+
+// proxyHeaders reports a rule that makes proxies send PROXY headers to proxies of sidecars, which do not read them.
+func (a *analysis) proxyHeaders(o *kinds.Object) {
+	spec := o.Spec.(*networkingv1.DestinationRule)
+	at := func(policy *networkingv1alpha3.TrafficPolicy, field string, labels map[string]string) {
+		if policy.GetProxyProtocol() == nil {
+			return
+		}
+		for _, h := range a.hosts[names.FQDN(spec.Host, o.Namespace, a.domain)] {
+			for p := range a.portsOfProxies(h, labels) {
+				a.report(o, diag.Warning, codeTLSMismatch, field+".trafficPolicy.proxyProtocol", "remove it",
+					"port %d of %s is of HTTP, and its workloads have a proxy, which takes the PROXY header for the request: requests get 400",
+					p.Port, h.name)
+				return
+			}
+		}
+	}
+	at(spec.TrafficPolicy, "spec", nil)
+	for i, s := range spec.Subsets {
+		at(s.TrafficPolicy, indexed("spec.subsets", i), s.Labels)
+	}
+}
+
+// missingSNI reports a rule with mutual TLS of the mesh and without a server name for a Gateway all of whose servers of
+// that port name hosts: without one, proxies send the name of their cluster.
+func (a *analysis) missingSNI(o *kinds.Object, policy trafficPolicy, compared *comparisons) {
+	for _, h := range a.hosts[names.FQDN(o.Spec.(*networkingv1.DestinationRule).Host, o.Namespace, a.domain)] {
+		service, is := h.object.Spec.(*corev1.Service)
+		if !is || len(service.Spec.Selector) == 0 {
+			continue
+		}
+		for _, port := range h.ports {
+			if !compared.more() {
+				return
+			}
+			tls, at := policy.tls(port)
+			if tls.GetMode() != networkingv1alpha3.ClientTLSSettings_ISTIO_MUTUAL || tls.Sni != "" {
+				continue
+			}
+			sni := names.SNICluster(port, policy.subset, h.name)
+			covers := func(host string) bool { return names.Covers(host, sni) }
+			if gateway, hosts := a.namedServers(service.Spec.Selector, port); gateway != nil && !slices.ContainsFunc(hosts, covers) {
+				a.report(o, diag.Warning, codeTLSMismatch, strings.TrimSuffix(at, "mode")+"sni", "write sni: "+cmp.Or(lone(hosts), "HOST, one of them"),
+					"the servers of %s at port %d take only connections for %s, and without sni proxies send %s: they are closed, and requests get 503",
+					gateway, port, listed(hosts), sni)
+				return
+			}
+		}
+	}
+}
+
+// lone returns the only element of a list, or "".
+func lone(list []string) string {
+	if len(list) == 1 {
+		return list[0]
+	}
+	return ""
+}
+
+// namedServers returns the first Gateway of the workloads that a Service selects, and the hosts of all servers of TLS of
+// their Gateways at a port. The Gateway is nil if no server has the port, or one takes it without TLS or without a name.
+func (a *analysis) namedServers(selector map[string]string, port uint32) (first *kinds.Object, hosts []string) {
+	for o := range a.sharing(kinds.Gateway, everyNamespace, selector) {
+		spec := o.Spec.(*networkingv1.Gateway)
+		if !kinds.Selects(spec.Selector, selector) {
+			continue
+		}
+		for _, s := range spec.Servers {
+			if s.GetPort().GetNumber() != port {
+				continue
+			}
+			if !servers.UseOf(s).TLS() || s.GetTls().GetMode() == networkingv1alpha3.ServerTLSSettings_AUTO_PASSTHROUGH {
+				return nil, nil
+			}
+			first = cmp.Or(first, o)
+			for _, text := range s.Hosts {
+				_, host := serverHost(o, text)
+				if host == "*" {
+					return nil, nil
+				}
+				hosts = append(hosts, host)
+			}
+		}
+	}
+	slices.Sort(hosts)
+	return first, slices.Compact(hosts)
 }
 
 // mutualWithoutProxy reports a rule with mutual TLS of the mesh for Services all of whose Pods have no proxy.

@@ -101,15 +101,20 @@ type hostProtocols struct {
 	requests, connections         bool
 	requestPorts, connectionPorts []uint32
 	tlsPorts                      []uint32 // connectionPorts of HTTPS or TLS
+	byNumber                      map[uint32]protocols.Protocol
 	ports                         []string // a few of the ports as text
 	known                         bool
 }
 
 func (p *hostProtocols) add(number uint32, protocol protocols.Protocol) {
 	const few = 8
-	switch {
-	case protocol == protocols.UDP:
+	if protocol == protocols.UDP {
 		return
+	}
+	if _, known := p.byNumber[number]; !known {
+		lists.Put(&p.byNumber, number, protocol)
+	}
+	switch {
 	case protocol == protocols.HTTPProxy, protocol.Sniffed():
 		p.requestPorts, p.connectionPorts = append(p.requestPorts, number), append(p.connectionPorts, number)
 	case protocol.IsHTTP():
