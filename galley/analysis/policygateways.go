@@ -1,12 +1,16 @@
 package analysis
 
 import (
+	"cmp"
 	"strings"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	networkingv1 "istio.io/api/networking/v1"
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 	securityv1 "istio.io/api/security/v1"
 	securityv1beta1 "istio.io/api/security/v1beta1"
+	typev1beta1 "istio.io/api/type/v1beta1"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
@@ -83,10 +87,13 @@ func (g *gatewayGroup) add(o *kinds.Object, s *networkingv1alpha3.Server) {
 func (a *analysis) gatewayCallers() {
 	for _, o := range a.of(kinds.AuthorizationPolicy) {
 		spec := o.Spec.(*securityv1.AuthorizationPolicy)
-		if len(targetsOf(spec)) > 0 || len(spec.Rules) == 0 {
-			continue
-		}
 		g := a.onlyGateways(o.Namespace, spec.GetSelector().GetMatchLabels())
+		whose := "server of %s, or of other Gateways with its selector,"
+		fix := "set tls.mode of a server to ISTIO_MUTUAL for callers of the mesh, or to MUTUAL; or name what clients have, such as ipBlocks"
+		if targets := targetsOf(spec); len(targets) > 0 {
+			g, whose = a.targetedGateways(o, targets), "listener of %s"
+			fix = "set frontend validation in spec.tls of the Gateway; or name what clients have, such as ipBlocks"
+		}
 		if g == nil || g.identities && g.http {
 			continue
 		}
@@ -102,16 +109,38 @@ func (a *analysis) gatewayCallers() {
 			field = indexed("spec.rules", i) + field
 			switch {
 			case !token && !g.identities:
-				a.report(o, diag.Warning, codeNeverMatches, field,
-					"set tls.mode of a server to ISTIO_MUTUAL for callers of the mesh, or to MUTUAL; or name what clients have, such as ipBlocks",
-					"no server of %s, or of other Gateways with its selector, asks for a client's certificate: callers have no identity there, and %s",
-					g.first, effect)
+				a.report(o, diag.Warning, codeNeverMatches, field, fix,
+					"no "+whose+" asks for a client's certificate: callers have no identity there, and %s", g.first, effect)
 			case token && !g.http && spec.Action == securityv1.AuthorizationPolicy_ALLOW:
 				a.report(o, diag.Warning, codeNeverMatches, field, "let a server of the Gateway terminate TLS and read HTTP",
 					"no server of %s, or of other Gateways with its selector, reads HTTP: there are no tokens, and %s", g.first, effect)
 			}
 		}
 	}
+}
+
+// targetedGateways returns what is true of all Gateways of the Gateway API that a policy targets. It returns nil if it
+// targets something else, or if it is not known whether a listener asks for a client's certificate.
+func (a *analysis) targetedGateways(o *kinds.Object, targets []*typev1beta1.PolicyTargetReference) *gatewayGroup {
+	all := &gatewayGroup{http: true} // a TCP listener has no tokens, which is not looked at here
+	for _, t := range targets {
+		gateway := a.byKey[kinds.Key{Kind: kinds.KubeGateway, Namespace: o.Namespace, Name: t.GetName()}]
+		if targetKind(t) != kinds.KubeGateway || gateway == nil {
+			return nil
+		}
+		all.first = cmp.Or(all.first, gateway)
+		spec := gateway.Spec.(*gatewayv1.Gateway).Spec
+		class := spec.GatewayClassName
+		if class != "istio" && class != "istiod-lite" || spec.TLS != nil && spec.TLS.Frontend != nil || spec.AllowedListeners != nil {
+			return nil
+		}
+		for _, l := range spec.Listeners {
+			if l.TLS != nil && len(l.TLS.Options) > 0 || strings.EqualFold(string(l.Protocol), hbone) {
+				return nil
+			}
+		}
+	}
+	return all
 }
 
 // onlyGateways returns what is true of all Gateways of the workloads that a policy selects. It returns nil if it may

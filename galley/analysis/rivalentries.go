@@ -56,8 +56,35 @@ func (a *analysis) rivalHosts() {
 				a.report(o, diag.Warning, codeHost, field, "leave the host to one of the two, or limit exportTo to the namespaces that each is for",
 					"%s has the host %s too and is used by the proxies of all other namespaces (%s): this one is used by the proxies of namespace %s only",
 					first, host, olderOr(first, o, "both are of the same age, and its namespace sorts first"), o.Namespace)
+			} else if first != nil && first.Namespace != o.Namespace {
+				a.hides(o, first, field, host)
 			}
 		}
+	}
+}
+
+// hides reports an entry that is not exported to all namespaces and lacks ports that another entry of its host has: its
+// own namespace sees only this entry.
+func (a *analysis) hides(o, other *kinds.Object, field, host string) {
+	if !exported(o.Spec.(*networkingv1.ServiceEntry).ExportTo, a.mesh.GetDefaultServiceExportTo(), o.Namespace, o.Namespace) {
+		return
+	}
+	own := map[uint32]bool{}
+	for _, p := range o.Spec.(*networkingv1.ServiceEntry).Ports {
+		own[p.Number] = true
+	}
+	var missing []uint32
+	for _, h := range a.hosts[host] {
+		for _, n := range h.ports {
+			if h.object == other && !own[n] {
+				missing = append(missing, n)
+			}
+		}
+	}
+	if len(missing) > 0 {
+		a.report(o, diag.Info, codeHost, field, "add the port here, or leave the host to the other",
+			"%s has the host %s too, with port %s: proxies of namespace %s see only this entry, which has no such port",
+			other, host, portsText(missing), o.Namespace)
 	}
 }
 
