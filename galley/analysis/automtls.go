@@ -16,8 +16,8 @@ import (
 
 // autoMTLS reports ports of Services to which sidecars send mutual TLS of the mesh by themselves, although the proxy of
 // the workload does not end it: annotations keep the port from the proxy, or the Service is headless and a
-// PeerAuthentication turns mutual TLS off for the workload or its port. It also reports workloads that demand mutual TLS
-// where sidecars send none.
+// PeerAuthentication turns mutual TLS off for the workload or its port. It also reports workloads that demand mutual
+// TLS where sidecars send none.
 func (a *analysis) autoMTLS() {
 	if !a.mesh.AutoMTLS() {
 		return
@@ -48,8 +48,8 @@ func (a *analysis) autoMTLS() {
 			if w := pods.secured; w != nil && spec.ClusterIP == corev1.ClusterIPNone {
 				if by := a.disabledBy(o.Namespace, w, targetPort(p, w)); by != nil {
 					a.report(o, diag.Warning, codeTLSMismatch, indexed("spec.ports", i), fix,
-						"%s turns mutual TLS off at port %d of %s; of a headless Service sidecars do not see that, and send mutual TLS of the mesh, "+
-							"which the application does not read: connections fail", by, targetPort(p, w), w.object)
+						"%s turns mutual TLS off at port %d of %s, which sidecars do not see for a headless Service: they send mutual TLS of the mesh, "+
+							"which the application does not read, and connections fail", by, targetPort(p, w), w.object)
 				}
 			}
 		}

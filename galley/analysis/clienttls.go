@@ -16,8 +16,8 @@ type trafficPolicy struct {
 	own    map[uint32]int    // index of the settings of each port that has some
 }
 
-// trafficPolicies yields the traffic policies of a DestinationRule that say something about TLS.
-func trafficPolicies(spec *networkingv1.DestinationRule) iter.Seq[trafficPolicy] {
+// tlsPolicies yields the traffic policies of a DestinationRule that say something about TLS.
+func tlsPolicies(spec *networkingv1.DestinationRule) iter.Seq[trafficPolicy] {
 	return func(yield func(trafficPolicy) bool) {
 		one := func(policy *networkingv1alpha3.TrafficPolicy, path, subset string, labels map[string]string) bool {
 			p := trafficPolicy{policy, path + ".trafficPolicy", subset, labels, map[uint32]int{}}

@@ -2,23 +2,14 @@
 // that match no workload, ports that do not exist, VirtualServices that compete for a host, and subsets that are
 // defined twice. A finding that istioctl analyze has too has the same code.
 //
-// Each kind of mistake has an Analyzer in a file of its own; analyzers.go lists them. Some give advice: they report
-// what is allowed and seldom intended, and run only if Options.Advice is set. testdata/analyzers has the cases of each:
-// to add an Analyzer, write its file, its line in analyzers.go and its cases. The annotation
-// galley.istio.io/analyze-suppress of an object lists codes that are not reported for it, by their names here or in
-// Istio. Describe has both names.
+// Each kind of mistake has an Analyzer, in the file of its name; analyzers.go lists them. oneeach.go has three that
+// differ in the kind of object. Some give advice: they report what is allowed and seldom intended, and run only if
+// Options.Advice is set. testdata/analyzers has the cases of each: to add an Analyzer, write its file, its line in
+// analyzers.go and its cases. The annotation galley.istio.io/analyze-suppress of an object lists codes that are not
+// reported for it, by their names here or in Istio. Describe has both names.
 //
-//   - index.go: the objects by name, host, label and port.
-//   - selection.go: the workloads that a selector matches, shared by all objects with that selector.
-//   - virtualservice.go, destinationrule.go, selectors.go, ports.go, endpoints.go: references of these objects.
-//   - pods.go, noeffect.go: addresses of Pods, and objects in places where they have no effect.
-//   - nodeaddresses.go, resolution.go: endpoints at addresses of Nodes, and names that proxies do not resolve.
-//   - targets.go: targets of policies.
-//   - conflicts.go, connectionroutes.go, rivalentries.go, precedence.go: VirtualServices that share a host, a server
-//     name or a port; ServiceEntries that share a host or an address; the rule by which one of two objects comes first.
-//   - clienttls.go, mtls.go, tlsfit.go: TLS of DestinationRules, of their ports and of their subsets.
-//   - policygateways.go: what the servers of Gateways mean for policies of their workloads.
-//   - patches.go, proxyimages.go: patches of EnvoyFilters; images of proxies.
+// The other files hold what analyzers share: index.go has the objects by name, host, label and port; selection.go the
+// workloads that a selector matches, shared by all objects with that selector.
 //
 // A finding is an Error if requests fail for certain, and a Warning if traffic may still be right. Objects without any
 // Service are only a part of a mesh, so all findings about them are Warnings. Without any workload no selector is

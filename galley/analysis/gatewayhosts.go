@@ -19,8 +19,8 @@ type openedTo struct {
 	namespace string
 }
 
-// gatewayHosts reports hosts of VirtualServices, and of routes of the Gateway API, that no server of their Gateway has, so
-// that the gateway never gets a request for them. A name without a dot stands for the name of a Service.
+// gatewayHosts reports hosts of VirtualServices, and of routes of the Gateway API, that no server of their Gateway has,
+// so that the gateway never gets a request for them. A name without a dot stands for the name of a Service.
 func (a *analysis) gatewayHosts() {
 	hosts := map[openedTo]*names.HostIndex[struct{}]{}
 	for _, o := range a.of(kinds.Gateway) {
@@ -39,8 +39,10 @@ func (a *analysis) gatewayHosts() {
 		for i, written := range o.Spec.(*networkingv1.VirtualService).Hosts {
 			name := names.FQDN(written, o.Namespace, a.domain)
 			gateways := gatewaysOf(o)
-			if !strings.ContainsAny(written, ".*") && len(a.hosts[name]) == 0 && a.failing() == diag.Error && !slices.Contains(gateways, meshGateway) {
-				a.report(o, diag.Warning, codeUnknownHost, indexed("spec.hosts", i), "write the whole name that clients call, such as "+written+".example.com",
+			if !strings.ContainsAny(written, ".*") && len(a.hosts[name]) == 0 && a.failing() == diag.Error &&
+				!slices.Contains(gateways, meshGateway) {
+				a.report(o, diag.Warning, codeUnknownHost, indexed("spec.hosts", i),
+					"write the whole name that clients call, such as "+written+".example.com",
 					"the host %s stands for %s, which no Service has: the gateway takes these routes only for requests to that name", written, name)
 				continue
 			}

@@ -54,7 +54,7 @@ type index struct {
 	wanted     map[pair]bool          // labels of all selectors
 	labelled   map[label][]*workload  // workloads by each label in wanted
 	slices     map[string][]Slice     // EndpointSlices with endpoints, by "ns/name" of their Service
-	backwards  []string               // the hosts reversed and sorted; filled on demand
+	backwards  []string               // result of sortedBackwards
 
 	selections map[selectionKey]*selection
 	portsOf    map[string]*hostPorts
@@ -259,18 +259,48 @@ func joined(a, b map[string]string) map[string]string {
 
 // under reports whether a pattern covers some host.
 func (x *index) under(pattern string) bool {
+	sorted, end := x.sortedBackwards(), backwards(strings.TrimPrefix(pattern, "*"))
+	i, found := slices.BinarySearch(sorted, end)
+	if found {
+		i++ // the name of a host behind the part that the star stands for
+	}
+	return i < len(sorted) && strings.HasPrefix(sorted[i], end)
+}
+
+// hostsUnder yields the hosts that a host or pattern covers.
+func (x *index) hostsUnder(pattern string) iter.Seq[*host] {
+	return func(yield func(*host) bool) {
+		end, wild := strings.CutPrefix(pattern, "*")
+		if !wild {
+			slices.Values(x.hosts[pattern])(yield)
+			return
+		}
+		end = backwards(end)
+		sorted := x.sortedBackwards()
+		i, _ := slices.BinarySearch(sorted, end)
+		for ; i < len(sorted) && strings.HasPrefix(sorted[i], end); i++ {
+			name := backwards(sorted[i])
+			if !names.Covers(pattern, name) {
+				continue
+			}
+			for _, h := range x.hosts[name] {
+				if !yield(h) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// sortedBackwards returns the hosts reversed and sorted.
+func (x *index) sortedBackwards() []string {
 	if x.backwards == nil {
 		for name := range x.hosts {
 			x.backwards = append(x.backwards, backwards(name))
 		}
 		slices.Sort(x.backwards)
 	}
-	end := backwards(strings.TrimPrefix(pattern, "*"))
-	i, found := slices.BinarySearch(x.backwards, end)
-	if found {
-		i++ // the name of a host behind the part that the star stands for
-	}
-	return i < len(x.backwards) && strings.HasPrefix(x.backwards[i], end)
+	return x.backwards
 }
 
 // backwards returns the bytes of a host in reverse order, so that sorting puts hosts with a common suffix together.

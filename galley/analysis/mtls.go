@@ -26,7 +26,7 @@ func (a *analysis) mtls() {
 // contradiction reports the first TLS setting of a DestinationRule that contradicts a PeerAuthentication.
 func (a *analysis) contradiction(o *kinds.Object, compared *comparisons) {
 	spec := o.Spec.(*networkingv1.DestinationRule)
-	for policy := range trafficPolicies(spec) {
+	for policy := range tlsPolicies(spec) {
 		for _, h := range a.hosts[names.FQDN(spec.Host, o.Namespace, a.domain)] {
 			service, ok := h.object.Spec.(*corev1.Service)
 			if !ok || service.Spec.Type == corev1.ServiceTypeExternalName {

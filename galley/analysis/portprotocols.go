@@ -76,8 +76,8 @@ func (a *analysis) backend(o *kinds.Object, b *gatewayv1.BackendObjectReference)
 	return hostPort{a.resolved(names.FQDN(string(b.Name), namespace, a.domain)), uint32(*b.Port)} //nolint:gosec // validated
 }
 
-// plainRequests reports a destination of requests whose port declares HTTPS or TLS, and to which proxies begin no TLS. A
-// port that leads to a Gateway, or to no Pod, is left out.
+// plainRequests reports a destination of requests whose port declares HTTPS or TLS, and to which proxies begin no TLS.
+// A port that leads to a Gateway, or to no Pod, is left out.
 func (a *analysis) plainRequests(o *kinds.Object, field string, to hostPort) {
 	p := a.protocolsOfHost(to.host)
 	if to.port == 0 && len(p.byNumber) == 1 && len(p.tlsPorts) > 0 {
@@ -129,7 +129,7 @@ func (a *analysis) clientTLS(to hostPort) clientSettings {
 	for pattern := range a.patterns(to.host) {
 		for _, o := range a.ruled[pattern] {
 			spec := o.Spec.(*networkingv1.DestinationRule)
-			for policy := range trafficPolicies(spec) {
+			for policy := range tlsPolicies(spec) {
 				if tls, _ := policy.tls(to.port); tls != nil {
 					s.any, s.originates = true, s.originates || originates(tls)
 				}

@@ -14,7 +14,7 @@ type ProbeHost struct {
 }
 
 // probeHosts returns the hosts in the probes and hooks of a container, which is at field at.
-func probeHosts(at string, c *corev1.Container) (list []ProbeHost) {
+func probeHostsOf(at string, c *corev1.Container) (list []ProbeHost) {
 	add := func(field string, http *corev1.HTTPGetAction, tcp *corev1.TCPSocketAction) {
 		field = at + "." + field
 		switch {

@@ -10,6 +10,7 @@ import (
 
 	networkingv1 "istio.io/api/networking/v1"
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
+	securityv1 "istio.io/api/security/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
@@ -25,7 +26,7 @@ func (a *analysis) tlsFit() {
 	compared := comparisons{most: maxComparisons}
 	for _, o := range a.rules {
 		compared.begin()
-		for policy := range trafficPolicies(o.Spec.(*networkingv1.DestinationRule)) {
+		for policy := range tlsPolicies(o.Spec.(*networkingv1.DestinationRule)) {
 			a.mutualWithoutProxy(o, policy, &compared)
 			a.doubleTLS(o, policy, requests, &compared)
 			a.outsideMutual(o, policy)
@@ -69,7 +70,7 @@ func (a *analysis) originatedToProxies(o *kinds.Object, policy trafficPolicy, co
 				continue
 			}
 			a.report(o, diag.Warning, codeTLSMismatch, at, "remove tls, so that proxies use mutual TLS of the mesh",
-				"port %d of %s is of HTTP, and its workloads have a proxy, which takes mutual TLS of the mesh and plaintext: mode SIMPLE is neither, "+
+				"port %d of %s is HTTP, and its workloads have a proxy, which takes mutual TLS of the mesh and plaintext: mode SIMPLE is neither, "+
 					"and requests get 503", p.Port, h.name)
 			return
 		}
@@ -108,7 +109,7 @@ func (a *analysis) proxyHeaders(o *kinds.Object) {
 		for _, h := range a.hosts[names.FQDN(spec.Host, o.Namespace, a.domain)] {
 			for p := range a.portsOfProxies(h, labels) {
 				a.report(o, diag.Warning, codeTLSMismatch, field+".trafficPolicy.proxyProtocol", "remove it",
-					"port %d of %s is of HTTP, and its workloads have a proxy, which takes the PROXY header for the request: requests get 400",
+					"port %d of %s is HTTP, and its workloads have a proxy, which takes the PROXY header for the request: requests get 400",
 					p.Port, h.name)
 				return
 			}
@@ -156,8 +157,9 @@ func lone(list []string) string {
 	return ""
 }
 
-// namedServers returns the first Gateway of the workloads that a Service selects, and the hosts of all servers of TLS of
-// their Gateways at a port. The Gateway is nil if no server has the port, or one takes it without TLS or without a name.
+// namedServers returns the first Gateway of the workloads that a Service selects, and the hosts of all servers of TLS
+// of their Gateways at a port. The Gateway is nil if no server has the port, or one takes it without TLS or without a
+// name.
 func (a *analysis) namedServers(selector map[string]string, port uint32) (first *kinds.Object, hosts []string) {
 	for o := range a.sharing(kinds.Gateway, everyNamespace, selector) {
 		spec := o.Spec.(*networkingv1.Gateway)
@@ -194,7 +196,7 @@ func (a *analysis) mutualWithoutProxy(o *kinds.Object, policy trafficPolicy, com
 		if !ok || len(service.Spec.Selector) == 0 || service.Spec.Type == corev1.ServiceTypeExternalName {
 			continue
 		}
-		if mode, _ := a.peerMode(h.object.Namespace); mode.String() == "DISABLE" {
+		if mode, _ := a.peerMode(h.object.Namespace); mode == securityv1.PeerAuthentication_MutualTLS_DISABLE {
 			continue // another finding says so
 		}
 		for _, port := range h.ports {
@@ -216,31 +218,6 @@ func (a *analysis) mutualWithoutProxy(o *kinds.Object, policy trafficPolicy, com
 			"remove tls, so that proxies use TLS where there is a proxy; or add a DestinationRule with mode DISABLE for these hosts",
 			"mode ISTIO_MUTUAL is for workloads with a proxy, and no Pod of %s has one: TLS handshakes with them fail, and requests get 503",
 			listed(without))
-	}
-}
-
-// hostsUnder yields the hosts that a host or pattern covers.
-func (x *index) hostsUnder(pattern string) func(yield func(*host) bool) {
-	return func(yield func(*host) bool) {
-		end, wild := strings.CutPrefix(pattern, "*")
-		if !wild {
-			slices.Values(x.hosts[pattern])(yield)
-			return
-		}
-		x.under(pattern) // sorts the hosts
-		end = backwards(end)
-		i, _ := slices.BinarySearch(x.backwards, end)
-		for ; i < len(x.backwards) && strings.HasPrefix(x.backwards[i], end); i++ {
-			name := backwards(x.backwards[i])
-			if !names.Covers(pattern, name) {
-				continue
-			}
-			for _, h := range x.hosts[name] {
-				if !yield(h) {
-					return
-				}
-			}
-		}
 	}
 }
 
@@ -280,49 +257,4 @@ func (a *analysis) doubleTLS(o *kinds.Object, policy trafficPolicy, requests map
 // originates reports whether a proxy with these settings begins TLS that is not of the mesh.
 func originates(t *networkingv1alpha3.ClientTLSSettings) bool {
 	return t.GetMode() == networkingv1alpha3.ClientTLSSettings_SIMPLE || t.GetMode() == networkingv1alpha3.ClientTLSSettings_MUTUAL
-}
-
-// gatewayProtocols reports rules of VirtualServices for a protocol that no server of their Gateways has.
-func (a *analysis) gatewayProtocols() {
-	uses := map[string]map[servers.Use]bool{}
-	for _, o := range a.of(kinds.Gateway) {
-		of := map[servers.Use]bool{}
-		for _, s := range o.Spec.(*networkingv1.Gateway).Servers {
-			of[servers.UseOf(s)] = true
-		}
-		uses[o.Namespace+"/"+o.Name] = of
-	}
-	for _, o := range a.routes {
-		spec := o.Spec.(*networkingv1.VirtualService)
-		have := map[servers.Use]bool{}
-		for _, g := range gatewaysOf(o) {
-			if uses[g] == nil { // sidecars, or a Gateway that is not there
-				have = nil
-				break
-			}
-			for use := range uses[g] {
-				have[use] = true
-			}
-		}
-		if len(have) == 0 || have[servers.Closed] {
-			continue
-		}
-		var all []string
-		for use := range have {
-			all = append(all, use.String())
-		}
-		report := func(field, what, fix string, rules int, takers ...servers.Use) {
-			if rules > 0 && !slices.ContainsFunc(takers, func(u servers.Use) bool { return have[u] }) {
-				a.report(o, diag.Warning, codeUnusedRoutes, field, fix,
-					"rules of %s are for servers of %s, and the servers of its Gateways have only %s: the rules have no effect",
-					field[len("spec."):], what, listed(all))
-			}
-		}
-		report("spec.http", "HTTP", "terminate TLS at the Gateway, by mode SIMPLE and the protocol HTTPS, or write the rules as tls or tcp",
-			len(spec.Http), servers.PlainHTTP, servers.SecureHTTP)
-		report("spec.tls", "TLS that is passed through", "give the server of the Gateway mode PASSTHROUGH, or write the rules as http or tcp",
-			len(spec.Tls), servers.Passthrough)
-		report("spec.tcp", "TCP, or of TLS that is terminated", "write the rules as http or tls",
-			len(spec.Tcp), servers.PlainTCP, servers.SecureTCP)
-	}
 }

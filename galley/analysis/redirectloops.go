@@ -26,7 +26,7 @@ func (a *analysis) redirectLoops() {
 			}
 			if gateway, s := a.repeatingServer(o, h.Redirect, &compared); s != nil {
 				a.report(o, diag.Warning, codeRedirectLoop, indexed("spec.http", i)+".redirect",
-					"bind the redirect to a Gateway of the other servers alone, or set tls.httpsRedirect there",
+					"give the redirect a Gateway that has only the servers of HTTP, or set tls.httpsRedirect there",
 					"at port %d of %s the redirect leads to the URL that was called: clients are redirected without end",
 					s.GetPort().GetNumber(), gateway)
 			}

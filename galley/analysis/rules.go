@@ -3,7 +3,6 @@ package analysis
 import (
 	"cmp"
 	"fmt"
-	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -137,7 +136,7 @@ func (a *analysis) widestOf(namespace, name string) *host {
 	if known {
 		return widest
 	}
-	for h := range a.covered(name) {
+	for h := range a.hostsUnder(name) {
 		if (widest == nil || cmp.Or(len(h.ports)-len(widest.ports), strings.Compare(widest.name, h.name)) > 0) &&
 			a.closest(namespace, h.name) == name {
 			widest = h
@@ -155,26 +154,6 @@ func (a *analysis) closest(namespace, host string) string {
 		}
 	}
 	return ""
-}
-
-// covered yields the hosts that a rule for a host may apply to.
-func (a *analysis) covered(name string) iter.Seq[*host] {
-	return func(yield func(*host) bool) {
-		if !strings.HasPrefix(name, "*") {
-			slices.Values(a.hosts[name])(yield)
-			return
-		}
-		for known, list := range a.hosts {
-			if known != name && !names.Covers(name, known) {
-				continue
-			}
-			for _, h := range list {
-				if !yield(h) {
-					return
-				}
-			}
-		}
-	}
 }
 
 // placeKey is a host and the name of a locality label.
