@@ -56,7 +56,8 @@ func TestInvalidFlagValues(t *testing.T) {
 	if code := run(t.Context(), []string{"validate", t.TempDir()}, env, io.Discard, &said); code != 1 {
 		t.Errorf("a command that works on a directory: %d", code)
 	}
-	for _, want := range []string{`--clusterID="a b"`, `PILOT_WORKLOAD_ENTRY_GRACE_PERIOD="-5s" is not understood`} {
+	for _, want := range []string{`--clusterID="a b"`,
+		`PILOT_WORKLOAD_ENTRY_GRACE_PERIOD="-5s" is not understood, and 10s is used: write a duration such as 12h`} {
 		if !strings.Contains(said.String(), want) {
 			t.Errorf("no %s in %s", want, said.String())
 		}

@@ -1,6 +1,7 @@
 package env
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -20,27 +21,13 @@ type Env struct {
 	Refused  []string // invalid values of variables that restrict something, with the valid values
 }
 
-// restricted returns the result of read for a variable. An invalid value keeps a server from starting, because the
-// default may permit more than the value means. allowed describes the valid values.
-func restricted[T any](e *Env, key, allowed string, read func() T) T {
-	before := len(e.Warnings)
-	value := read()
-	if len(e.Warnings) > before {
-		e.Warnings = e.Warnings[:before]
-		e.Refused = append(e.Refused, fmt.Sprintf("%s=%q is not understood: write %s", key, e.Getenv(key), allowed))
-	}
-	return value
-}
-
 // Permitted returns the value of a variable that permits something by default. An invalid value keeps a server from
 // starting.
-func (e *Env) Permitted(key string) bool {
-	return restricted(e, key, "true or false", func() bool { return e.Enabled(key) })
-}
+func (e *Env) Permitted(key string) bool { return strict(e, key, true, booleans, strconv.ParseBool) }
 
 // Bound returns a time limit. An invalid value keeps a server from starting.
 func (e *Env) Bound(key string, otherwise time.Duration) time.Duration {
-	return restricted(e, key, "a duration such as 12h", func() time.Duration { return e.Duration(key, otherwise) })
+	return strict(e, key, otherwise, durations, parseDuration)
 }
 
 // Refusal returns an error that names the values that keep a server from starting, or nil.
@@ -66,29 +53,20 @@ func (e *Env) Getenv(name string) string { return e.values[name] }
 
 // Text returns the value of a variable, or otherwise if it is not set.
 func (e *Env) Text(key, otherwise string) string {
-	return parsed(e, key, otherwise, func(text string) (string, error) { return text, nil })
+	e.Read = append(e.Read, key)
+	return cmp.Or(e.Getenv(key), otherwise)
 }
 
 // Duration returns the duration that a variable holds, or otherwise if it is not set.
 func (e *Env) Duration(key string, otherwise time.Duration) time.Duration {
-	return parsed(e, key, otherwise, func(text string) (time.Duration, error) {
-		d, err := time.ParseDuration(text)
-		if err == nil && d < 0 {
-			err = strconv.ErrRange
-		}
-		return d, err
-	})
+	return lenient(e, key, otherwise, durations, parseDuration)
 }
 
 // Enabled returns the value of a variable that is true by default.
-func (e *Env) Enabled(key string) bool {
-	return parsed(e, key, true, strconv.ParseBool)
-}
+func (e *Env) Enabled(key string) bool { return lenient(e, key, true, booleans, strconv.ParseBool) }
 
 // Asked returns the value of a variable that is false by default.
-func (e *Env) Asked(key string) bool {
-	return parsed(e, key, false, strconv.ParseBool)
-}
+func (e *Env) Asked(key string) bool { return lenient(e, key, false, booleans, strconv.ParseBool) }
 
 // Cleared reports whether a variable is set to the empty string. Other values have no effect.
 func (e *Env) Cleared(key string) bool {
@@ -97,30 +75,67 @@ func (e *Env) Cleared(key string) bool {
 
 // Percent returns a percentage, 0 by default.
 func (e *Env) Percent(key string) float64 {
-	return parsed(e, key, 0, func(text string) (float64, error) {
-		v, err := strconv.ParseFloat(text, 64)
-		if err == nil && (v < 0 || v > 100) {
-			err = strconv.ErrRange
-		}
-		return v, err
-	})
+	return lenient(e, key, 0, "a percentage from 0 to 100", parsePercentage)
 }
 
 // Number returns the number that a variable holds, or otherwise if it is not set.
 func (e *Env) Number(key string, otherwise int) int {
-	return parsed(e, key, otherwise, strconv.Atoi)
+	return lenient(e, key, otherwise, "a whole number", strconv.Atoi)
 }
 
-func parsed[T any](e *Env, key string, otherwise T, parse func(string) (T, error)) T {
+// Values that variables may have, for people.
+const (
+	booleans  = "true or false"
+	durations = "a duration such as 12h"
+)
+
+func parseDuration(text string) (time.Duration, error) {
+	d, err := time.ParseDuration(text)
+	if err == nil && d < 0 {
+		err = strconv.ErrRange
+	}
+	return d, err
+}
+
+func parsePercentage(text string) (float64, error) {
+	v, err := strconv.ParseFloat(text, 64)
+	if err == nil && !(v >= 0 && v <= 100) {
+		err = strconv.ErrRange
+	}
+	return v, err
+}
+
+// lenient returns the value of a variable, or otherwise if it is not set. An invalid value is ignored with a warning,
+// which says what is allowed.
+func lenient[T any](e *Env, key string, otherwise T, allowed string, parse func(string) (T, error)) T {
+	v, ok := parsed(e, key, otherwise, parse)
+	if !ok {
+		e.Warnings = append(e.Warnings,
+			fmt.Sprintf("%s=%q is not understood, and %v is used: write %s", key, e.Getenv(key), otherwise, allowed))
+	}
+	return v
+}
+
+// strict is like lenient, but an invalid value keeps a server from starting, because otherwise may permit more than the
+// value means.
+func strict[T any](e *Env, key string, otherwise T, allowed string, parse func(string) (T, error)) T {
+	v, ok := parsed(e, key, otherwise, parse)
+	if !ok {
+		e.Refused = append(e.Refused, fmt.Sprintf("%s=%q is not understood: write %s", key, e.Getenv(key), allowed))
+	}
+	return v
+}
+
+// parsed returns the value of a variable. It returns otherwise if the variable is not set, and if its value is invalid,
+// for which ok is false.
+func parsed[T any](e *Env, key string, otherwise T, parse func(string) (T, error)) (value T, ok bool) {
 	e.Read = append(e.Read, key)
 	text := e.Getenv(key)
 	if text == "" {
-		return otherwise
+		return otherwise, true
 	}
-	v, err := parse(text)
-	if err != nil {
-		e.Warnings = append(e.Warnings, fmt.Sprintf("%s=%q is not understood, %v is used", key, text, otherwise))
-		return otherwise
+	if v, err := parse(text); err == nil {
+		return v, true
 	}
-	return v
+	return otherwise, false
 }
