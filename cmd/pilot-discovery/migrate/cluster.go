@@ -15,18 +15,16 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/inspect/migration"
 )
 
-// readThings reads the objects of a cluster that belong to the control plane. It reports objects that this user may not
-// read and leaves them out.
-func (f *flags) readThings(ctx context.Context) ([]migration.Object, error) {
+// readAround reads the objects of a cluster that belong to the control plane.
+func (f *flags) readAround(ctx context.Context) (around migration.Around, err error) {
 	config, err := f.Cluster.Connection()
 	if err != nil {
-		return nil, err
+		return around, err
 	}
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
-		return nil, err
+		return around, err
 	}
-	var list []migration.Object
 	for _, x := range []struct {
 		schema.GroupVersionResource
 		namespace, kind string
@@ -43,41 +41,36 @@ func (f *flags) readThings(ctx context.Context) ([]migration.Object, error) {
 	} {
 		all, err := client.Resource(x.GroupVersionResource).Namespace(x.namespace).List(ctx, metav1.ListOptions{})
 		if apierrors.IsForbidden(err) {
-			u := &unstructured.Unstructured{Object: map[string]any{}}
-			u.SetKind("Forbidden")
-			u.SetName(x.Resource)
-			list = append(list, migration.Object{Unstructured: u})
+			around.Forbidden = append(around.Forbidden, x.Resource)
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("read %s: %w", x.Resource, err)
+			return around, fmt.Errorf("read %s: %w", x.Resource, err)
 		}
 		for n := range all.Items {
 			u := &all.Items[n]
 			u.SetKind(x.kind)
-			list = append(list, migration.Object{Unstructured: u})
+			around.Objects = append(around.Objects, migration.Object{Unstructured: u})
 		}
 	}
-	secrets, err := f.readSecrets(ctx, config)
-	return append(list, secrets...), err
+	err = f.readSecrets(ctx, config, &around)
+	return around, err
 }
 
-// readSecrets returns the Secrets that name remote clusters or have a CA, without their content.
-func (f *flags) readSecrets(ctx context.Context, config *rest.Config) (list []migration.Object, err error) {
+// readSecrets reads the Secrets that name remote clusters or have a CA, without their content.
+func (f *flags) readSecrets(ctx context.Context, config *rest.Config, around *migration.Around) error {
 	client, err := metadata.NewForConfig(config)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	all, err := client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}).Namespace(f.World.Namespace).List(ctx,
 		metav1.ListOptions{})
-	u := &unstructured.Unstructured{Object: map[string]any{}}
 	if apierrors.IsForbidden(err) {
-		u.SetKind("Forbidden")
-		u.SetName("secrets")
-		return []migration.Object{{Unstructured: u}}, nil
+		around.Forbidden = append(around.Forbidden, "secrets")
+		return nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read the names of secrets: %w", err)
+		return fmt.Errorf("read the names of secrets: %w", err)
 	}
 	for n := range all.Items {
 		u := &unstructured.Unstructured{Object: map[string]any{}}
@@ -85,7 +78,7 @@ func (f *flags) readSecrets(ctx context.Context, config *rest.Config) (list []mi
 		u.SetNamespace(all.Items[n].Namespace)
 		u.SetName(all.Items[n].Name)
 		u.SetLabels(all.Items[n].Labels)
-		list = append(list, migration.Object{Unstructured: u})
+		around.Objects = append(around.Objects, migration.Object{Unstructured: u})
 	}
-	return list, nil
+	return nil
 }

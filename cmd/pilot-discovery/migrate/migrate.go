@@ -41,7 +41,8 @@ nothing.
 
 With --values it reads values files of Istio's charts (base, istiod, gateway, cni) or IstioOperators,
 and no cluster unless -f or a kubeconfig is named: it says which values have no effect here, another
-place, or are refused by this control plane's charts. -o values prints the values for these charts.
+place, or are refused by this control plane's charts. -o values prints the values for these charts,
+with what a profile sets.
 
 -o table shortens long lists of points that do not prevent the move, and -o wide prints them whole.
 -o name prints the objects that prevent it.
@@ -50,7 +51,7 @@ docs/migrate.md describes the migration and the way back.
 
 The exit code is 0 if nothing prevents the move, 79 if something does, and 1 if the command fails.`,
 		Example: `  pilot-discovery migrate
-  kubectl get deploy,ds,svc,pod,ns,mutatingwebhookconfiguration,istio-io,cm -A -o yaml | pilot-discovery migrate -f -
+  kubectl get deploy,ds,svc,pod,ns,crd,mutatingwebhookconfiguration,istio-io,gateway-api,cm -A -o yaml | pilot-discovery migrate -f -
   helm get values istiod -n istio-system | pilot-discovery migrate --values -
   pilot-discovery migrate --values istio-operator.yaml -o values`,
 		Args: cobra.NoArgs,
@@ -121,7 +122,7 @@ func (f *flags) once(c *cobra.Command, color cli.Painter, w io.Writer) (err erro
 // mesh returns the verdict about the objects of a cluster or of files.
 func (f *flags) mesh(c *cobra.Command) (*migration.Verdict, error) {
 	o := ingest.Options{Revision: f.Revision, Limits: limits.Default()}
-	var around []migration.Object
+	var around migration.Around
 	var err error
 	if len(f.Files) > 0 {
 		if o.Texts, err = file.Read(f.Files, c.InOrStdin(), o.Limits); err != nil {
@@ -129,7 +130,7 @@ func (f *flags) mesh(c *cobra.Command) (*migration.Verdict, error) {
 		}
 		o.Texts.Namespace = f.Namespace
 		for _, u := range o.Texts.Objects() {
-			around = append(around, migration.Object{Unstructured: u})
+			around.Objects = append(around.Objects, migration.Object{Unstructured: u})
 		}
 	} else {
 		f.UseKube, f.Elsewhere = true, "files by -f"
@@ -138,11 +139,11 @@ func (f *flags) mesh(c *cobra.Command) (*migration.Verdict, error) {
 		}
 		ctx, cancel := context.WithTimeout(c.Context(), f.Timeout)
 		defer cancel()
-		if around, err = f.readThings(ctx); err != nil {
+		if around, err = f.readAround(ctx); err != nil {
 			return nil, f.TooLong(err)
 		}
 	}
-	istiods := revisionsOf(around)
+	istiods := revisionsOf(around.Objects)
 	if len(istiods) == 1 && f.Revision == "" {
 		o.Revision = istiods[0] // the revision whose configuration is in force now
 	}
@@ -150,15 +151,14 @@ func (f *flags) mesh(c *cobra.Command) (*migration.Verdict, error) {
 	if err != nil {
 		return nil, f.TooLong(err)
 	}
-	forbidden := slices.ContainsFunc(around, func(o migration.Object) bool { return o.GetKind() == "Forbidden" && o.GetName() == "secrets" })
 	v := migration.Judge(i, f.Revision, istiods)
-	for _, o := range around {
+	for _, o := range around.Objects {
 		if c, ok := discoveryOf(o); ok {
-			addIstiod(v, o, c, around, len(f.Files) == 0 && !forbidden)
+			addIstiod(v, o, c, around.Objects, len(f.Files) == 0 && !slices.Contains(around.Forbidden, "secrets"))
 		} else if o.GetKind() == "ConfigMap" {
 			addTemplates(v, o, istiods)
 		}
 	}
-	v.Around(around)
+	v.AddAround(around)
 	return v, nil
 }

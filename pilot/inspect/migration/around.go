@@ -42,10 +42,21 @@ func (o Object) Named() string {
 	return o.GetKind() + " " + o.GetNamespace() + "/" + o.GetName()
 }
 
-// Around adds points about objects beside the mesh configuration, such as Namespaces and webhook configurations.
-func (v *Verdict) Around(objects []Object) {
+// Around is what is in a cluster beside the mesh configuration, such as Namespaces and webhook configurations.
+type Around struct {
+	Objects   []Object
+	Forbidden []string // resources that the user may not list, such as secrets
+}
+
+// AddAround adds points about what is beside the mesh configuration.
+func (v *Verdict) AddAround(a Around) {
+	for _, resource := range a.Forbidden {
+		// The user needs to list only the names of remote clusters' Secrets, which are read as istiod reads them.
+		v.Add("not looked at", Point{InTheWay: resource != "secrets", Text: "this user may not list " + resource,
+			Fix: "grant the verb list on them"})
+	}
 	unread := map[string]int{}
-	for _, o := range objects {
+	for _, o := range a.Objects {
 		v.around(o)
 		if g := o.GroupVersionKind(); ofIstio(g.Group) && kinds.Named(g.Group, g.Kind) == nil {
 			unread[g.Kind+" of "+g.Group]++
@@ -63,10 +74,6 @@ func (v *Verdict) Around(objects []Object) {
 func (v *Verdict) around(t Object) {
 	labels := t.GetLabels()
 	switch t.GetKind() {
-	case "Forbidden":
-		// The user needs to list only the names of remote clusters' Secrets, which are read as istiod reads them.
-		v.Add("not looked at", Point{InTheWay: t.GetName() != "secrets", Text: "this user may not list " + t.GetName(),
-			Fix: "grant the verb list on them"})
 	case "DaemonSet":
 		if t.GetName() == "ztunnel" || labels["app"] == "ztunnel" {
 			v.Add("ambient mesh", Point{InTheWay: true, Text: t.Named() + " is part of an ambient mesh, which is not served",

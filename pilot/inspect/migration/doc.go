@@ -2,8 +2,8 @@
 // and why, and what else is in the way.
 //
 // - migration.go: the Verdict, and the objects that configure a mesh.
-// - around.go: the objects beside them, such as Namespaces, webhook configurations, templates and Services.
+// - around.go: the objects beside them, such as Namespaces, webhook configurations and Services.
 //
-// The command migrate adds what its own flags and variables decide: the environment and the arguments of istiod. The
-// package is pure and has no state.
+// The command migrate adds what it knows of istiod: its version, its environment, its arguments, its CA and its
+// templates of injection. The package is pure and has no state.
 package migration

@@ -82,18 +82,13 @@ func Differs(d diag.Diagnostic) bool {
 	}, d.Code) || d.Code == "IST0118" && d.Severity == diag.Error
 }
 
-// configured reports whether a kind configures a mesh.
-func configured(k *kinds.Kind) bool {
-	return strings.HasSuffix(k.Group, "istio.io") || k.Group == "gateway.networking.k8s.io"
-}
-
 // objects counts the objects that have the same effect under istiods of a list of revisions, and adds points about the
 // others.
 func (v *Verdict) objects(i *inspect.Inspection, revision string, istiods []string) {
 	all, other := map[string]bool{}, map[string]bool{}
 	objects := slices.SortedFunc(maps.Values(i.All()), func(a, b *kinds.Object) int { return cmp.Compare(a.String(), b.String()) })
 	for _, o := range objects {
-		if !configured(o.Kind) {
+		if !ofIstio(o.Kind.Group) {
 			continue
 		}
 		name := o.String()
