@@ -17,8 +17,8 @@ const certificates = "certificate authority"
 // caSecrets are the Secrets in which istiod and this control plane keep a CA, in the order in which they are read.
 func caSecrets() []string { return []string{"cacerts", "istio-ca-secret"} }
 
-// addFolder adds points about a CA that an istiod reads from another place than the Secret cacerts in /etc/cacerts.
-func addFolder(v *migration.Verdict, pod map[string]any, e env.Env, where string) {
+// addMountedCA adds points about a CA that an istiod reads from another place than the Secret cacerts in /etc/cacerts.
+func addMountedCA(v *migration.Verdict, pod map[string]any, e env.Env, where string) {
 	const folder = "./etc/cacerts"
 	if dir := e.Getenv("ROOT_CA_DIR"); dir != "" && dir != folder && dir != "/etc/cacerts" {
 		v.Add(certificates, migration.Point{InTheWay: true, Where: where,

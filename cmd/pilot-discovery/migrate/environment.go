@@ -1,9 +1,11 @@
 package migrate
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -75,38 +77,59 @@ func environmentOf(c map[string]any, namespace string, around []migration.Object
 	return e
 }
 
-// addSettings adds points about the variables and the arguments of an istiod that have no effect here, or with which
-// this server would not start. It returns the known environment, with the variables that were read.
-func addSettings(v *migration.Verdict, is environment, args []string, where string) *env.Env {
+// setting is what is to be said about variables or an argument of an istiod: they have no effect here, or this server
+// would not start with them.
+type setting struct {
+	section   string   // of the verdict
+	variables []string // names; empty for an argument
+	migration.Point
+}
+
+// settings returns what is to be said about the variables and the arguments of an istiod. It also returns the known
+// environment.
+func settings(is environment, args []string) (list []setting, e env.Env) {
 	const environ, arguments, check = "environment of istiod", "arguments of istiod", "remove it, or check that nothing depends on it"
 	for _, from := range is.missing {
-		v.Add(environ, migration.Point{InTheWay: true, Text: "envFrom: the variables of " + from + " are not known here",
-			Fix: "compare them with docs/reference/environment.md", Where: where})
+		list = append(list, setting{section: environ, Point: migration.Point{InTheWay: true,
+			Text: "envFrom: the variables of " + from + " are not known here", Fix: "compare them with docs/reference/environment.md"}})
 	}
-	e := env.New(is.known)
-	idle, err := discovery.Judge(&e, args)
+	e, idle, wrong := judge(is.known, args)
 	unknown := env.New(is.unknown)
 	unknown.Read = e.Read
 	for _, x := range append(e.Foreign(), unknown.Foreign()...) {
-		value := e.Getenv(x.Name)
-		p := migration.Point{InTheWay: !x.Harmless, Where: where}
-		if unknown.Getenv(x.Name) != "" {
-			value = elsewhere
-		}
-		p.Text = fmt.Sprintf("%s=%s has no effect here: %s", x.Name, value, x.Why)
-		if p.Fix = check; x.Harmless {
+		p := migration.Point{InTheWay: !x.Harmless, Fix: check}
+		if x.Harmless {
 			p.Fix = "remove it"
 		}
-		v.Add(environ, p)
+		p.Text = fmt.Sprintf("%s=%s has no effect here: %s", x.Name, cmp.Or(unknown.Getenv(x.Name), e.Getenv(x.Name)), x.Why)
+		list = append(list, setting{environ, []string{x.Name}, p})
 	}
-	for _, w := range e.Warnings {
-		v.Add(environ, migration.Point{InTheWay: true, Text: w, Where: where})
+	for _, text := range wrong {
+		s := setting{section: environ, Point: migration.Point{InTheWay: true, Text: text}}
+		for n, variable := range is.known {
+			others := slices.Delete(slices.Clone(is.known), n, n+1)
+			if _, _, still := judge(others, args); !slices.Contains(still, text) {
+				name, _, _ := strings.Cut(variable, "=")
+				s.variables = append(s.variables, name)
+			}
+		}
+		list = append(list, s)
 	}
 	for _, name := range idle {
-		v.Add(arguments, migration.Point{InTheWay: true, Text: "--" + name + " has no effect here", Fix: check, Where: where})
+		p := migration.Point{InTheWay: true, Text: "--" + name + " has no effect here", Fix: check}
+		list = append(list, setting{section: arguments, Point: p})
 	}
+	return list, e
+}
+
+// judge returns an environment with the variables that this server reads, the names of arguments that have no effect
+// here, and what is wrong with both.
+func judge(environ, args []string) (e env.Env, idle, wrong []string) {
+	e = env.New(environ)
+	idle, err := discovery.Judge(&e, args)
+	wrong = e.Warnings
 	if err != nil {
-		v.Add(environ, migration.Point{InTheWay: true, Text: "the server would not start: " + err.Error(), Where: where})
+		wrong = append(wrong, "the server would not start: "+err.Error())
 	}
-	return &e
+	return e, idle, wrong
 }

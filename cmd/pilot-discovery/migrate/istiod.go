@@ -12,7 +12,6 @@ import (
 	sigsyaml "sigs.k8s.io/yaml"
 
 	"github.com/istiod-lite/istiod-lite/api/names"
-	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/env"
 	"github.com/istiod-lite/istiod-lite/cmd/version"
 	"github.com/istiod-lite/istiod-lite/injector"
 	"github.com/istiod-lite/istiod-lite/pilot/inspect/migration"
@@ -63,10 +62,13 @@ func addIstiod(v *migration.Verdict, t migration.Object, c map[string]any, aroun
 	v.Add("control planes", p)
 	args, _, _ := unstructured.NestedStringSlice(c, "args")
 	is := environmentOf(c, t.GetNamespace(), around)
-	addSettings(v, is, args, t.Named())
+	list, e := settings(is, args)
+	for _, s := range list {
+		s.Where = t.Named()
+		v.Add(s.section, s.Point)
+	}
 	pod, _, _ := unstructured.NestedMap(t.Object, "spec", "template", "spec")
-	e := env.New(is.known)
-	addFolder(v, pod, e, t.Named())
+	addMountedCA(v, pod, e, t.Named())
 	addAuthority(v, around, e, t.GetNamespace(), secrets)
 }
 

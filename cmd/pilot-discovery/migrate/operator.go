@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,28 +12,18 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/inspect/migration"
 )
 
-// operator turns an IstioOperator into values of charts.
+// operator turns an IstioOperator into values of charts. The value that is put first is in force.
 type operator struct {
-	file     string
-	istiod   *yaml.Node // values of the chart istiod
-	base     *yaml.Node // values of the chart base
-	cni      *yaml.Node // values of Istio's chart cni
-	gateways []*release
-	points   []migration.Point
-}
-
-// profiles says what a profile of istioctl sets beyond the defaults of its charts.
-func profiles() map[string]string {
-	const ambient = "ambient mode is not supported"
-	return map[string]string{
-		"default": "", "minimal": "", "empty": "", "openshift": "",
-		"demo":              "set meshConfig.accessLogFile: /dev/stdout, traceSampling: 100, autoscaleEnabled: false and its extensionProviders",
-		"preview":           "set meshConfig.defaultConfig.proxyMetadata.ISTIO_META_DNS_CAPTURE: \"true\"",
-		"remote":            "set istiodRemote.enabled: true, configMap: false and global.omitSidecarInjectorConfigMap: true",
-		"stable":            "the policy of stable objects is not installed",
-		"ambient":           ambient,
-		"openshift-ambient": ambient,
-	}
+	file        string
+	profile     *yaml.Node // names the profile, or the object if it names none
+	istiod      *yaml.Node // values of the chart istiod
+	base        *yaml.Node // values of the chart base
+	cni         *yaml.Node // values of Istio's chart cni
+	allGateways *yaml.Node // values of all gateways, under istio-ingressgateway and istio-egressgateway
+	installed   []string   // charts whose component is enabled
+	gateways    []*release
+	points      []migration.Point
+	added       []string // values that the profile sets
 }
 
 // ofPilot returns the values of the chart istiod that settings of Kubernetes become, by the setting.
@@ -47,7 +38,7 @@ func ofPilot() map[string]string {
 	}
 }
 
-// ofGateway returns the same for the chart gateway.
+// ofGateway returns the values of the chart gateway that settings of Kubernetes become.
 func ofGateway() map[string]string {
 	list := map[string]string{
 		"hpaSpec.minReplicas": "autoscaling.minReplicas", "hpaSpec.maxReplicas": "autoscaling.maxReplicas",
@@ -60,138 +51,226 @@ func ofGateway() map[string]string {
 	return list
 }
 
-// read takes the values out of an IstioOperator.
-func (o *operator) read(root *yaml.Node) {
-	o.istiod, o.base, o.cni = mapping(root), mapping(root), mapping(root)
-	spec := get(root, "spec")
-	if spec == nil {
-		return
+// ofAllGateways returns the values of the chart gateway that values of all ingress or egress gateways become.
+func ofAllGateways() map[string]string {
+	list := map[string]string{
+		"autoscaleEnabled": "autoscaling.enabled", "autoscaleMin": "autoscaling.minReplicas", "autoscaleMax": "autoscaling.maxReplicas",
+		"autoscaleBehavior":               "autoscaling.autoscaleBehavior",
+		"cpu.targetAverageUtilization":    "autoscaling.targetCPUUtilizationPercentage",
+		"memory.targetAverageUtilization": "autoscaling.targetMemoryUtilizationPercentage",
+		"rollingMaxSurge":                 "strategy.rollingUpdate.maxSurge", "serviceAnnotations": "service.annotations",
+		"rollingMaxUnavailable": "strategy.rollingUpdate.maxUnavailable",
 	}
+	for _, same := range []string{"name", "labels", "env", "replicaCount", "resources", "podAnnotations", "nodeSelector", "tolerations",
+		"additionalContainers", "serviceAccount"} {
+		list[same] = same
+	}
+	for _, name := range []string{"ports", "type", "loadBalancerIP", "loadBalancerSourceRanges", "externalTrafficPolicy",
+		"ipFamilyPolicy", "ipFamilies"} {
+		list[name] = "service." + name
+	}
+	return list
+}
+
+// read takes the values out of an IstioOperator. Components are in force before values, and these before the other
+// fields. The profile is last.
+func (o *operator) read(root *yaml.Node) {
+	o.profile, o.istiod, o.base, o.cni, o.allGateways = root, mapping(root), mapping(root), mapping(root), mapping(root)
+	spec := get(root, "spec")
+	name := "default"
+	each(spec, func(key, n *yaml.Node) {
+		if key.Value == "profile" && n.Value != "" {
+			o.profile, name = key, n.Value
+		}
+	})
+	profile, values := profiles()[name], get(spec, "values")
+	ofCharts := cmp.Or(scalar(values, "profile"), scalar(values, "global", "profile"), profile.Charts)
+
+	components := mapping(root)
+	fill(components, get(spec, "components"))
+	fill(components, &profile.Components)
+	each(components, o.component)
+	o.values(get(spec, "unvalidatedValues"))
+	o.values(values)
+	o.values(o.fields(spec))
+	for _, one := range slices.Compact([]string{name, cmp.Or(ofCharts, name)}) {
+		p, known := profiles()[one]
+		if !known {
+			o.add(o.profile, true, fmt.Sprintf("profile %s is not one of istioctl's", one), "write out the values that it sets")
+		}
+		o.values(&p.Values)
+		each(&p.Gateways, func(key, n *yaml.Node) { o.put(o.allGateways, key.Value, key, n) })
+	}
+	if ofCharts != "" {
+		o.put(o.cni, "profile", o.profile, &yaml.Node{Kind: yaml.ScalarNode, Value: ofCharts})
+	}
+	for _, kind := range []string{"ingress", "egress"} {
+		for i, n := range elements(components, kind+"Gateways") {
+			o.addGateway(n, fmt.Sprintf("components.%sGateways[%d]", kind, i), "istio-"+kind+"gateway", name)
+		}
+	}
+	if len(o.added) > 0 {
+		o.add(o.profile, false, fmt.Sprintf("profile %s sets %s", cmp.Or(ofCharts, name), strings.Join(o.added, ", ")),
+			"-o values writes out what has an effect here")
+	}
+}
+
+// add adds a point, once.
+func (o *operator) add(at *yaml.Node, inTheWay bool, text, fix string) {
+	p := migration.Point{InTheWay: inTheWay, Text: text, Fix: fix, Where: fmt.Sprintf("%s:%d", o.file, cmp.Or(at.Line, o.profile.Line))}
+	if !slices.Contains(o.points, p) {
+		o.points = append(o.points, p)
+	}
+}
+
+// put puts a value at a path of names. The values that the tree has stay in force.
+func (o *operator) put(to *yaml.Node, path string, key, n *yaml.Node) {
+	added := putAt(to, path, key, n)
+	if key.Line == 0 {
+		o.added = append(o.added, added...)
+	}
+}
+
+// fields returns the values that fields of the spec stand for.
+func (o *operator) fields(spec *yaml.Node) *yaml.Node {
+	values := mapping(spec)
 	each(spec, func(key, n *yaml.Node) {
 		switch key.Value {
-		case "values", "unvalidatedValues":
-			o.values(n)
-		case "meshConfig":
-			o.set(o.istiod, "meshConfig", key, n)
+		case "components", "values", "unvalidatedValues", "profile":
 		case "hub", "tag":
-			o.set(o.istiod, "global."+key.Value, key, n)
-		case "revision", "compatibilityVersion":
-			o.set(o.istiod, key.Value, key, n)
-		case "profile":
-			o.profile(key, n)
-		case "components":
-			each(n, o.component)
-		case "namespace", "installPackagePath":
-			o.add(key, false, "spec."+key.Value+" has another place", "give the namespace to helm install by -n")
+			putAt(values, "global."+key.Value, key, n)
+		case "meshConfig", "revision", "compatibilityVersion":
+			put(values, key, n)
+		case "namespace":
+			o.add(key, false, "spec.namespace has another place", "give the namespace to helm install by -n")
+		case "installPackagePath":
+			o.add(key, true, "spec.installPackagePath has no effect here: it names charts of istioctl",
+				"leave it out, after you have compared these charts with Istio's")
 		default:
 			o.add(key, true, "spec."+key.Value+" has no effect here", "leave it out, after you have seen what it did")
 		}
 	})
-}
-
-func (o *operator) add(at *yaml.Node, inTheWay bool, text, fix string) {
-	o.points = append(o.points, migration.Point{InTheWay: inTheWay, Text: text, Fix: fix, Where: fmt.Sprintf("%s:%d", o.file, at.Line)})
-}
-
-func (o *operator) profile(key, n *yaml.Node) {
-	sets, known := profiles()[n.Value]
-	switch {
-	case !known:
-		o.add(key, true, fmt.Sprintf("profile %s is not one of istioctl's", n.Value), "write out the values that it sets")
-	case n.Value == "openshift":
-		o.set(o.istiod, "global.platform", key, n)
-	case n.Value == "empty":
-		o.add(key, false, "profile empty installs nothing by itself", "")
-	case sets != "":
-		o.add(key, true, fmt.Sprintf("profile %s sets nothing here", n.Value), sets)
-	}
+	return values
 }
 
 // values divides values among the charts.
 func (o *operator) values(n *yaml.Node) {
 	each(n, func(key, n *yaml.Node) {
-		switch name := key.Value; {
-		case name == "cni" && n.Kind == yaml.MappingNode:
+		name, parts := key.Value, n.Kind == yaml.MappingNode
+		switch {
+		case name == "profile":
+		case name == "pilot" && parts: // it means the same as at the top
+			o.values(n)
+		case name == "cni" && parts:
 			each(n, func(key, n *yaml.Node) {
 				if key.Value == "enabled" || key.Value == "provider" {
-					o.set(o.istiod, "cni."+key.Value, key, n)
+					o.put(o.istiod, "cni."+key.Value, key, n)
 				} else {
-					o.set(o.cni, key.Value, key, n)
+					o.put(o.cni, key.Value, key, n)
 				}
 			})
-		case name == "base" && n.Kind == yaml.MappingNode:
+		case name == "base" && parts:
 			each(n, func(key, n *yaml.Node) {
 				if strings.HasPrefix(key.Value, "validation") {
-					o.set(o.istiod, "base."+key.Value, key, n)
+					o.put(o.istiod, "base."+key.Value, key, n)
 				}
-				o.set(o.base, "base."+key.Value, key, n)
+				o.put(o.base, "base."+key.Value, key, n)
+			})
+		case name == "gateways" && parts:
+			each(n, func(key, n *yaml.Node) {
+				if key.Value == "istio-ingressgateway" || key.Value == "istio-egressgateway" {
+					o.put(o.allGateways, key.Value, key, n)
+				} else {
+					o.put(o.istiod, "gateways."+key.Value, key, n)
+				}
 			})
 		case name == "defaultRevision":
-			o.set(o.base, name, key, n)
+			o.put(o.base, name, key, n)
+		case name == "envVarFrom" || name == "volumes" || name == "volumeMounts": // a component may have more of them
+			if list := get(o.istiod, name); list != nil && list.Kind == yaml.SequenceNode {
+				list.Content = append(list.Content, n.Content...)
+			} else {
+				o.put(o.istiod, name, key, n)
+			}
 		default:
-			o.merge(o.istiod, key, n)
+			o.put(o.istiod, name, key, n)
 		}
 	})
 }
 
-// merge adds a value to a tree. Mappings are merged.
-func (o *operator) merge(to, key, n *yaml.Node) {
-	if old := get(to, key.Value); old != nil && old.Kind == yaml.MappingNode && n.Kind == yaml.MappingNode {
-		each(n, func(key, n *yaml.Node) { o.merge(old, key, n) })
-		return
-	}
-	o.set(to, key.Value, key, n)
-}
-
-// component takes the settings of one component.
+// component takes the settings of one component. The settings of a component that is not enabled have no effect.
 func (o *operator) component(key, n *yaml.Node) {
-	name := key.Value
-	enabled := scalar(n, "enabled")
+	name, enabled := key.Value, on(n, true)
+	path := "components." + name
+	chart := name
 	switch name {
+	case "ingressGateways", "egressGateways": // addGateway takes them
+		return
 	case "base":
-		if enabled == "false" {
+		if !enabled {
 			o.add(key, false, "components.base is not enabled", "install the custom resources yourself")
 		}
 	case "pilot":
-		if enabled == "false" {
+		chart = "istiod"
+		if !enabled {
 			o.add(key, false, "components.pilot is not enabled", "install no release of the chart istiod")
 		}
-		o.settings(n, "components.pilot", o.istiod, ofPilot())
 	case "cni":
-		if enabled == "true" {
-			o.set(o.istiod, "cni.enabled", key, get(n, "enabled"))
-		}
-		if k8s := get(n, "k8s"); k8s != nil {
-			o.add(k8s, true, "components.cni.k8s has another place", "give it to the release of Istio's chart cni")
+		if explicit := get(n, "enabled"); explicit != nil {
+			o.put(o.istiod, "cni.enabled", key, explicit)
 		}
 	case "ztunnel":
-		if enabled == "true" {
+		if enabled {
 			o.add(key, true, "components.ztunnel belongs to an ambient mesh, which is not supported", "give these workloads sidecars first")
 		}
-	case "ingressGateways", "egressGateways":
-		for i, g := range n.Content {
-			if scalar(g, "enabled") != "false" {
-				o.gateway(g, fmt.Sprintf("components.%s[%d]", name, i))
-			}
-		}
+		return
 	default:
-		o.add(key, enabled == "true", "components."+name+" has no effect here", "leave it out, after you have seen what it did")
+		o.add(key, on(n, false), path+" has no effect here", "leave it out, after you have seen what it did")
+		return
 	}
+	if !enabled {
+		return
+	}
+	o.installed = append(o.installed, chart)
+	each(n, func(key, n *yaml.Node) {
+		field := key.Value
+		switch {
+		case field == "enabled":
+		case field == "namespace":
+			o.add(key, false, path+".namespace has another place", "give the namespace to helm install by -n")
+		case field == "k8s" && name == "pilot":
+			o.settings(n, path+".k8s", o.istiod, ofPilot())
+		case field == "k8s" && name == "cni":
+			o.add(key, true, path+".k8s has another place", "give it to the release of Istio's chart cni")
+		case (field == "hub" || field == "tag") && name == "cni":
+			o.put(o.cni, field, key, n)
+		case (field == "hub" || field == "tag") && name == "pilot":
+			o.add(key, false, path+"."+field+" has no effect here: it names the image of istiod", "remove it")
+		default:
+			o.add(key, true, path+"."+field+" has no effect here", "leave it out, after you have seen what it did")
+		}
+	})
 }
 
-// gateway makes the values of a release of the chart gateway.
-func (o *operator) gateway(n *yaml.Node, path string) {
-	r := &release{chart: "gateway", file: o.file, root: mapping(n)}
-	r.name = scalar(n, "name")
+// addGateway makes the values of a release of the chart gateway. ofAll names the values of all gateways of its kind.
+func (o *operator) addGateway(n *yaml.Node, path, ofAll, profile string) {
+	all := get(o.allGateways, ofAll)
+	if !on(n, true) && !on(all, false) {
+		return
+	}
+	r := &release{chart: "gateway", name: scalar(n, "name"), file: o.file, profile: o.profile, root: mapping(n)}
+	if n.Line == 0 {
+		o.add(n, false, fmt.Sprintf("profile %s installs the gateway %s", profile, r.name), "install a release of the chart gateway for it")
+	}
 	if namespace := scalar(n, "namespace"); namespace != "" {
 		r.name += " in namespace " + namespace
 	}
 	each(n, func(key, n *yaml.Node) {
 		switch key.Value {
 		case "name":
-			o.set(r.root, "name", key, n)
+			put(r.root, key, n)
 		case "label":
-			o.set(r.root, "labels", key, n)
+			putAt(r.root, "labels", key, n)
 		case "hub", "tag":
 			o.add(key, true, path+"."+key.Value+" has no effect here", "the control plane's injection chooses the image: annotate the pods")
 		case "enabled", "namespace", "k8s":
@@ -199,12 +278,13 @@ func (o *operator) gateway(n *yaml.Node, path string) {
 			o.add(key, true, path+"."+key.Value+" has no effect here", "leave it out, after you have seen what it did")
 		}
 	})
-	o.settings(n, path, r.root, ofGateway())
+	o.settings(get(n, "k8s"), path+".k8s", r.root, ofGateway())
+	o.settings(all, "values.gateways."+ofAll, r.root, ofAllGateways())
 	o.gateways = append(o.gateways, r)
 }
 
-// settings takes the settings of Kubernetes of a component, whose places are known.
-func (o *operator) settings(component *yaml.Node, path string, to *yaml.Node, places map[string]string) {
+// settings takes settings whose places in a chart are known.
+func (o *operator) settings(n *yaml.Node, path string, to *yaml.Node, places map[string]string) {
 	var walk func(n *yaml.Node, path, name string)
 	walk = func(n *yaml.Node, path, name string) {
 		each(n, func(key, n *yaml.Node) {
@@ -212,9 +292,10 @@ func (o *operator) settings(component *yaml.Node, path string, to *yaml.Node, pl
 			below := slices.ContainsFunc(slices.Collect(maps.Keys(places)), func(p string) bool { return strings.HasPrefix(p, name+".") })
 			switch place := places[name]; {
 			case place != "":
-				o.set(to, place, key, n)
+				putAt(to, place, key, n)
 			case name == "env":
 				o.environment(n, to)
+			case name == "enabled":
 			case name == "hpaSpec.scaleTargetRef": // the chart names its own Deployment
 			case name == "strategy.type" && n.Value == "RollingUpdate":
 			case name == "overlays":
@@ -224,80 +305,47 @@ func (o *operator) settings(component *yaml.Node, path string, to *yaml.Node, pl
 				}
 			case below && n.Kind == yaml.MappingNode:
 				walk(n, path, name)
-			default:
+			case !empty(n):
 				o.add(key, true, path+" has no place in the chart", "make the same change by a post-renderer of Helm")
 			}
 		})
 	}
-	if k8s := get(component, "k8s"); k8s != nil {
-		walk(k8s, path+".k8s", "")
-	}
+	walk(n, path, "")
 }
 
 // environment turns a list of variables into the values of a chart.
 func (o *operator) environment(list, to *yaml.Node) {
+	var from []*yaml.Node
 	for _, x := range list.Content {
 		name := get(x, "name")
 		if name == nil {
 			continue
 		}
 		if value := get(x, "value"); value != nil {
-			o.set(to, "env."+name.Value, name, value)
+			putAt(to, "env."+name.Value, name, value)
 		} else if get(x, "valueFrom") != nil {
-			all := get(to, "envVarFrom")
-			if all == nil {
-				all = &yaml.Node{Kind: yaml.SequenceNode, Line: x.Line}
-				o.set(to, "envVarFrom", name, all)
-			}
-			all.Content = append(all.Content, x)
+			from = append(from, x)
 		}
 	}
-}
-
-// set puts a value at a path of names, with the line of its key.
-func (o *operator) set(to *yaml.Node, path string, key, value *yaml.Node) {
-	names := strings.Split(path, ".")
-	for _, name := range names[:len(names)-1] {
-		next := get(to, name)
-		if next == nil {
-			next = mapping(key)
-			to.Content = append(to.Content, named(name, key), next)
-		}
-		to = next
+	if from != nil {
+		putAt(to, "envVarFrom", list, &yaml.Node{Kind: yaml.SequenceNode, Line: list.Line, Content: from})
 	}
-	last := names[len(names)-1]
-	for i := 0; i+1 < len(to.Content); i += 2 {
-		if to.Content[i].Value == last {
-			to.Content[i], to.Content[i+1] = named(last, key), value
-			return
-		}
-	}
-	to.Content = append(to.Content, named(last, key), value)
 }
 
 // releases returns the releases that take the place of the IstioOperator.
 func (o *operator) releases() (list []*release) {
-	for chart, root := range map[string]*yaml.Node{"istiod": o.istiod, "base": o.base, "cni": o.cni} {
-		if len(root.Content) > 0 {
-			list = append(list, &release{chart: chart, file: o.file, root: root})
+	for _, r := range []*release{{chart: "base", root: o.base}, {chart: "cni", root: o.cni}, {chart: "istiod", root: o.istiod}} {
+		if slices.Contains(o.installed, r.chart) {
+			r.file, r.profile = o.file, o.profile
+			list = append(list, r)
 		}
 	}
-	slices.SortFunc(list, func(a, b *release) int { return strings.Compare(a.chart, b.chart) })
-	return append(list, o.gateways...)
-}
-
-func mapping(at *yaml.Node) *yaml.Node { return &yaml.Node{Kind: yaml.MappingNode, Line: at.Line} }
-
-func named(name string, at *yaml.Node) *yaml.Node {
-	return &yaml.Node{Kind: yaml.ScalarNode, Value: name, Line: at.Line, HeadComment: at.HeadComment, LineComment: at.LineComment}
-}
-
-// each calls f with the keys and the values of a mapping.
-func each(n *yaml.Node, f func(key, value *yaml.Node)) {
-	if n.Kind != yaml.MappingNode {
-		return
+	if revision := get(o.istiod, "revision"); revision != nil {
+		for _, r := range o.gateways {
+			putAt(r.root, "revision", revision, revision)
+		}
 	}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		f(n.Content[i], n.Content[i+1])
-	}
+	list = append(list, o.gateways...)
+	passGlobal(list, get(o.istiod, "global"))
+	return list
 }

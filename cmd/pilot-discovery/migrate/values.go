@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -15,7 +16,6 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/api/yaml11"
-	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/env"
 	"github.com/istiod-lite/istiod-lite/pilot/catalog"
 	"github.com/istiod-lite/istiod-lite/pilot/inspect/migration"
 )
@@ -25,7 +25,7 @@ var valuesTable string
 
 // Value is a value of one of Istio's charts that has no effect here, or another place.
 type Value struct {
-	Mark byte   // '~', '!' or '>'
+	Mark byte   // '~', '!', '>' or '-'
 	Why  string // the reason, or the place
 	Name string // CHART:VALUE
 }
@@ -36,7 +36,7 @@ var Values = sync.OnceValue(func() (list []Value) {
 	for line := range strings.Lines(valuesTable) {
 		switch line = strings.TrimSpace(line); {
 		case line == "" || line[0] == ';':
-		case strings.ContainsRune("~!>", rune(line[0])):
+		case strings.ContainsRune("~!>-", rune(line[0])):
 			section = Value{Mark: line[0], Why: strings.TrimSpace(line[1:])}
 		default:
 			list = append(list, Value{section.Mark, section.Why, line})
@@ -47,10 +47,12 @@ var Values = sync.OnceValue(func() (list []Value) {
 
 // release is the values of one chart.
 type release struct {
-	chart string // of this tree, or one of Istio's that is used as it is, such as cni
-	name  string // the release's name, if the file says it
-	file  string
-	root  *yaml.Node
+	chart   string // of this tree, or one of Istio's that is used as it is, such as cni
+	name    string // the release's name, if the file says it
+	file    string
+	root    *yaml.Node
+	profile *yaml.Node // names the profile; nil if there is none. Values that it sets have no line
+	global  bool       // the values below global are judged in another release
 }
 
 // section is the section of the verdict about a release.
@@ -84,7 +86,10 @@ func readValues(text string, in io.Reader) (list []*release, points []migration.
 		} else if err != nil {
 			return nil, nil, fmt.Errorf("%s: %w", file, err)
 		}
-		root := doc.Content[0]
+		if err := doc.Decode(new(any)); err != nil { // an alias that contains itself, among others
+			return nil, nil, fmt.Errorf("%s: %w", file, err)
+		}
+		root := resolved(doc.Content[0])
 		switch {
 		case root.Kind == yaml.ScalarNode && root.ShortTag() == "!!null":
 			continue
@@ -114,15 +119,12 @@ func chartNames() []string { return []string{"istiod", "gateway", "base", "cni",
 // a key. Otherwise it is the chart that has the most of their names.
 func releasesOf(root *yaml.Node, file string) (list []*release) {
 	if get(root, "istiod") != nil || get(root, "gateway") != nil {
-		for i := 0; i+1 < len(root.Content); i += 2 {
-			if name, n := root.Content[i].Value, root.Content[i+1]; slices.Contains(chartNames(), name) && n.Kind == yaml.MappingNode {
-				list = append(list, &release{chart: name, file: file, root: n})
+		each(root, func(key, n *yaml.Node) {
+			if slices.Contains(chartNames(), key.Value) && n.Kind == yaml.MappingNode {
+				list = append(list, &release{chart: key.Value, file: file, root: n})
 			}
-		}
-		if global := get(root, "global"); global != nil { // parent charts pass it to each chart
-			top := &yaml.Node{Kind: yaml.MappingNode, Content: []*yaml.Node{{Kind: yaml.ScalarNode, Value: "global", Line: global.Line}, global}}
-			list = append(list, &release{chart: "istiod", name: "global", file: file, root: top})
-		}
+		})
+		passGlobal(list, get(root, "global"))
 		return list
 	}
 	cni := []string{"cniBinDir", "cniConfDir", "cniConfFileName", "cniNetnsDir", "chained", "repair", "excludeNamespaces"}
@@ -154,11 +156,27 @@ func releasesOf(root *yaml.Node, file string) (list []*release) {
 	return []*release{{chart: best, file: file, root: root}}
 }
 
+// passGlobal adds values of a parent to the values below global of each release. The release of istiod is judged with
+// them, because it knows most of them.
+func passGlobal(list []*release, global *yaml.Node) {
+	if global == nil {
+		return
+	}
+	judged := max(0, slices.IndexFunc(list, func(r *release) bool { return r.chart == "istiod" }))
+	for i, r := range list {
+		root := mapping(r.root)
+		putAt(root, "global", global, global)
+		fill(root, r.root)
+		r.root, r.global = root, i != judged
+	}
+}
+
 // valueJudge judges the values of one release.
 type valueJudge struct {
 	*release
 	points  []migration.Point
-	works   int
+	working int                 // number of values that work as they are written
+	added   []string            // values that the profile sets
 	dropped map[*yaml.Node]bool // keys of values that have no place in the chart
 }
 
@@ -180,45 +198,68 @@ func (r *release) judge() (*valueJudge, error) {
 	if err != nil {
 		return nil, err
 	}
+	j.addProfile()
 	j.walk(r.root, s, nil)
 	return j, nil
 }
 
+// addProfile adds the values that a profile of Istio's charts sets.
+func (j *valueJudge) addProfile() {
+	for _, of := range []*yaml.Node{j.root, get(j.root, "global")} {
+		each(of, func(key, n *yaml.Node) {
+			p, known := profiles()[n.Value]
+			if key.Value != "profile" || j.profile != nil || !known || p.Charts != n.Value {
+				return
+			}
+			j.profile = key
+			each(&p.Values, func(value, n *yaml.Node) {
+				if j.chart == "istiod" || j.chart == "base" && value.Value == "experimental" {
+					j.added = append(j.added, put(j.root, value, n)...)
+				}
+			})
+		})
+	}
+}
+
 func (j *valueJudge) add(at *yaml.Node, p migration.Point) {
-	p.Where = fmt.Sprintf("%s:%d", j.file, at.Line)
+	line := at.Line
+	if line == 0 && j.profile != nil {
+		line = j.profile.Line
+		p.Text = "by the profile, " + p.Text
+	}
+	p.Where = fmt.Sprintf("%s:%d", j.file, line)
 	j.points = append(j.points, p)
 }
 
-func (j *valueJudge) drop(n *yaml.Node) {
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		j.dropped[n.Content[i]] = true
+// works counts a value that is kept as it is written, not one of a profile.
+func (j *valueJudge) works(key *yaml.Node) {
+	if key.Line > 0 {
+		j.working++
 	}
+}
+
+func (j *valueJudge) drop(n *yaml.Node) {
+	each(n, func(key, _ *yaml.Node) { j.dropped[key] = true })
 }
 
 // walk judges the values below a mapping. s is nil below values whose form is not known.
 func (j *valueJudge) walk(n *yaml.Node, s *valueSchema, path []string) {
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		key, value := n.Content[i], n.Content[i+1]
-		for value.Kind == yaml.AliasNode {
-			value = value.Alias
-		}
-		if !j.one(key, value, s, append(slices.Clone(path), key.Value)) {
+	each(n, func(key, value *yaml.Node) {
+		if !j.judgeValue(key, value, s, append(slices.Clone(path), key.Value)) {
 			j.dropped[key] = true
 		}
-	}
+	})
 }
 
-// one judges a value, and reports whether it stays among the values of the chart.
-func (j *valueJudge) one(key, value *yaml.Node, s *valueSchema, path []string) (stays bool) {
+// judgeValue judges a value, and reports whether it stays among the values of the chart.
+func (j *valueJudge) judgeValue(key, value *yaml.Node, s *valueSchema, path []string) (stays bool) {
 	name := strings.Join(path, ".")
+	if j.global && path[0] == "global" {
+		return true
+	}
 	if row := rowOf(j.chart, strings.TrimPrefix(name, "pilot.")); row != nil {
-		sets, ofIstio := profiles()[value.Value]
-		if said(value, row.Mark) && (key.Value != "profile" || !ofIstio || sets != "") {
-			p := migration.Point{InTheWay: row.Mark == '!', Text: name + " has no effect here: " + row.Why}
-			if p.Fix = sets; row.Mark == '>' {
-				p = migration.Point{Text: name + " has another place", Fix: row.Why}
-			}
-			j.add(key, p)
+		if isSet(value, row.Mark) {
+			j.addRow(key, value, name, row)
 		}
 		return false
 	}
@@ -247,18 +288,36 @@ func (j *valueJudge) one(key, value *yaml.Node, s *valueSchema, path []string) (
 		j.mesh(value, name)
 	case "env":
 		if j.chart == "istiod" {
-			j.variables(value, name)
+			j.variables(value, name, child)
 		} else {
-			j.works += len(value.Content) / 2
+			each(value, func(key, _ *yaml.Node) { j.works(key) })
 		}
 	default:
 		if value.Kind == yaml.MappingNode && len(value.Content) > 0 && (child == nil || len(child.Properties) > 0) {
 			j.walk(value, child, path)
 		} else {
-			j.works++
+			j.works(key)
 		}
 	}
 	return true
+}
+
+// addRow adds a point about a value that has a row.
+func (j *valueJudge) addRow(key, value *yaml.Node, name string, row *Value) {
+	p := migration.Point{InTheWay: row.Mark == '!', Text: name + " has no effect here: " + row.Why}
+	switch {
+	case row.Mark == '>':
+		p.Text, p.Fix = name+" has another place", row.Why
+	case row.Mark == '-':
+		p.Text = name + " must be left out: " + row.Why
+	case key.Value == "profile" && len(j.added) > 0:
+		p.Fix = "it sets " + strings.Join(j.added, ", ") + ", which -o values writes out"
+	case key.Value == "profile":
+		if _, known := profiles()[value.Value]; known {
+			return // it sets nothing, or nothing that is not set already
+		}
+	}
+	j.add(key, p)
 }
 
 // rowOf returns the row about a value of a chart, or nil.
@@ -272,8 +331,8 @@ func rowOf(chart, name string) *Value {
 	return nil
 }
 
-// said reports whether a value of a row says something. A value that has another place may be false there.
-func said(n *yaml.Node, mark byte) bool {
+// isSet reports whether a value of a row is set. A value that has another place may be false there.
+func isSet(n *yaml.Node, mark byte) bool {
 	if mark != '>' {
 		return !empty(n)
 	}
@@ -286,7 +345,7 @@ func empty(n *yaml.Node) bool {
 	case yaml.MappingNode:
 		nothing := true
 		each(n, func(_, value *yaml.Node) { nothing = nothing && empty(value) })
-		return nothing || scalar(n, "enabled") == "false"
+		return nothing || !on(n, true)
 	case yaml.ScalarNode:
 		v, err := yaml11.Value(n)
 		return err == nil && (v == nil || v == false || v == "" || v == 0)
@@ -295,32 +354,40 @@ func empty(n *yaml.Node) bool {
 }
 
 // variables judges the environment of istiod.
-func (j *valueJudge) variables(n *yaml.Node, name string) {
-	var list []string
+func (j *valueJudge) variables(n *yaml.Node, name string, s *valueSchema) {
 	keys := map[string]*yaml.Node{}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		keys[n.Content[i].Value] = n.Content[i]
-		list = append(list, n.Content[i].Value+"="+n.Content[i+1].Value)
+	var known []string
+	each(n, func(key, value *yaml.Node) {
+		of, _ := s.property(key.Value)
+		if wrong := of.wrong(value); wrong != "" {
+			j.add(key, migration.Point{InTheWay: true, Text: fmt.Sprintf("%s.%s is refused: %s", name, key.Value, wrong)})
+			j.dropped[key] = true
+			return
+		}
+		text := value.Value
+		if b, ok := yaml11.Bool(value); ok {
+			text = strconv.FormatBool(b)
+		}
+		keys[key.Value], known = key, append(known, key.Value+"="+text)
+	})
+	list, e := settings(environment{known: known}, nil)
+	for _, x := range e.Foreign() {
+		j.dropped[keys[x.Name]] = true
 	}
-	v := &migration.Verdict{}
-	e := addSettings(v, environment{known: list}, nil, fmt.Sprintf("%s:%d", j.file, n.Line))
-	foreign := e.Foreign()
-	for _, s := range v.Sections {
-		for _, p := range s.Points {
-			if i := slices.IndexFunc(foreign, func(f env.Foreign) bool { return strings.HasPrefix(p.Text, f.Name+"=") }); i >= 0 {
-				p.Where = fmt.Sprintf("%s:%d", j.file, keys[foreign[i].Name].Line)
-				j.dropped[keys[foreign[i].Name]] = true
-			}
-			for name, key := range keys {
-				if strings.Contains(p.Text, ": "+name+"=") { // a server would not start with it
-					p.Where = fmt.Sprintf("%s:%d", j.file, key.Line)
-				}
-			}
-			p.Text = name + ": " + p.Text
-			j.points = append(j.points, p)
+	said := map[string]bool{}
+	for _, x := range list {
+		at := n
+		for _, variable := range slices.Backward(x.variables) {
+			at, said[variable] = keys[variable], true
+		}
+		x.Text = name + ": " + x.Text
+		j.add(at, x.Point)
+	}
+	for variable, key := range keys {
+		if !said[variable] {
+			j.works(key)
 		}
 	}
-	j.works += len(list) - len(foreign)
 }
 
 // mesh judges the mesh configuration.
@@ -337,13 +404,16 @@ func (j *valueJudge) mesh(n *yaml.Node, name string) {
 	if c != nil {
 		found = append(found, catalog.Features().UnsupportedMesh(c)...)
 	}
-	bad := 0
+	bad := map[string]bool{}
 	for _, d := range found {
 		if d.Severity != diag.Error && !migration.Differs(d) {
 			continue
 		}
 		at := n
-		for _, step := range strings.FieldsFunc(d.Field, func(r rune) bool { return strings.ContainsRune(".[]", r) }) {
+		for depth, step := range strings.FieldsFunc(d.Field, func(r rune) bool { return strings.ContainsRune(".[]", r) }) {
+			if depth == 0 {
+				bad[step] = true
+			}
 			if next := get(at, step); next != nil {
 				at = next
 			} else if index := 0; at.Kind == yaml.SequenceNode {
@@ -356,10 +426,13 @@ func (j *valueJudge) mesh(n *yaml.Node, name string) {
 		if d.Field != "" {
 			field += "." + d.Field
 		}
-		bad++
 		j.add(at, migration.Point{InTheWay: true, Text: field + ": " + d.Message, Fix: d.Fix})
 	}
-	j.works += max(len(n.Content)/2-bad, 0)
+	each(n, func(key, _ *yaml.Node) {
+		if !bad[key.Value] {
+			j.works(key)
+		}
+	})
 }
 
 // addValues adds a section for each release.
@@ -372,10 +445,10 @@ func addValues(v *migration.Verdict, list []*release) ([]*valueJudge, error) {
 		}
 		all = append(all, j)
 		v.Add(r.section(), j.points...)
-		if j.works == 1 {
+		if j.working == 1 {
 			v.Add(r.section(), migration.Point{Text: "1 value works as it is written"})
-		} else if j.works > 0 {
-			v.Add(r.section(), migration.Point{Text: fmt.Sprintf("%d values work as they are written", j.works)})
+		} else if j.working > 0 {
+			v.Add(r.section(), migration.Point{Text: fmt.Sprintf("%d values work as they are written", j.working)})
 		}
 	}
 	return all, nil
@@ -420,40 +493,12 @@ func (j *valueJudge) kept(n *yaml.Node) *yaml.Node {
 	}
 	out := *n
 	out.Content = nil
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		if j.dropped[n.Content[i]] {
-			continue
+	each(n, func(key, value *yaml.Node) {
+		left := j.kept(value)
+		lost := left.Kind == yaml.MappingNode && len(left.Content) == 0 && len(value.Content) > 0
+		if !j.dropped[key] && !lost {
+			out.Content = append(out.Content, key, left)
 		}
-		value := j.kept(n.Content[i+1])
-		if value.Kind == yaml.MappingNode && len(value.Content) == 0 && len(n.Content[i+1].Content) > 0 {
-			continue
-		}
-		out.Content = append(out.Content, n.Content[i], value)
-	}
+	})
 	return &out
-}
-
-// get returns the value of a key of a mapping, or nil.
-func get(n *yaml.Node, path ...string) *yaml.Node {
-	for _, name := range path {
-		if n == nil || n.Kind != yaml.MappingNode {
-			return nil
-		}
-		var next *yaml.Node
-		for i := 0; i+1 < len(n.Content); i += 2 {
-			if n.Content[i].Value == name {
-				next = n.Content[i+1]
-			}
-		}
-		n = next
-	}
-	return n
-}
-
-// scalar returns the text of a key of a mapping, or "".
-func scalar(n *yaml.Node, path ...string) string {
-	if n = get(n, path...); n != nil && n.Kind == yaml.ScalarNode {
-		return n.Value
-	}
-	return ""
 }
