@@ -89,9 +89,10 @@ type analysis struct {
 	peers       map[selectionKey]bool                  // results of appliesToPeers
 	sharers     map[*kinds.Kind]map[string]*bySelector // results of selectorsOf
 	ingress     map[string][]uint32                    // ports of ingress listeners of Sidecars, by namespace
+	named       map[namedKey]*namedServers             // results of serversNamed
 	secrets     map[kinds.Key]*corev1.Secret
-	settings    map[hostPort]clientSettings // results of clientTLS
-	secured     map[kinds.Key]bool          // result of securedBackends
+	settings    map[string]*ruledSettings // results of settingsOf
+	secured     map[kinds.Key]bool        // result of securedBackends
 	// gatewayGroups is the result of groupsOfGateways.
 	gatewayGroups map[*workload][]*gatewayGroup
 }

@@ -2,6 +2,7 @@ package analysis
 
 import (
 	"iter"
+	"slices"
 
 	networkingv1 "istio.io/api/networking/v1"
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
@@ -37,6 +38,14 @@ func tlsPolicies(spec *networkingv1.DestinationRule) iter.Seq[trafficPolicy] {
 			}
 		}
 	}
+}
+
+// says reports whether a policy sets a mode, for all of its ports or for one.
+func (p trafficPolicy) says(mode networkingv1alpha3.ClientTLSSettings_TLSmode) bool {
+	return p.GetTls() != nil && p.Tls.Mode == mode || slices.ContainsFunc(p.GetPortLevelSettings(),
+		func(s *networkingv1alpha3.TrafficPolicy_PortTrafficPolicy) bool {
+			return s.Tls != nil && s.Tls.Mode == mode
+		})
 }
 
 // tls returns the TLS of a policy for a port, or nil, and the field of its mode. Settings of the port replace those of

@@ -79,6 +79,15 @@ const manyMistakes = `---
 {apiVersion: networking.istio.io/v1, kind: Sidecar, metadata: {name: c%[1]d, namespace: c%[1]d},
   spec: {ingress: [{port: {number: 80, name: http, protocol: HTTP}, defaultEndpoint: "127.0.0.1:80"}]}}
 ---
+{apiVersion: networking.istio.io/v1, kind: ServiceEntry, metadata: {name: o%[1]d, namespace: o%[1]d},
+  spec: {hosts: [one.example], exportTo: ["."], ports: [{number: 443, name: a, protocol: HTTP}]}}
+---
+{apiVersion: networking.istio.io/v1, kind: DestinationRule, metadata: {name: o%[1]d, namespace: o%[1]d},
+  spec: {host: "*.local", trafficPolicy: {tls: {mode: ISTIO_MUTUAL}}}}
+---
+{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: h%[1]d, namespace: front},
+  spec: {parentRefs: [{name: g}], hostnames: [h%[1]d.example], rules: [{backendRefs: [{name: f%[1]d, port: 443}]}]}}
+---
 {apiVersion: networking.istio.io/v1, kind: DestinationRule, metadata: {name: t%[1]d, namespace: a},
   spec: {host: f%[1]d.front.svc.cluster.local, trafficPolicy: {tls: {mode: DISABLE}}}}
 ---

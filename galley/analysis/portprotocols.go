@@ -12,6 +12,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/api/protocols"
 )
@@ -120,32 +121,58 @@ type clientSettings struct {
 	upgrades   bool // HTTP/1 becomes HTTP/2
 }
 
-// clientTLS returns what rules say about a port of a host, for any client.
-func (a *analysis) clientTLS(to hostPort) clientSettings {
-	if known, ok := a.settings[to]; ok {
-		return known
-	}
-	var s clientSettings
+// merge adds other settings.
+func (s *clientSettings) merge(o clientSettings) {
+	s.any, s.originates, s.upgrades = s.any || o.any, s.originates || o.originates, s.upgrades || o.upgrades
+}
+
+// ruledSettings are the settings of all DestinationRules of one host or pattern.
+type ruledSettings struct {
+	whole clientSettings
+	ports map[uint32]clientSettings
+}
+
+// clientTLS returns what rules say about a port of a host, for any client. Settings that a rule has for all of its
+// ports are included for each port.
+func (a *analysis) clientTLS(to hostPort) (s clientSettings) {
 	for pattern := range a.patterns(to.host) {
-		for _, o := range a.ruled[pattern] {
-			spec := o.Spec.(*networkingv1.DestinationRule)
-			for policy := range tlsPolicies(spec) {
-				if tls, _ := policy.tls(to.port); tls != nil {
-					s.any, s.originates = true, s.originates || originates(tls)
-				}
-			}
-			s.upgrades = s.upgrades || upgrades(spec)
+		if r := a.settingsOf(pattern); r != nil {
+			s.merge(r.whole)
+			s.merge(r.ports[to.port])
 		}
 	}
 	for _, h := range a.hosts[to.host] {
 		secured := a.securedBackends()[h.object.Key]
-		s.any, s.originates = s.any || secured, s.originates || secured
+		s.merge(clientSettings{any: secured, originates: secured})
 	}
-	if a.settings == nil {
-		a.settings = map[hostPort]clientSettings{}
-	}
-	a.settings[to] = s
 	return s
+}
+
+// settingsOf returns the settings of the rules of a host or pattern, or nil if there is no rule.
+func (a *analysis) settingsOf(pattern string) *ruledSettings {
+	r, rules := a.settings[pattern], a.ruled[pattern]
+	if r != nil || len(rules) == 0 {
+		return r
+	}
+	r = &ruledSettings{ports: map[uint32]clientSettings{}}
+	lists.Put(&a.settings, pattern, r)
+	for _, o := range rules {
+		spec := o.Spec.(*networkingv1.DestinationRule)
+		r.whole.upgrades = r.whole.upgrades || upgrades(spec)
+		for policy := range tlsPolicies(spec) {
+			if policy.Tls != nil {
+				r.whole.merge(clientSettings{any: true, originates: originates(policy.Tls)})
+			}
+			for _, p := range policy.PortLevelSettings {
+				if p.Tls != nil {
+					at := r.ports[p.GetPort().GetNumber()]
+					at.merge(clientSettings{any: true, originates: originates(p.Tls)})
+					r.ports[p.GetPort().GetNumber()] = at
+				}
+			}
+		}
+	}
+	return r
 }
 
 // upgrades reports whether a DestinationRule may make proxies send HTTP/2 to ports of HTTP/1.

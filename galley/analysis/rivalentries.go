@@ -73,12 +73,14 @@ func (a *analysis) hides(o, other *kinds.Object, field, host string) {
 	for _, p := range o.Spec.(*networkingv1.ServiceEntry).Ports {
 		own[p.Number] = true
 	}
+	spec, is := other.Spec.(*networkingv1.ServiceEntry)
+	if !is {
+		return
+	}
 	var missing []uint32
-	for _, h := range a.hosts[host] {
-		for _, n := range h.ports {
-			if h.object == other && !own[n] {
-				missing = append(missing, n)
-			}
+	for _, p := range spec.Ports {
+		if !own[p.Number] {
+			missing = append(missing, p.Number)
 		}
 	}
 	if len(missing) > 0 {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/api/protocols"
 	"github.com/istiod-lite/istiod-lite/api/servers"
@@ -60,6 +61,9 @@ func (a *analysis) outsideMutual(o *kinds.Object, policy trafficPolicy) {
 // originatedToProxies reports a rule with mode SIMPLE for a port of HTTP whose workloads all have a proxy, which takes
 // only mutual TLS of the mesh, or plaintext.
 func (a *analysis) originatedToProxies(o *kinds.Object, policy trafficPolicy, compared *comparisons) {
+	if !policy.says(networkingv1alpha3.ClientTLSSettings_SIMPLE) {
+		return
+	}
 	for h := range a.hostsUnder(names.FQDN(o.Spec.(*networkingv1.DestinationRule).Host, o.Namespace, a.domain)) {
 		for p := range a.portsOfProxies(h, policy.labels) {
 			if !compared.more() {
@@ -124,6 +128,9 @@ func (a *analysis) proxyHeaders(o *kinds.Object) {
 // missingSNI reports a rule with mutual TLS of the mesh and without a server name for a Gateway all of whose servers of
 // that port name hosts: without one, proxies send the name of their cluster.
 func (a *analysis) missingSNI(o *kinds.Object, policy trafficPolicy, compared *comparisons) {
+	if !policy.says(networkingv1alpha3.ClientTLSSettings_ISTIO_MUTUAL) {
+		return
+	}
 	for _, h := range a.hosts[names.FQDN(o.Spec.(*networkingv1.DestinationRule).Host, o.Namespace, a.domain)] {
 		service, is := h.object.Spec.(*corev1.Service)
 		if !is || len(service.Spec.Selector) == 0 {
@@ -139,10 +146,11 @@ func (a *analysis) missingSNI(o *kinds.Object, policy trafficPolicy, compared *c
 			}
 			sni := names.SNICluster(port, policy.subset, h.name)
 			covers := func(host string) bool { return names.Covers(host, sni) }
-			if gateway, hosts := a.namedServers(service.Spec.Selector, port); gateway != nil && !slices.ContainsFunc(hosts, covers) {
-				a.report(o, diag.Warning, codeTLSMismatch, strings.TrimSuffix(at, "mode")+"sni", "write sni: "+cmp.Or(lone(hosts), "HOST, one of them"),
+			if s := a.serversNamed(service.Spec.Selector, port); s.gateway != nil && !slices.ContainsFunc(s.hosts, covers) {
+				a.report(o, diag.Warning, codeTLSMismatch, strings.TrimSuffix(at, "mode")+"sni",
+					"write sni: "+cmp.Or(lone(s.hosts), "HOST, one of them"),
 					"the servers of %s at port %d take only connections for %s, and without sni proxies send %s: they are closed, and requests get 503",
-					gateway, port, listed(hosts), sni)
+					s.gateway, port, listed(s.hosts), sni)
 				return
 			}
 		}
@@ -157,10 +165,27 @@ func lone(list []string) string {
 	return ""
 }
 
-// namedServers returns the first Gateway of the workloads that a Service selects, and the hosts of all servers of TLS
-// of their Gateways at a port. The Gateway is nil if no server has the port, or one takes it without TLS or without a
-// name.
-func (a *analysis) namedServers(selector map[string]string, port uint32) (first *kinds.Object, hosts []string) {
+// namedKey is the selector of a Service, and a port.
+type namedKey struct {
+	selector string
+	port     uint32
+}
+
+// namedServers are the servers of Gateways at a port that take connections by their server name alone.
+type namedServers struct {
+	gateway *kinds.Object // the first Gateway; nil if no server has the port, or one takes other connections too
+	hosts   []string
+}
+
+// serversNamed returns the servers at a port of the Gateways of the workloads that a Service selects.
+func (a *analysis) serversNamed(selector map[string]string, port uint32) *namedServers {
+	key := namedKey{written(selector), port}
+	out := a.named[key]
+	if out != nil {
+		return out
+	}
+	out = &namedServers{}
+	lists.Put(&a.named, key, out)
 	for o := range a.sharing(kinds.Gateway, everyNamespace, selector) {
 		spec := o.Spec.(*networkingv1.Gateway)
 		if !kinds.Selects(spec.Selector, selector) {
@@ -170,21 +195,21 @@ func (a *analysis) namedServers(selector map[string]string, port uint32) (first 
 			if s.GetPort().GetNumber() != port {
 				continue
 			}
-			if !servers.UseOf(s).TLS() || s.GetTls().GetMode() == networkingv1alpha3.ServerTLSSettings_AUTO_PASSTHROUGH {
-				return nil, nil
-			}
-			first = cmp.Or(first, o)
 			for _, text := range s.Hosts {
 				_, host := serverHost(o, text)
-				if host == "*" {
-					return nil, nil
-				}
-				hosts = append(hosts, host)
+				out.hosts = append(out.hosts, host)
 			}
+			if !servers.UseOf(s).TLS() || s.GetTls().GetMode() == networkingv1alpha3.ServerTLSSettings_AUTO_PASSTHROUGH ||
+				slices.Contains(out.hosts, "*") {
+				*out = namedServers{}
+				return out
+			}
+			out.gateway = cmp.Or(out.gateway, o)
 		}
 	}
-	slices.Sort(hosts)
-	return first, slices.Compact(hosts)
+	slices.Sort(out.hosts)
+	out.hosts = slices.Compact(out.hosts)
+	return out
 }
 
 // mutualWithoutProxy reports a rule with mutual TLS of the mesh for Services all of whose Pods have no proxy.
