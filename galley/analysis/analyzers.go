@@ -191,6 +191,8 @@ func Analyzers() []Analyzer {
 		{"addresses", []string{codeAddresses}, true, "TCP ports of ServiceEntries without addresses", (*analysis).entryAddresses},
 		{"traffic-policies", []string{codePolicies, codeLimit}, true,
 			"DestinationRules of one host that each have a trafficPolicy, or select the same workload", (*analysis).trafficPolicies},
+		{"sidecar-hosts", []string{codeReference}, true,
+			"hosts in the egress of Sidecars that no object has", (*analysis).sidecarHosts},
 		{"namespaces", []string{codeReference}, true,
 			"namespaces in exportTo and AuthorizationPolicies that are not there", (*analysis).namespaceNames},
 		{"telemetry-providers", []string{codeTelemetryProvider}, true,

@@ -21,7 +21,7 @@ func (a *analysis) namespaceNames() {
 		return
 	}
 	judge := func(o *kinds.Object, field, name, effect string) {
-		if strings.ContainsAny(name, "*.~") || name == "" || there[name] {
+		if strings.ContainsAny(name, "*.~/") || name == "" || there[name] {
 			return
 		}
 		fix := "create it, or name another"
