@@ -26,7 +26,7 @@ func (x *Index[V]) Add(r *Request, value V) {
 	e := entry[V]{r, value, x.added}
 	x.added++
 	switch key := strings.ToLower(r.path.text); r.path.form {
-	case present:
+	case every:
 		x.every = append(x.every, e)
 	case pattern:
 		x.patterns = append(x.patterns, e)
@@ -72,7 +72,7 @@ func (x *Index[V]) Containing(r *Request, more func() bool) (value V, found bool
 	if r.path.form == exact {
 		try(x.exacts[text])
 	}
-	if r.path.form != present {
+	if r.path.form != every {
 		for _, n := range x.lengths {
 			if n > len(text) {
 				break

@@ -50,7 +50,7 @@ func RequestOf(m *networkingv1alpha3.HTTPMatchRequest, namespace string) *Reques
 		r.path = r.path.ignoringCase()
 	}
 	everyPath := Text{form: prefix, text: "/"}
-	r.catchAll = r.path.form == present || r.path == everyPath
+	r.catchAll = r.path.form == every || r.path == everyPath
 	if r.path.Contains(everyPath) {
 		r.path = Text{}
 	}
@@ -135,8 +135,8 @@ func (c condition) follows(o condition) bool {
 		return false
 	case c.of != absent:
 		return c.values.Contains(o.values)
-	case o.values.form == present: // there is no such header, which then has the empty value
-		return c.values.form == present || !c.values.hasEmpty()
+	case o.values.form == every: // there is no such header, which then has the empty value
+		return c.values.form == every || !c.values.hasEmpty()
 	}
-	return c.values.form != present && o.values.Contains(c.values)
+	return c.values.form != every && o.values.Contains(c.values)
 }

@@ -12,7 +12,7 @@ import (
 type form int
 
 const (
-	present form = iota // every value
+	every form = iota // every value
 	exact
 	prefix
 	pattern
@@ -145,10 +145,10 @@ func (t Text) ignoringCase() Text {
 
 // Contains reports whether t has all values of o.
 func (t Text) Contains(o Text) bool {
-	if t.form == present {
+	if t.form == every {
 		return true
 	}
-	if o.form == present {
+	if o.form == every {
 		return t.form == prefix && t.text == ""
 	}
 	if t.form == pattern {
