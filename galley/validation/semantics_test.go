@@ -71,6 +71,8 @@ func semantics() []semantic {
 		{vs, http(to + ", timeout: -1s"), "spec.http[0].timeout"},
 		{vs, http(to + ", retries: {attempts: -1}"), "spec.http[0].retries.attempts"},
 		{vs, http(to + ", retries: {attempts: 1, perTryTimeout: 1ns}"), "spec.http[0].retries.perTryTimeout"},
+		{vs, http(to + ", timeout: 2s, retries: {attempts: 1, perTryTimeout: 2s}"), "~spec.http[0].retries.perTryTimeout"},
+		{vs, http(to + ", timeout: 2s, retries: {attempts: 1, perTryTimeout: 1s}"), ""},
 		{vs, http(to + ", retries: {attempts: 1, retryOn: '5xx,503,reset'}"), ""},
 		{vs, http(to + ", retries: {attempts: 1, retryOn: 5x}"), "spec.http[0].retries.retryOn"},
 		{vs, http(to + ", fault: {}"), "spec.http[0].fault"},
