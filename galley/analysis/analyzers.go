@@ -104,6 +104,8 @@ func Analyzers() []Analyzer {
 			"HTTP routes that a gateway never reaches, because another VirtualService takes their requests", (*analysis).gatewayRoutes},
 		{"connection-routes", []string{codeUnreachable, codeLimit}, false,
 			"routes of TLS and TCP that a gateway never reaches", (*analysis).connectionRoutes},
+		{"route-matches", []string{codeUnreachable, codeLimit}, true,
+			"matches of HTTPRoutes that an earlier HTTPRoute has too", (*analysis).routeMatches},
 		{"unused-routes", []string{codeUnusedRoutes}, false,
 			"rules of VirtualServices for a protocol that no port of their hosts has", (*analysis).unusedRoutes},
 		{"gateway-protocols", []string{codeUnusedRoutes}, false,
