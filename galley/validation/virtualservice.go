@@ -150,7 +150,8 @@ func httpRoute(r fieldRef, delegated, mesh bool) {
 	}
 	retries(r.at("retries"))
 	if try, all := r.at("retries").at("perTryTimeout"), r.at("timeout"); all.duration() > 0 && try.duration() >= all.duration() {
-		try.warn("write a shorter duration", "it has no effect: the timeout of the rule, %s, is not longer, and ends the request first", all.text())
+		try.warn("write a shorter duration",
+			"it has no effect: the timeout of the rule, %s, is not longer, and ends the request first", all.text())
 	}
 	fault(r.at("fault"))
 	cors(r.at("corsPolicy"))
