@@ -9,17 +9,31 @@ import (
 // for holders that have at most a tenth of the pool, so a holder that takes all other places keeps out no holder that
 // needs few. A holder that has more waits while only the last tenth is free.
 type Pool[K comparable] struct {
-	reserve, share int
-
 	mu        sync.Mutex
-	free      int
+	all       int
+	free      int        // negative if more places are held than there are
 	held      map[K]int  // including places that are waited for
 	few, many *list.List // what waits, of type chan struct{}, closed when a place is granted; the oldest comes first
 }
 
 // NewPool returns a Pool of some places.
 func NewPool[K comparable](all int) *Pool[K] {
-	return &Pool[K]{reserve: all / 10, share: Share(all), free: all, held: map[K]int{}, few: list.New(), many: list.New()}
+	return &Pool[K]{all: all, free: all, held: map[K]int{}, few: list.New(), many: list.New()}
+}
+
+// Resize changes the number of places. Holders keep the places that they have.
+func (p *Pool[K]) Resize(all int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.free, p.all = all-(p.all-p.free), all
+	p.grant()
+}
+
+// Waiting returns how many places are waited for.
+func (p *Pool[K]) Waiting() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.few.Len() + p.many.Len()
 }
 
 // Enter asks for a place for a holder. got is closed once the holder has it. leave gives the place back, or ends the
@@ -31,7 +45,7 @@ func (p *Pool[K]) Enter(k K) (got <-chan struct{}, leave func()) {
 	var unbounded K
 	p.held[k]++
 	queue, granted := p.many, make(chan struct{})
-	if k == unbounded || p.held[k] <= p.share {
+	if k == unbounded || p.held[k] <= Share(p.all) {
 		queue = p.few
 	}
 	place := queue.PushBack(granted)
@@ -62,6 +76,6 @@ func (p *Pool[K]) grant() {
 		p.free--
 		return true
 	}
-	for next(p.few, 0) || next(p.many, p.reserve) {
+	for next(p.few, 0) || next(p.many, p.all/10) {
 	}
 }

@@ -1,6 +1,9 @@
 package quota
 
-import "testing"
+import (
+	"math"
+	"testing"
+)
 
 // TestPool checks that the last tenth of a pool is for holders that have little of it, that others wait for the rest,
 // and that those that leave make room, whether they have a place or wait for one.
@@ -69,5 +72,35 @@ func TestSmallPool(t *testing.T) {
 	case <-got:
 	default:
 		t.Error("the one place is not granted again")
+	}
+}
+
+// TestResize checks that a pool that shrinks takes no place away, and that one that grows grants what waits, in order.
+func TestResize(t *testing.T) {
+	p := NewPool[int](2)
+	_, first := p.Enter(1)
+	_, second := p.Enter(2)
+	p.Resize(0)
+	third, _ := p.Enter(3)
+	fourth, _ := p.Enter(4)
+	waits := func(want int) {
+		t.Helper()
+		if n := p.Waiting(); n != want {
+			t.Errorf("%d wait, want %d", n, want)
+		}
+	}
+	first()
+	waits(2)
+	p.Resize(2)
+	waits(1)
+	<-third
+	second()
+	waits(0)
+	<-fourth
+	p.Resize(math.MaxInt)
+	if _, leave := p.Enter(5); p.free != math.MaxInt-3 {
+		t.Errorf("%d places are free", p.free)
+	} else {
+		leave()
 	}
 }

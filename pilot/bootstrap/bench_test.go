@@ -114,26 +114,11 @@ func (a *awaited) came(proxy int, event string) {
 	}
 }
 
+// newFleet returns a server with proxies that have everything.
 func newFleet(b *testing.B, services, proxies int) *fleet {
 	b.Helper()
-	o := Options{
-		Options: ingest.Options{Logger: slog.New(slog.DiscardHandler), Namespace: "istio-system",
-			Domain: "cluster.local", ClusterID: "Kubernetes", Limits: limits.Default()},
-		KeepaliveInterval: time.Minute, KeepaliveTimeout: time.Minute,
-	}
-	o.Limits.Tombstones = math.MaxInt // a stream that lasted so long would go back to whole route configurations
-	f := &fleet{services: services, proxies: proxies, world: newWorld(o, nil, nil, nil, nil),
-		t: translate.New(translate.Options{Idle: idleResources, Features: catalog.Features()})}
-	o.Limits.RequestsPerSecond = 1e9 // nobody changes so much for long elsewhere
-	f.server = xds.New(xds.Options{Translator: f.t, Limits: o.Limits})
-	var all []kinds.Change
-	for i := range services {
-		all = append(append(all, benchService(i), benchSlice(i, 0)), benchPods(i)...)
-	}
-	for i := range min(200, services) {
-		all = append(all, benchVirtualService(i, 1))
-	}
-	f.publish(all)
+	f, o := newLonelyFleet(services)
+	f.proxies = proxies
 	g := ports.NewGRPC(o.Limits, o.keepalive(), rpc.New(prometheus.NewRegistry(), o.Logger))
 	f.server.Register(g)
 	l := bufconn.Listen(1 << 20)
@@ -148,6 +133,29 @@ func newFleet(b *testing.B, services, proxies int) *fleet {
 	}
 	f.wait(b, a)
 	return f
+}
+
+// newLonelyFleet returns a server without proxies, and its options.
+func newLonelyFleet(services int) (*fleet, Options) {
+	o := Options{
+		Options: ingest.Options{Logger: slog.New(slog.DiscardHandler), Namespace: "istio-system",
+			Domain: "cluster.local", ClusterID: "Kubernetes", Limits: limits.Default()},
+		KeepaliveInterval: time.Minute, KeepaliveTimeout: time.Minute,
+	}
+	o.Limits.Tombstones = math.MaxInt // a stream that lasted so long would go back to whole route configurations
+	f := &fleet{services: services, world: newWorld(o, nil, nil, nil, nil),
+		t: translate.New(translate.Options{Idle: idleResources, Features: catalog.Features()})}
+	o.Limits.RequestsPerSecond = 1e9 // nobody changes so much for long elsewhere
+	f.server = xds.New(xds.Options{Translator: f.t, Limits: o.Limits})
+	var all []kinds.Change
+	for i := range services {
+		all = append(append(all, benchService(i), benchSlice(i, 0)), benchPods(i)...)
+	}
+	for i := range min(200, services) {
+		all = append(all, benchVirtualService(i, 1))
+	}
+	f.publish(all)
+	return f, o
 }
 
 func (f *fleet) stop() {
@@ -243,15 +251,8 @@ func (f *fleet) proxy(ctx context.Context, b *testing.B, l *bufconn.Listener, i 
 		b.Error(err)
 		return
 	}
-	ns := fmt.Sprint("ns-", i%benchNamespaces)
-	md, _ := structpb.NewStruct(map[string]any{"NAMESPACE": ns, "CLUSTER_ID": "Kubernetes"})
 	send := func(r *discoveryv3.DeltaDiscoveryRequest) { _ = stream.Send(r) }
-	send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: envoy.ClusterType, Node: &corev3.Node{
-		Id: fmt.Sprintf("sidecar~%s~svc-%d-0.%s~%s.svc.cluster.local", podIP(i, 0), i, ns, ns), Metadata: md,
-		UserAgentVersionType: &corev3.Node_UserAgentBuildVersion{
-			UserAgentBuildVersion: &corev3.BuildVersion{Version: &typev3.SemanticVersion{MajorNumber: 1, MinorNumber: 40}},
-		},
-	}})
+	send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: envoy.ClusterType, Node: benchNode(i, 0)})
 	send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: envoy.ListenerType})
 	send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: envoy.RouteType, ResourceNamesSubscribe: []string{"80"}})
 	hosts := false
@@ -293,6 +294,18 @@ func (f *fleet) proxy(ctx context.Context, b *testing.B, l *bufconn.Listener, i 
 		for _, name := range r.RemovedResources {
 			a.came(i, removed(r.TypeUrl, name))
 		}
+	}
+}
+
+// benchNode is the node of an Envoy beside a pod of a service.
+func benchNode(i, pod int) *corev3.Node {
+	ns, service := benchPlace(i)
+	md, _ := structpb.NewStruct(map[string]any{"NAMESPACE": ns, "CLUSTER_ID": "Kubernetes"}) // it has nothing that fails
+	return &corev3.Node{
+		Id: fmt.Sprintf("sidecar~%s~%s-%d.%s~%s.svc.cluster.local", podIP(i, pod), service, pod, ns, ns), Metadata: md,
+		UserAgentVersionType: &corev3.Node_UserAgentBuildVersion{
+			UserAgentBuildVersion: &corev3.BuildVersion{Version: &typev3.SemanticVersion{MajorNumber: 1, MinorNumber: 40}},
+		},
 	}
 }
 

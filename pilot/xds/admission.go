@@ -6,9 +6,9 @@ import (
 	"math"
 	"os"
 	"runtime/debug"
-	runtimemetrics "runtime/metrics"
 	"strconv"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -23,8 +23,7 @@ import (
 // admission decides which streams are served. It bounds the shared resources of one identity, of one address of peers
 // without a proved identity, and of one tenant. It is safe for concurrent use.
 type admission struct {
-	slots   *quota.Pool[identity.Tenant] // slots of streams; nil if unbounded
-	short   func() bool                  // reports whether memory is short
+	memory  *memory
 	metrics *metrics
 
 	identities, strangers struct {
@@ -72,11 +71,11 @@ func hostMemory(root fs.FS) int {
 
 // newAdmission returns an admission for a number of concurrent streams. 0 means no bound.
 func newAdmission(streams int, l *limits.Limits, m *metrics) *admission {
-	a := &admission{short: memoryShort, metrics: m}
-	each := math.MaxInt
-	if streams > 0 {
-		a.slots, each = quota.NewPool[identity.Tenant](streams), quota.Share(streams)
+	each := quota.Share(streams)
+	if streams == 0 {
+		streams, each = math.MaxInt, math.MaxInt
 	}
+	a := &admission{memory: newMemory(streams), metrics: m}
 	memory := debug.SetMemoryLimit(-1)
 	a.cohortBytes = quota.Share(int(memory))
 	if memory == math.MaxInt64 {
@@ -94,13 +93,12 @@ func newAdmission(streams int, l *limits.Limits, m *metrics) *admission {
 	return a
 }
 
+// memoryWait is how long a stream waits for memory before it is refused.
+const memoryWait = 30 * time.Second
+
 // enter waits until the stream of a peer may be served. The caller must call leave at its end. It fails with a gRPC
-// status if the peer's identity or address has too many streams, if memory is short, or if ctx or the server ends.
+// status if the peer's identity or address has too many streams, if memory stays short, or if ctx or the server ends.
 func (a *admission) enter(ctx context.Context, p identity.Peer, closing <-chan struct{}) (leave func(), err error) {
-	if a.short() {
-		a.metrics.refused(refusedMemory)
-		return nil, status.Error(codes.ResourceExhausted, "the server has too little memory for another stream")
-	}
 	release := func() {}
 	h, bounded := p.Holder()
 	if bounded {
@@ -118,21 +116,33 @@ func (a *admission) enter(ctx context.Context, p identity.Peer, closing <-chan s
 		}
 		release = func() { streams.Add(h, -1) }
 	}
-	if a.slots == nil {
-		return release, nil
-	}
-	got, free := a.slots.Enter(h.Tenant())
+	got, free := a.memory.slot(h.Tenant())
 	leave = func() { free(); release() }
 	select {
-	case <-got:
+	case <-got: // usual, and without a timer
 		return leave, nil
-	case <-ctx.Done():
-		err = status.FromContextError(ctx.Err()).Err()
-	case <-closing:
-		err = errShutdown()
+	default:
 	}
-	leave()
-	return nil, err
+	waited := time.NewTicker(memoryWait)
+	defer waited.Stop()
+	for {
+		select {
+		case <-got:
+			return leave, nil
+		case <-ctx.Done():
+			err = status.FromContextError(ctx.Err()).Err()
+		case <-closing:
+			err = errShutdown()
+		case <-waited.C:
+			if !a.memory.short() { // too many streams are served: this one goes on waiting
+				continue
+			}
+			a.metrics.refused(refusedMemory)
+			err = status.Error(codes.ResourceExhausted, "the server has too little memory for another stream")
+		}
+		leave()
+		return nil, err
+	}
 }
 
 // hold replaces the names of a type that a stream of a peer subscribes to in the accounts. A nil list is empty. It
@@ -167,16 +177,4 @@ func (a *admission) hold(p identity.Peer, kind *envoy.Type, before, now *envoy.N
 	return status.Errorf(
 		codes.ResourceExhausted, "the streams of %s subscribe to different resource names that take more than %d bytes", who, most,
 	)
-}
-
-// memoryShort reports whether the live heap took more than 85 % of the memory limit at the last collection. It is false
-// without a limit.
-func memoryShort() bool {
-	limit := debug.SetMemoryLimit(-1)
-	if limit == math.MaxInt64 {
-		return false
-	}
-	live := []runtimemetrics.Sample{{Name: "/gc/heap/live:bytes"}}
-	runtimemetrics.Read(live)
-	return live[0].Value.Uint64() > uint64(limit)/100*85
 }

@@ -296,23 +296,6 @@ func TestUnprovedNamesAreFew(t *testing.T) {
 	})
 }
 
-// A server whose memory is full of what is alive takes no more streams, and goes on with those that it has.
-func TestNoStreamsWhereMemoryIsShort(t *testing.T) {
-	r := newRig(t)
-	r.publish(true, "cds a=1")
-	one := r.delta("one.a")
-	one.expect("cds a=1")
-	r.server.admission.short = func() bool { return true }
-	two, err := r.dial().DeltaAggregatedResources(t.Context())
-	must.Succeed(t, err)
-	_ = two.Send(&discoveryv3.DeltaDiscoveryRequest{Node: xdstest.Node("two.a"), TypeUrl: envoy.ClusterType}) // it may have ended
-	if _, err := two.Recv(); status.Code(err) != codes.ResourceExhausted {
-		t.Errorf("a new stream: %v", err)
-	}
-	r.publish(true, "cds a=2")
-	one.expect("cds a=2")
-}
-
 // listener accepts connections that say that they come from an address.
 type listener struct {
 	net.Listener

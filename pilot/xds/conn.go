@@ -89,6 +89,7 @@ type conn struct {
 	watchdog   *watchdog      // calls cut when the peer takes nothing
 	made       time.Duration  // duration of the last translation
 	account    account
+	place      place
 }
 
 // incoming is a request, or the error that ended the stream.
@@ -339,6 +340,7 @@ func (c *conn) loop(log *slog.Logger) error {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	defer c.endTurn()
+	defer c.leavePlace()
 	var armed time.Time // the deadline that timer is set to
 	for {
 		select {
@@ -355,9 +357,12 @@ func (c *conn) loop(log *slog.Logger) error {
 			}
 		}
 		var turn, slot, urgentSlot chan struct{}
+		var place <-chan struct{}
 		switch {
 		case !c.ready():
 			c.endTurn()
+		case !c.takePlace():
+			place = c.place.got
 		case !c.takeTurn():
 			turn = c.turns
 		default:
@@ -377,6 +382,7 @@ func (c *conn) loop(log *slog.Logger) error {
 			sent = c.sent
 		}
 		select {
+		case <-place:
 		case turn <- struct{}{}:
 			c.turn = true
 		case urgentSlot <- struct{}{}:
@@ -451,6 +457,8 @@ func (c *conn) expire(log *slog.Logger) {
 			c.end(status.Error(codes.Unauthenticated, "the caller's credential has expired"))
 		case proof:
 			c.reauthenticate()
+		case placed:
+			c.leavePlace()
 		case departed:
 			c.session.Depart()
 			c.offer(c.server.newestPush())
@@ -492,6 +500,7 @@ func (c *conn) request(r *wire.Request, log *slog.Logger) error {
 		return err
 	}
 	c.joinGroup()
+	c.keepPlace()
 	now := time.Now()
 	// EndResuming has no effect before the client answers. Any request may be the answer, so each sets the deadline again.
 	if c.session.Resuming() && (!c.deadlines.waits(resumed) || r.Asks() && now.Sub(c.connected) < resumeMax) {

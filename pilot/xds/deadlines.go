@@ -12,6 +12,7 @@ const (
 	departed                      // a proxy whose workload was deleted keeps its inbound configuration
 	credential                    // the peer's credential expires, which ends the stream
 	proof                         // the peer is authenticated again, because its credential may have been revoked
+	placed                        // the stream gives back its place for a first configuration
 	allDeadlines
 )
 

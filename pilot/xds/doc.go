@@ -79,8 +79,9 @@
 //   - Few of one identity's streams and groups wait for a slot at a time, so that others do not wait behind all of
 //     them: [TestTurns], [TestGroupsTakeTurns], [TestDebugAnswersOfOneIdentity].
 //   - Peers on other hosts without an identity are bounded for each address: [TestUnprovedStreamsAreFew],
-//     [TestUnprovedNamesAreFew], [TestConnectionsOfOneAddressAreBounded]. A server without memory to spare accepts no
-//     more streams: [TestNoStreamsWhereMemoryIsShort].
+//     [TestUnprovedNamesAreFew], [TestConnectionsOfOneAddressAreBounded].
+//   - Where memory is short, new streams wait, and first configurations are sent to as many streams at a time as fit.
+//     Without a memory limit no stream waits: [TestNoStreamsWhereMemoryIsShort], [TestPlaces], [TestAmpleMemory].
 //   - A faulty client costs a bounded number of log lines: [TestLogOfClientFaultsIsBounded]. A stream keeps no copy of
 //     its node's metadata: [TestNodeIsNotKept].
 //   - A push counts the clients that were sent something because of it, until they have acknowledged it, rejected it

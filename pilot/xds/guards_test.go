@@ -5,12 +5,8 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"math"
 	"net"
 	"net/netip"
-	"runtime"
-	"runtime/debug"
-	runtimemetrics "runtime/metrics"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -56,24 +52,6 @@ func newFakeConn(t *testing.T, s *Server, stream *fakeStream, p identity.Peer) *
 	t.Helper()
 	stream.ctx = t.Context()
 	return newConn(s, stream, true, p)
-}
-
-// TestMemoryShort: no stream is taken where what is alive takes 85 % of the limit.
-func TestMemoryShort(t *testing.T) {
-	before := debug.SetMemoryLimit(-1)
-	defer debug.SetMemoryLimit(before)
-	ballast := make([]byte, 128<<20) // beside which all else is little; it is never written, and takes no memory
-	runtime.GC()
-	live := []runtimemetrics.Sample{{Name: "/gc/heap/live:bytes"}}
-	runtimemetrics.Read(live)
-	alive := int64(live[0].Value.Uint64()) //nolint:gosec // less than a process has
-	for limit, want := range map[int64]bool{math.MaxInt64: false, alive / 80 * 100: false, alive / 90 * 100: true} {
-		debug.SetMemoryLimit(limit)
-		if got := memoryShort(); got != want {
-			t.Errorf("of a limit of %d bytes %d are alive: %v", limit, alive, got)
-		}
-	}
-	runtime.KeepAlive(ballast)
 }
 
 // TestSilentStreamsEnd: a stream on which no request comes holds a slot for a while alone.

@@ -111,6 +111,7 @@ func (c *conn) send(r *wire.Response, unacknowledged int) error {
 		st.SentAt = now
 	}
 	c.countSent(r, now)
+	c.countPlace(r)
 	c.mu.Lock()
 	c.sendingType, c.sendStarted = r.TypeURL, now
 	c.mu.Unlock()

@@ -50,7 +50,7 @@ const (
 	maxSlots   = 1 << 21 // of all indexes together
 	maxNodes   = 256
 	maxEdits   = 1024
-	maxScratch = 1 << 14 // entries in a reused rawRequest; an entry stands for 64 bytes, too
+	maxScratch = 1 << 16 // entries in a reused rawRequest; an entry stands for 64 bytes, too
 )
 
 // NewInterner returns an empty Interner.

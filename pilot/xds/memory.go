@@ -1,0 +1,142 @@
+package xds
+
+import (
+	"math"
+	"runtime"
+	"runtime/debug"
+	runtimemetrics "runtime/metrics"
+	"sync"
+	"time"
+
+	"github.com/istiod-lite/istiod-lite/api/identity"
+	"github.com/istiod-lite/istiod-lite/api/quota"
+)
+
+// memory grants streams what needs memory. A new stream needs a slot, and a stream that is sent its first configuration
+// a place. If little memory is left, streams wait for both in the order of quota.Pool. Without a memory limit, they do
+// not wait for memory. It is safe for concurrent use.
+type memory struct {
+	streams int                          // number of slots while memory is not short
+	slots   *quota.Pool[identity.Tenant] // it has no slots while memory is short
+	places  *quota.Pool[identity.Holder] // as many first configurations fit into the memory that is left
+	timer   *time.Timer                  // measures again while streams wait
+
+	mu    sync.Mutex
+	left  func() int // bytes that are left; negative if memory is short, math.MaxInt without a limit
+	first int        // bytes that a first configuration is assumed to take
+
+	collections uint64    // number of garbage collections when memory was last measured
+	collected   time.Time // when that number was first seen
+}
+
+const (
+	// firstAssumed is what a first configuration is assumed to take until one was sent. With 10,000 services it has 21 MB.
+	firstAssumed = 32 << 20
+	// firstLeast is the least that it is assumed to take, because buffers take memory too.
+	firstLeast = 256 << 10
+	// measureInterval is the time between measurements while streams wait.
+	measureInterval = 100 * time.Millisecond
+	// collectInterval is the time without a collection after which one is forced while streams wait. Only a collection
+	// shows what is live.
+	collectInterval = 2 * time.Second
+)
+
+// newMemory returns a memory for a number of concurrent streams.
+func newMemory(streams int) *memory {
+	m := &memory{
+		streams: streams, slots: quota.NewPool[identity.Tenant](streams), places: quota.NewPool[identity.Holder](math.MaxInt),
+		left: memoryLeft, first: firstAssumed,
+	}
+	m.timer = time.AfterFunc(time.Hour, m.grant)
+	m.timer.Stop()
+	return m
+}
+
+// slot asks for a slot of a stream, as quota.Pool does.
+func (m *memory) slot(t identity.Tenant) (got <-chan struct{}, leave func()) {
+	return ask(m, m.slots, t)
+}
+
+// place asks for a place of a stream, as quota.Pool does.
+func (m *memory) place(h identity.Holder) (got <-chan struct{}, leave func()) {
+	return ask(m, m.places, h)
+}
+
+func ask[K comparable](m *memory, p *quota.Pool[K], k K) (got <-chan struct{}, leave func()) {
+	m.resize()
+	got, leave = p.Enter(k)
+	select {
+	case <-got:
+	default:
+		m.timer.Reset(measureInterval)
+	}
+	return got, leave
+}
+
+// short reports whether memory is short.
+func (m *memory) short() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.left() < 0
+}
+
+// resize gives the pools the size that fits into the memory that is left, and returns that.
+func (m *memory) resize() (left int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	slots, places := m.streams, math.MaxInt
+	if left = m.left(); left < math.MaxInt {
+		places = max(1, left/m.first)
+	}
+	if left < 0 {
+		slots = 0
+	}
+	m.slots.Resize(slots)
+	m.places.Resize(places)
+	return left
+}
+
+// grant measures memory while streams wait. If they wait for long, it collects garbage.
+func (m *memory) grant() {
+	if left := m.resize(); left < math.MaxInt && m.stale(time.Now()) && (left < 0 || m.places.Waiting() > 0) {
+		runtime.GC()
+	}
+	if m.slots.Waiting()+m.places.Waiting() > 0 {
+		m.timer.Reset(measureInterval)
+	}
+}
+
+// stale reports whether the last collection was long ago.
+func (m *memory) stale(now time.Time) bool {
+	n := []runtimemetrics.Sample{{Name: "/gc/cycles/total:gc-cycles"}}
+	runtimemetrics.Read(n)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if is := n[0].Value.Uint64(); is != m.collections {
+		m.collections, m.collected = is, now
+	}
+	return now.Sub(m.collected) > collectInterval
+}
+
+// sent records that a stream was sent so many bytes of its first configuration, or all of them. What it is assumed to
+// take follows larger ones at once, and smaller ones slowly.
+func (m *memory) sent(bytes int, all bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if all {
+		m.first -= m.first / 8
+	}
+	m.first = max(m.first, bytes, firstLeast)
+}
+
+// memoryLeft returns the bytes between what was live at the last collection and 85 % of the memory limit. It returns
+// math.MaxInt without a limit.
+func memoryLeft() int {
+	limit := debug.SetMemoryLimit(-1)
+	if limit == math.MaxInt64 {
+		return math.MaxInt
+	}
+	live := []runtimemetrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/heap/stacks:bytes"}}
+	runtimemetrics.Read(live)
+	return int(limit)/100*85 - int(live[0].Value.Uint64()+live[1].Value.Uint64()) //nolint:gosec // less than a process has
+}

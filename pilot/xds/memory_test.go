@@ -1,0 +1,186 @@
+package xds
+
+import (
+	"fmt"
+	"math"
+	"runtime"
+	"runtime/debug"
+	runtimemetrics "runtime/metrics"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/istiod-lite/istiod-lite/api/identity"
+	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/xds/session"
+	"github.com/istiod-lite/istiod-lite/pilot/xds/xdstest"
+)
+
+// setLeft sets the memory that is left, in first configurations as they are assumed now.
+func (m *memory) setLeft(configurations int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.left = func() int { return configurations * m.first }
+}
+
+// queued waits until a number of streams wait for a place.
+func (r *rig) queued(n int) {
+	r.t.Helper()
+	eventually(r.t, fmt.Sprint(n, " streams wait"), func() bool { return r.server.admission.memory.places.Waiting() == n })
+}
+
+// acknowledge acknowledges a response.
+func (c *deltaClient) acknowledge(m *discoveryv3.DeltaDiscoveryResponse) {
+	c.t.Helper()
+	c.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: m.TypeUrl, ResponseNonce: m.Nonce})
+}
+
+// finish goes on to listeners, as an Envoy that has its clusters.
+func (c *deltaClient) finish(m *discoveryv3.DeltaDiscoveryResponse) {
+	c.t.Helper()
+	c.acknowledge(m)
+	c.subscribe("lds")
+	c.acknowledge(c.expect("lds l=1"))
+}
+
+// TestPlaces checks that streams get their first configuration in the order in which they came while there is memory
+// for one only, and that a stream gives its place back in every way in which it can end.
+func TestPlaces(t *testing.T) {
+	r := newRig(t)
+	r.publish(true, "cds a=1", "lds l=1")
+	r.server.admission.memory.setLeft(1)
+	first := r.delta("first.a")
+	m := first.expect("cds a=1")
+	var others []*deltaClient
+	for i := range 5 {
+		others = append(others, r.delta(fmt.Sprintf("other%d.a", i)))
+		r.queued(i + 1)
+	}
+	others[0].cancel() // while it waits
+	r.queued(4)
+	first.finish(m) // all is acknowledged
+	others[1].expect("cds a=1")
+	r.queued(3)
+	others[1].cancel() // while it has the place
+	m = others[2].expect("cds a=1")
+	r.queued(2)
+	others[2].send(&discoveryv3.DeltaDiscoveryRequest{}) // which is an error
+	others[3].expect("cds a=1")
+	r.queued(1)
+	for _, c := range r.server.streams() {
+		c.post(func(*session.Session) { // after a while without an answer
+			if c.deadlines.waits(placed) {
+				c.deadlines.set(placed, time.Now())
+			}
+		})
+	}
+	others[4].expect("cds a=1")
+	r.queued(0)
+
+	first.subscribe("rds", "r") // it has had its place
+	r.publish(true, "cds a=2", "rds r=1")
+	for _, c := range []*deltaClient{first, others[3], others[4]} {
+		c.expect("cds a=2")
+	}
+	first.expect("rds r=1")
+}
+
+// TestAmpleMemory checks that no stream waits while memory is left for all, even if their clients acknowledge nothing.
+func TestAmpleMemory(t *testing.T) {
+	for _, left := range []int{math.MaxInt, 1 << 40} {
+		r := newRig(t)
+		r.publish(true, "cds a=1")
+		r.server.admission.memory.left = func() int { return left }
+		for i := range 50 {
+			r.delta(fmt.Sprintf("web%d.a", i)).expect("cds a=1")
+		}
+		r.queued(0)
+	}
+}
+
+// TestNoStreamsWhereMemoryIsShort checks that a server whose memory is full of what is live serves no more streams
+// until it has memory, and goes on with the ones that it has.
+func TestNoStreamsWhereMemoryIsShort(t *testing.T) {
+	r := newRig(t)
+	r.publish(true, "cds a=1")
+	one := r.delta("one.a")
+	one.expect("cds a=1")
+	m := r.server.admission.memory
+	m.setLeft(-1)
+	two := r.silent()
+	two.send(&discoveryv3.DeltaDiscoveryRequest{Node: xdstest.Node("two.a"), TypeUrl: envoy.ClusterType})
+	eventually(t, "it waits", func() bool { return m.slots.Waiting() == 1 })
+	r.publish(true, "cds a=2")
+	one.expect("cds a=2")
+	m.setLeft(1000)
+	two.expect("cds a=2")
+}
+
+// TestRefusedWhereMemoryStaysShort checks how long a stream waits for memory.
+func TestRefusedWhereMemoryStaysShort(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := limits.Default()
+		a := newAdmission(1, &l, newMetrics(nil))
+		began := time.Now()
+		a.memory.setLeft(-1)
+		if _, err := a.enter(t.Context(), identity.Peer{}, nil); status.Code(err) != codes.ResourceExhausted {
+			t.Error(err)
+		}
+		if took := time.Since(began); took != memoryWait {
+			t.Errorf("it waited %s", took)
+		}
+		a.memory.setLeft(1)
+		leave, err := a.enter(t.Context(), identity.Peer{}, nil)
+		must.Succeed(t, err)
+		time.AfterFunc(10*memoryWait, leave)
+		leave, err = a.enter(t.Context(), identity.Peer{}, nil) // it waits for the one slot, and not for memory
+		must.Succeed(t, err)
+		leave()
+		synctest.Wait()
+	})
+}
+
+// TestFirstConfiguration checks what a first configuration is assumed to take.
+func TestFirstConfiguration(t *testing.T) {
+	m := newMemory(1)
+	m.sent(firstAssumed+1, false)
+	if m.first != firstAssumed+1 {
+		t.Errorf("after a larger one: %d bytes", m.first)
+	}
+	for range 100 {
+		m.sent(1<<20, true)
+	}
+	if m.first != 1<<20 {
+		t.Errorf("after many smaller ones: %d bytes", m.first)
+	}
+	for range 100 {
+		m.sent(1, true)
+	}
+	if m.first != firstLeast {
+		t.Errorf("after many small ones: %d bytes", m.first)
+	}
+}
+
+// TestMemoryLeft checks that memory is short if what is live takes 85 % of the limit.
+func TestMemoryLeft(t *testing.T) {
+	before := debug.SetMemoryLimit(-1)
+	defer debug.SetMemoryLimit(before)
+	ballast := make([]byte, 128<<20) // beside which all else is little; it is never written, and takes no memory
+	runtime.GC()
+	live := []runtimemetrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	runtimemetrics.Read(live)
+	alive := int64(live[0].Value.Uint64()) //nolint:gosec // less than a process has
+	for limit, want := range map[int64]bool{math.MaxInt64: false, alive / 80 * 100: false, alive / 90 * 100: true} {
+		debug.SetMemoryLimit(limit)
+		if left := memoryLeft(); left < 0 != want {
+			t.Errorf("of a limit of %d bytes %d are live: %d are left", limit, alive, left)
+		}
+	}
+	runtime.KeepAlive(ballast)
+}
