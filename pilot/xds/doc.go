@@ -15,8 +15,8 @@
 //     requests to it. The owner sends a response itself if the client has acknowledged almost all earlier ones, so that
 //     Send does not block. A goroutine sends other responses. The owner handles all other events while it waits for a
 //     translation slot, and never waits for the peer. The watchdog ends the stream of a client that does not read.
-//     deadlines.go has the waits of a stream that starts, resumes or leaves. profile.go has the differences between
-//     kinds of clients.
+//     deadlines.go has the waits of a stream that starts, resumes or leaves, and place.go its place among the streams
+//     that are sent their first configuration. profile.go has the differences between kinds of clients.
 //   - subscriberGroup: streams that are sent the same resources. It checks once for all of them whether a snapshot
 //     changes any, in a goroutine that ends with the check.
 //   - Server: the set of streams, the newest snapshot, the translation slots, the metrics. Publish never waits for a
@@ -80,8 +80,8 @@
 //     them: [TestTurns], [TestGroupsTakeTurns], [TestDebugAnswersOfOneIdentity].
 //   - Peers on other hosts without an identity are bounded for each address: [TestUnprovedStreamsAreFew],
 //     [TestUnprovedNamesAreFew], [TestConnectionsOfOneAddressAreBounded].
-//   - Where memory is short, new streams wait, and first configurations are sent to as many streams at a time as fit.
-//     Without a memory limit no stream waits: [TestNoStreamsWhereMemoryIsShort], [TestPlaces], [TestAmpleMemory].
+//   - Where memory is short, new streams wait. First configurations are sent to as many streams at a time as fit into
+//     the memory that is left, in order: [TestNoStreamsWhereMemoryIsShort], [TestPlaces], [TestAmpleMemory].
 //   - A faulty client costs a bounded number of log lines: [TestLogOfClientFaultsIsBounded]. A stream keeps no copy of
 //     its node's metadata: [TestNodeIsNotKept].
 //   - A push counts the clients that were sent something because of it, until they have acknowledged it, rejected it

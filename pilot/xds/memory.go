@@ -13,27 +13,29 @@ import (
 )
 
 // memory grants streams what needs memory. A new stream needs a slot, and a stream that is sent its first configuration
-// a place. If little memory is left, streams wait for both in the order of quota.Pool. Without a memory limit, they do
-// not wait for memory. It is safe for concurrent use.
+// a place. If there is too little memory, streams wait for both in the order of quota.Pool. It is safe for concurrent
+// use.
 type memory struct {
 	streams int                          // number of slots while memory is not short
 	slots   *quota.Pool[identity.Tenant] // it has no slots while memory is short
-	places  *quota.Pool[identity.Holder] // as many first configurations fit into the memory that is left
+	places  *quota.Pool[identity.Holder] // as many first configurations fit into the memory that is left, and into most
 	timer   *time.Timer                  // measures again while streams wait
 
 	mu    sync.Mutex
-	left  func() int // bytes that are left; negative if memory is short, math.MaxInt without a limit
-	first int        // bytes that a first configuration is assumed to take
+	most  int  // bytes of all first configurations that are being sent
+	first int  // bytes of a first configuration
+	known bool // first is not a guess
 
 	collections uint64    // number of garbage collections when memory was last measured
 	collected   time.Time // when that number was first seen
 }
 
 const (
-	// firstAssumed is what a first configuration is assumed to take until one was sent. With 10,000 services it has 21 MB.
-	firstAssumed = 32 << 20
-	// firstLeast is the least that it is assumed to take, because buffers take memory too.
-	firstLeast = 256 << 10
+	// mostFirst is the default of memory.most. More streams at a time would get less each, and a client that gets nothing
+	// for long loses its connection. With 10,000 services a first configuration has 21 MB.
+	mostFirst = 512 << 20
+	// firstGuess is the size of a first configuration before one was sent, and firstLeast the least that is assumed.
+	firstGuess, firstLeast = 32 << 20, 256 << 10
 	// measureInterval is the time between measurements while streams wait.
 	measureInterval = 100 * time.Millisecond
 	// collectInterval is the time without a collection after which one is forced while streams wait. Only a collection
@@ -45,7 +47,7 @@ const (
 func newMemory(streams int) *memory {
 	m := &memory{
 		streams: streams, slots: quota.NewPool[identity.Tenant](streams), places: quota.NewPool[identity.Holder](math.MaxInt),
-		left: memoryLeft, first: firstAssumed,
+		most: mostFirst, first: firstGuess,
 	}
 	m.timer = time.AfterFunc(time.Hour, m.grant)
 	m.timer.Stop()
@@ -74,31 +76,25 @@ func ask[K comparable](m *memory, p *quota.Pool[K], k K) (got <-chan struct{}, l
 }
 
 // short reports whether memory is short.
-func (m *memory) short() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.left() < 0
-}
+func (m *memory) short() bool { return m.resize() < 0 }
 
-// resize gives the pools the size that fits into the memory that is left, and returns that.
+// resize gives the pools the size that fits into the memory that is left, and returns its bytes.
 func (m *memory) resize() (left int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	slots, places := m.streams, math.MaxInt
-	if left = m.left(); left < math.MaxInt {
-		places = max(1, left/m.first)
-	}
+	left = min(memoryLeft(), m.most)
+	slots := m.streams
 	if left < 0 {
 		slots = 0
 	}
 	m.slots.Resize(slots)
-	m.places.Resize(places)
+	m.places.Resize(max(1, left/m.first))
 	return left
 }
 
 // grant measures memory while streams wait. If they wait for long, it collects garbage.
 func (m *memory) grant() {
-	if left := m.resize(); left < math.MaxInt && m.stale(time.Now()) && (left < 0 || m.places.Waiting() > 0) {
+	if m.resize() < mostFirst && m.stale(time.Now()) {
 		runtime.GC()
 	}
 	if m.slots.Waiting()+m.places.Waiting() > 0 {
@@ -118,13 +114,20 @@ func (m *memory) stale(now time.Time) bool {
 	return now.Sub(m.collected) > collectInterval
 }
 
-// sent records that a stream was sent so many bytes of its first configuration, or all of them. What it is assumed to
-// take follows larger ones at once, and smaller ones slowly.
-func (m *memory) sent(bytes int, all bool) {
+// sent records that a stream was sent so many bytes of its first configuration.
+func (m *memory) sent(bytes int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if all {
-		m.first -= m.first / 8
+	m.first = max(m.first, bytes)
+}
+
+// sentAll records that a stream was sent all that it has requested of its first configuration. A larger size is
+// forgotten slowly.
+func (m *memory) sentAll(bytes int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.first -= m.first / 8; !m.known {
+		m.known, m.first = true, 0
 	}
 	m.first = max(m.first, bytes, firstLeast)
 }

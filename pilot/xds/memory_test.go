@@ -22,11 +22,12 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/xds/xdstest"
 )
 
-// setLeft sets the memory that is left, in first configurations as they are assumed now.
-func (m *memory) setLeft(configurations int) {
+// setMost sets how many small first configurations may be sent at a time.
+func (m *memory) setMost(configurations int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.left = func() int { return configurations * m.first }
+	m.known, m.first = true, firstLeast
+	m.most = configurations * m.first
 }
 
 // queued waits until a number of streams wait for a place.
@@ -41,20 +42,12 @@ func (c *deltaClient) acknowledge(m *discoveryv3.DeltaDiscoveryResponse) {
 	c.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: m.TypeUrl, ResponseNonce: m.Nonce})
 }
 
-// finish goes on to listeners, as an Envoy that has its clusters.
-func (c *deltaClient) finish(m *discoveryv3.DeltaDiscoveryResponse) {
-	c.t.Helper()
-	c.acknowledge(m)
-	c.subscribe("lds")
-	c.acknowledge(c.expect("lds l=1"))
-}
-
 // TestPlaces checks that streams get their first configuration in the order in which they came while there is memory
 // for one only, and that a stream gives its place back in every way in which it can end.
 func TestPlaces(t *testing.T) {
 	r := newRig(t)
 	r.publish(true, "cds a=1", "lds l=1")
-	r.server.admission.memory.setLeft(1)
+	r.server.admission.memory.setMost(1)
 	first := r.delta("first.a")
 	m := first.expect("cds a=1")
 	var others []*deltaClient
@@ -64,7 +57,7 @@ func TestPlaces(t *testing.T) {
 	}
 	others[0].cancel() // while it waits
 	r.queued(4)
-	first.finish(m) // all is acknowledged
+	first.acknowledge(m)
 	others[1].expect("cds a=1")
 	r.queued(3)
 	others[1].cancel() // while it has the place
@@ -91,17 +84,21 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// TestAmpleMemory checks that no stream waits while memory is left for all, even if their clients acknowledge nothing.
+// TestAmpleMemory checks that no stream waits while there is memory for all, even if their clients acknowledge nothing.
 func TestAmpleMemory(t *testing.T) {
-	for _, left := range []int{math.MaxInt, 1 << 40} {
-		r := newRig(t)
-		r.publish(true, "cds a=1")
-		r.server.admission.memory.left = func() int { return left }
-		for i := range 50 {
-			r.delta(fmt.Sprintf("web%d.a", i)).expect("cds a=1")
-		}
-		r.queued(0)
+	r := newRig(t)
+	r.publish(true, "cds a=1")
+	r.delta("first.a").expect("cds a=1")
+	m := r.server.admission.memory
+	eventually(t, "the size of a first configuration is known", func() bool {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return m.known
+	})
+	for i := range 50 {
+		r.delta(fmt.Sprintf("web%d.a", i)).expect("cds a=1")
 	}
+	r.queued(0)
 }
 
 // TestNoStreamsWhereMemoryIsShort checks that a server whose memory is full of what is live serves no more streams
@@ -112,13 +109,13 @@ func TestNoStreamsWhereMemoryIsShort(t *testing.T) {
 	one := r.delta("one.a")
 	one.expect("cds a=1")
 	m := r.server.admission.memory
-	m.setLeft(-1)
+	m.setMost(-1)
 	two := r.silent()
 	two.send(&discoveryv3.DeltaDiscoveryRequest{Node: xdstest.Node("two.a"), TypeUrl: envoy.ClusterType})
 	eventually(t, "it waits", func() bool { return m.slots.Waiting() == 1 })
 	r.publish(true, "cds a=2")
 	one.expect("cds a=2")
-	m.setLeft(1000)
+	m.setMost(1000)
 	two.expect("cds a=2")
 }
 
@@ -128,14 +125,14 @@ func TestRefusedWhereMemoryStaysShort(t *testing.T) {
 		l := limits.Default()
 		a := newAdmission(1, &l, newMetrics(nil))
 		began := time.Now()
-		a.memory.setLeft(-1)
+		a.memory.setMost(-1)
 		if _, err := a.enter(t.Context(), identity.Peer{}, nil); status.Code(err) != codes.ResourceExhausted {
 			t.Error(err)
 		}
 		if took := time.Since(began); took != memoryWait {
 			t.Errorf("it waited %s", took)
 		}
-		a.memory.setLeft(1)
+		a.memory.setMost(1)
 		leave, err := a.enter(t.Context(), identity.Peer{}, nil)
 		must.Succeed(t, err)
 		time.AfterFunc(10*memoryWait, leave)
@@ -146,25 +143,27 @@ func TestRefusedWhereMemoryStaysShort(t *testing.T) {
 	})
 }
 
-// TestFirstConfiguration checks what a first configuration is assumed to take.
+// TestFirstConfiguration checks the assumed size of a first configuration.
 func TestFirstConfiguration(t *testing.T) {
 	m := newMemory(1)
-	m.sent(firstAssumed+1, false)
-	if m.first != firstAssumed+1 {
-		t.Errorf("after a larger one: %d bytes", m.first)
+	want := func(what string, bytes int) {
+		t.Helper()
+		if m.first != bytes {
+			t.Errorf("%s: %d bytes, want %d", what, m.first, bytes)
+		}
 	}
+	m.sent(firstGuess + 1)
+	want("a part that is larger than the guess", firstGuess+1)
+	m.sentAll(1 << 20)
+	want("the first one", 1<<20)
+	m.sent(8 << 20)
+	want("a larger one", 8<<20)
+	m.sentAll(1 << 20)
+	want("a smaller one", 7<<20)
 	for range 100 {
-		m.sent(1<<20, true)
+		m.sentAll(1)
 	}
-	if m.first != 1<<20 {
-		t.Errorf("after many smaller ones: %d bytes", m.first)
-	}
-	for range 100 {
-		m.sent(1, true)
-	}
-	if m.first != firstLeast {
-		t.Errorf("after many small ones: %d bytes", m.first)
-	}
+	want("many small ones", firstLeast)
 }
 
 // TestMemoryLeft checks that memory is short if what is live takes 85 % of the limit.

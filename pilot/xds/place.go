@@ -16,17 +16,18 @@ type place struct {
 }
 
 const (
-	// placeMax bounds the time in which a stream has its place. After that, a collection has shown what the stream takes.
+	// placeMax bounds the time in which a stream has its place. By then, a collection has shown what the stream takes.
 	placeMax = 10 * time.Second
-	// placeQuiet is how long a client must request nothing after it has acknowledged everything. An Envoy requests routes
-	// after it has its listeners.
+	// placeQuiet is how long a client must request nothing after it has acknowledged everything. An Envoy requests one
+	// type after the other.
 	placeQuiet = 200 * time.Millisecond
 )
 
-// takePlace asks for the place of the stream. It reports whether the stream has it, or has had it.
+// takePlace asks for the place of the stream. It reports whether the stream has it, or has had it. A stream that
+// resumes needs none, because its client has most resources.
 func (c *conn) takePlace() bool {
 	p := &c.place
-	if !p.ends.IsZero() {
+	if !p.ends.IsZero() || c.session.Resumed() {
 		return true
 	}
 	if p.got == nil {
@@ -47,7 +48,14 @@ func (c *conn) takePlace() bool {
 func (c *conn) countPlace(r *wire.Response) {
 	if p := &c.place; p.leave != nil {
 		p.bytes += r.Size()
-		c.server.admission.memory.sent(p.bytes, false)
+		c.server.admission.memory.sent(p.bytes)
+	}
+}
+
+// countPlaceAll records that the client was sent all that it has requested.
+func (c *conn) countPlaceAll() {
+	if p := &c.place; p.leave != nil && p.bytes > 0 {
+		c.server.admission.memory.sentAll(p.bytes)
 	}
 }
 
@@ -58,16 +66,14 @@ func (c *conn) keepPlace() {
 	case p.leave == nil || p.ends.IsZero():
 	case !c.configured():
 		c.deadlines.set(placed, p.ends)
-	case c.session.Resumed():
-		c.leavePlace()
 	case c.deadlines[placed].Equal(p.ends):
 		c.deadlines.set(placed, time.Now().Add(placeQuiet))
 	}
 }
 
-// configured reports whether the client has acknowledged everything, and has requested all that an Envoy starts with.
+// configured reports whether the client has acknowledged all that it has requested.
 func (c *conn) configured() bool {
-	return c.joined && !c.starting() && !c.session.Pending() && c.session.Unacknowledged() == 0
+	return c.joined && !c.session.Pending() && c.session.Unacknowledged() == 0
 }
 
 // leavePlace gives the place of the stream back, or ends the wait for it.
@@ -79,7 +85,4 @@ func (c *conn) leavePlace() {
 	p.leave()
 	p.leave = nil
 	c.deadlines.clear(placed)
-	if p.bytes > 0 && c.configured() && !c.session.Resumed() {
-		c.server.admission.memory.sent(p.bytes, true)
-	}
 }

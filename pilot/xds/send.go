@@ -94,6 +94,7 @@ func (c *conn) endPass() {
 		c.server.metrics.convergence.Observe(time.Since(c.pass.received).Seconds())
 	}
 	c.pass = pass{}
+	c.countPlaceAll()
 	c.session.ReleaseSnapshot()
 }
 
