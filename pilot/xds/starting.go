@@ -58,10 +58,8 @@ func (c *conn) warming() bool {
 
 // wantsCertificates returns the name of one of the client's clusters that wants certificates, or "".
 func (c *conn) wantsCertificates() string {
-	for _, r := range c.session.Resources(envoy.ClusterType) {
-		if r.WantsCertificates() {
-			return r.Name
-		}
+	if r := c.session.Find(envoy.ClusterType, (*envoy.Resource).WantsCertificates); r != nil {
+		return r.Name
 	}
 	return ""
 }

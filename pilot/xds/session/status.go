@@ -48,6 +48,25 @@ func (s *Session) Resources(typeURL string) []*envoy.Resource {
 	return nil
 }
 
+// Find returns a resource of a type that the client has and that fits, or nil.
+func (s *Session) Find(typeURL string, fits func(*envoy.Resource) bool) *envoy.Resource {
+	w := s.find(typeURL)
+	if w == nil {
+		return nil
+	}
+	for r := range w.held.All {
+		if _, other := w.diverged[r.Name]; !other && (w.whole() || w.names.Has(r.Name)) && r.Size() > 0 && fits(r) {
+			return r
+		}
+	}
+	for _, r := range w.diverged {
+		if r != nil && r.Size() > 0 && fits(r) {
+			return r
+		}
+	}
+	return nil
+}
+
 // Held is the last state of one type that a client was sent.
 type Held struct {
 	Type   *envoy.Type
