@@ -51,14 +51,60 @@ func (i *Inspection) addressOf(w *Way, q Query, from *sender) *registry.Service 
 	case len(s.AutoAddress) > 0 && from.DNSCapture && from.DNSAutoAllocate: // otherwise DNS answers from outside the configuration
 		w.Address = s.AutoAddress[0]
 	case s.Headless:
-		for _, e := range i.Snapshot.Endpoints(s.Key()).List {
-			if e.Health == registry.Healthy || s.PublishNotReady {
-				w.Address = e.Address
-				break
-			}
+		w.Address = cmp.Or(q.address, first(i.headless(s)))
+	case s.Resolution == registry.Alias:
+		if target := i.serviceAt(s.ExternalName); target != nil {
+			w.Address = first(target.Addresses)
 		}
 	}
 	return s
+}
+
+// headless returns the addresses that DNS has for a headless service.
+func (i *Inspection) headless(s *registry.Service) (list []string) {
+	for _, e := range i.Snapshot.Endpoints(s.Key()).List {
+		if (e.Health == registry.Healthy || s.PublishNotReady) && !slices.Contains(list, e.Address) {
+			list = append(list, e.Address)
+		}
+	}
+	return list
+}
+
+// maxAddresses bounds the addresses of a headless service to which a request is followed.
+const maxAddresses = 64
+
+// atOthers adds what the answer is at the other addresses of a headless service, if it is not the same.
+func (i *Inspection) atOthers(w *Way, q Query, s *registry.Service) error {
+	if s == nil || !s.Headless || q.address != "" || q.logged || len(w.Outbound.Targets) == 0 && w.Status == 200 {
+		return nil
+	}
+	all := i.headless(s)
+	if !slices.Contains(all, w.Address) || len(w.Arrivals) > 1 { // a Pod's own name, or the proxy chooses the endpoint
+		return nil
+	}
+	if len(all) > maxAddresses {
+		w.Depends = append(w.Depends, fmt.Sprintf("DNS has %d addresses for %s, and the request is followed to %d of them", len(all), s.Host,
+			maxAddresses))
+		all = all[:maxAddresses]
+	}
+	for _, q.address = range all {
+		if q.address == w.Address {
+			continue
+		}
+		other, err := i.Why(q)
+		if err != nil {
+			return err
+		}
+		if end := (outcome{other.Status, other.Reason, other.Answered, nil}); end.reaches() != w.mayReach() {
+			w.Depends = append(w.Depends, fmt.Sprintf("DNS may give %s for %s, where %s", q.address, s.Host, end))
+		}
+		for _, text := range other.Depends {
+			if !slices.Contains(w.Depends, text) {
+				w.Depends = append(w.Depends, text)
+			}
+		}
+	}
+	return nil
 }
 
 // serviceOf returns the service that a host names for a workload, or nil.

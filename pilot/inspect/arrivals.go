@@ -13,7 +13,6 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/api/node"
-	"github.com/istiod-lite/istiod-lite/api/protocols"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/inspect/accesslog"
 	"github.com/istiod-lite/istiod-lite/pilot/inspect/trace"
@@ -41,10 +40,13 @@ func (w *Way) take(end outcome) {
 // reaches reports whether an application gets the request.
 func (o outcome) reaches() bool { return o.status == 200 && !o.answered }
 
-// String says what happens to a request that reaches no application.
+// String says what happens to a request.
 func (o outcome) String() string {
 	if o.status == 0 {
 		return "the connection is closed: " + o.reason
+	}
+	if o.reaches() {
+		return "the request reaches the application"
 	}
 	return fmt.Sprintf("the request is answered with status %d: %s", o.status, o.reason)
 }
@@ -103,7 +105,7 @@ type group struct {
 	pod    string // NAME.NAMESPACE; empty if the configuration has no such Pod
 	to     *sender
 	known  *registry.Endpoint // nil if the service has no such endpoint
-	bypass string             // annotation by which connections bypass the Pod's proxy, or empty
+	bypass string             // what lets connections bypass the Pod's proxy, or empty
 	closed string             // why no connection to the endpoint succeeds, or empty
 	others []string
 }
@@ -310,7 +312,7 @@ func (h *hops) arrive(t trace.Target, g *group, r trace.Request, by passer, dept
 		a.Next, end, err = h.onwards(a.Answer, "", passer{e.Address, p.identity, true}, depth+1)
 		end.depends = slices.Concat(depends, end.depends)
 	default:
-		if unfit := h.unfit(t, g, r, f.TLS, a.Answer.HTTP); unfit != "" {
+		if unfit := h.unfit(t, g, r, f.TLS, a.Answer); unfit != "" {
 			end.depends = append(end.depends, unfit)
 		}
 	}
@@ -332,7 +334,7 @@ func (h *hops) unproxied(a *Arrival, t trace.Target, g *group, r trace.Request) 
 	if e.TLS == trace.MeshTLS && (t.TLSBy != "" || g.pod != "" || g.known == nil) {
 		cause := where + " has no proxy that takes it"
 		if g.bypass != "" {
-			cause = fmt.Sprintf("the annotation %s of %s leads port %d past its proxy", g.bypass, where, e.Port)
+			cause = fmt.Sprintf("%s of %s leads port %d past its proxy", g.bypass, where, e.Port)
 		}
 		by := cmp.Or(t.TLSBy, "the label "+names.LabelTLSMode+" of "+where)
 		a.Failure = fmt.Sprintf("the TLS handshake fails: %s says %s, and %s", by, e.TLS, cause)
@@ -343,7 +345,7 @@ func (h *hops) unproxied(a *Arrival, t trace.Target, g *group, r trace.Request) 
 	if _, err := netip.ParseAddr(e.Address); err != nil {
 		add("the proxy asks DNS for %s: without an address the request is answered with status 503", e.Address)
 	}
-	switch unfit := h.unfit(t, g, r, r.TLS || e.TLS != "", false); {
+	switch unfit := h.unfit(t, g, r, r.TLS || e.TLS != "", nil); {
 	case e.TLS == trace.MeshTLS:
 		add("what the proxy at %s answers is not known here: the service account of the endpoint, or its label %s, says that there is one", where,
 			names.LabelTLSMode)
@@ -371,10 +373,14 @@ func (h *hops) elsewhere(g *group, where string) string {
 }
 
 // unfit says that an application may not take what it gets, because its port is declared for something else, or "" if
-// it fits. tls reports whether the application gets TLS, which a proxy or the client has begun, and http whether a
-// proxy beside it reads HTTP. It is never certain, as applications may take what their Services do not declare.
-func (h *hops) unfit(t trace.Target, g *group, r trace.Request, tls, http bool) string {
+// it fits. tls reports whether the application gets TLS, which a proxy or the client has begun. The answer is of the
+// proxy beside it, or nil. It is never certain, as applications may take what their Services do not declare.
+func (h *hops) unfit(t trace.Target, g *group, r trace.Request, tls bool, at *trace.Answer) string {
+	http := at != nil && at.HTTP
+	beside := http && slices.ContainsFunc(at.Targets, func(t trace.Target) bool { return t.HTTP1 })
 	where, by := cmp.Or(g.pod, g.Address), h.tlsBy(t, g.Endpoint)
+	isGRPC := strings.HasPrefix(r.Headers["content-type"], "application/grpc") && !r.Proxyless // which speaks HTTP/2 itself
+	byHTTP1 := where + " may not take gRPC by HTTP/1.1"
 	originated := tls && g.TLS != "" && g.TLS != trace.MeshTLS
 	if originated && r.TLS {
 		return fmt.Sprintf("%s may not take TLS within TLS: the application speaks TLS itself, and %s adds %s", where, by, g.TLS)
@@ -390,7 +396,6 @@ func (h *hops) unfit(t trace.Target, g *group, r trace.Request, tls, http bool) 
 		}
 		declared := fmt.Sprintf("port %d of %s is declared as %s", p.Number, s.Host, p.Protocol)
 		isHTTP := h.query.HTTP || h.query.Method != ""
-		isGRPC := strings.HasPrefix(r.Headers["content-type"], "application/grpc") && !r.Proxyless // which speaks HTTP/2 itself
 		switch {
 		case originated && p.Protocol.IsHTTP():
 			return fmt.Sprintf("%s may not take TLS at port %d: %s says %s, and %s, which is plaintext", where, g.Port, by, g.TLS, declared)
@@ -399,14 +404,28 @@ func (h *hops) unfit(t trace.Target, g *group, r trace.Request, tls, http bool) 
 				declared)
 		case http && !tls && !isHTTP && !p.Protocol.IsHTTP() && !p.Protocol.Sniffed():
 			return fmt.Sprintf("%s reads HTTP at port %d, and %s: it refuses connections of another protocol", where, g.Port, declared)
-		case isGRPC && p.Protocol == protocols.HTTP && !t.HTTP2:
-			return fmt.Sprintf("%s may not take gRPC by HTTP/1.1: %s; declare it as grpc or http2", where, declared)
+		case t.Original && s.Headless && h.targetPort(s, p) != g.Port:
+			return fmt.Sprintf("%s may not listen at port %d: the addresses of a headless Service are called as they are, and its port %d has the "+
+				"targetPort %d", where, g.Port, p.Number, h.targetPort(s, p))
+		case isGRPC && t.HTTP1:
+			return byHTTP1 + ": " + declared + "; declare it as grpc or http2"
 		}
+	}
+	if isGRPC && beside {
+		return byHTTP1 + ": the port that is first of those with its number in Services is not declared as grpc or http2"
 	}
 	return ""
 }
 
-// bypasses returns the annotation of a Pod by which connections to a port reach the application without the proxy, or
+// targetPort returns the port of the endpoints of a port of a service, or the port's own number if there are none.
+func (h *hops) targetPort(s *registry.Service, p *registry.Port) uint32 {
+	for _, e := range h.Snapshot.Endpoints(s.Key()).ByPort(p.Name) {
+		return e.Port
+	}
+	return p.Number
+}
+
+// bypasses returns the annotation of a Pod, or the rule, by which connections to a port reach the application without the proxy, or
 // "".
 func bypasses(p *sender, port uint32) string {
 	if p.Type != node.Sidecar || p.Generator == node.GRPC {
@@ -414,10 +433,12 @@ func bypasses(p *sender, port uint32) string {
 	}
 	included, set := p.Annotations[names.AnnotationIncludeInboundPorts]
 	switch {
+	case slices.Contains([]uint32{15020, 15021, 15090}, port):
+		return "the redirection to the proxy, which leaves out the proxy's own ports,"
 	case hasPortIn(p.Annotations[names.AnnotationExcludeInboundPorts], port):
-		return names.AnnotationExcludeInboundPorts
+		return "the annotation " + names.AnnotationExcludeInboundPorts
 	case set && included != "*" && !hasPortIn(included, port):
-		return names.AnnotationIncludeInboundPorts
+		return "the annotation " + names.AnnotationIncludeInboundPorts
 	}
 	return ""
 }

@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -27,6 +28,16 @@ func (i *Inspection) assumptions(l *Log, q Query) (list []assumption) {
 	}
 	to, _ := splitAuthority(l.Authority)
 	from := i.sender(q.Source)
+	if l.Side == sideInbound && l.ofMesh() && from != nil {
+		if s := i.serviceOf(to, from); s != nil && s.Host != q.Host {
+			for _, p := range s.Ports {
+				with := q
+				with.Host, with.Port = to, p.Number
+				list = append(list, assumption{fmt.Sprintf("the request was for %s:%d, from where a route leads to %s:%d", to, p.Number, q.Host, q.Port),
+					with})
+			}
+		}
+	}
 	if l.Side == sideInbound || to == "" || from == nil || !from.proxied {
 		return list
 	}

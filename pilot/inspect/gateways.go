@@ -181,7 +181,7 @@ func (i *Inspection) unrouted(gateway *kinds.Object, n int, s *networkingv1alpha
 	}
 	key, field := gateway.Key, fmt.Sprintf("spec.servers[%d]", n)
 	if origin := i.world.Origin(key); origin != nil && origin.Key != key {
-		key, field = origin.Key, ""
+		return i.Where(origin.Key, "") + " has a listener for it, and no TLSRoute or TCPRoute attaches to that"
 	}
 	return fmt.Sprintf("%s does not read HTTP, and no VirtualService has %s for its hosts", i.Where(key, field), rules)
 }

@@ -120,7 +120,8 @@ func (i *Inspection) whyLog(q Query) (*Way, error) {
 
 // describe takes the request of a line into a query. The query keeps what the user has given.
 func (i *Inspection) describe(l *Log, q *Query) {
-	q.opaque = l.IsConnection() && q.Method == "" && !l.ofMesh() // the port of the service says what is in mutual TLS of the mesh
+	unread := l.IsConnection() || l.Kind == accesslog.Line && l.Method == "" && slices.Contains(l.Flags, "DPE")
+	q.opaque = unread && q.Method == "" && !l.ofMesh() // the port of the service says what is in mutual TLS of the mesh
 	q.Method = cmp.Or(q.Method, l.Method)
 	if from := (Query{Path: l.Path}); q.Path == "" && from.ValidPath() {
 		q.Path = l.Path

@@ -43,7 +43,8 @@ type Query struct {
 	opaque      bool      // whether the connection of the line carries another protocol than HTTP
 	Sent        bool      // on a server: whether to use what proxies were sent, instead of what they would be sent now
 
-	logged bool // whether a line of an access log shows that the connection came to a proxy
+	logged  bool   // whether a line of an access log shows that the connection came to a proxy
+	address string // address that DNS gives for Host; empty for the one that the configuration has
 }
 
 // Values returns the query of the page /debug/why that asks a server the same.

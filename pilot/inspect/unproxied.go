@@ -76,7 +76,7 @@ func (i *Inspection) closedOut(w *Way, from *sender, s *registry.Service) {
 	if scope.Sidecar != nil && scope.Sidecar.Spec.(*networkingv1.Sidecar).GetOutboundTrafficPolicy() != nil {
 		by = i.Where(scope.Sidecar.Key, "spec.outboundTrafficPolicy")
 	}
-	a.Reason += ": no service that the proxy is sent has the host, the address and the port, and " + by + " lets no other connections out"
+	a.Reason += ": the proxy cannot tell that the connection is for a service that it is sent, and " + by + " lets no others out"
 	if !hasPort(s, w.Port) {
 		return
 	}
@@ -136,13 +136,12 @@ func unchanged(r trace.Request, t trace.Target, reason string) *trace.Answer {
 
 // isOwn reports whether a host is the Pod that calls it, by its address or by its name in a headless service. Its
 // connections to itself reach no proxy.
-func (i *Inspection) isOwn(w *Way, host string, from *sender) bool {
+func isOwn(w *Way, host string, from *sender) bool {
 	if from.Type == node.Router || from.Generator == node.GRPC {
 		return false
 	}
 	ip, err := netip.ParseAddr(loopback(host))
-	return err == nil && (ip.IsLoopback() || slices.Contains(from.IPs, host)) ||
-		slices.Contains(from.IPs, w.Address) && i.serviceOf(host, from) == nil
+	return err == nil && ip.IsLoopback() || slices.Contains(from.IPs, host) || slices.Contains(from.IPs, w.Address)
 }
 
 // loopback returns the address for localhost, and any other host itself.

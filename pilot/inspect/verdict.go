@@ -78,6 +78,12 @@ func (i *Inspection) judge(l *Log, w *Way) {
 		l.contradicts = true
 		l.Verdict = fmt.Sprintf("The line is of another state of the configuration, or of another request: it has %s%s", line, now)
 	}
+	refusesTokens := slices.ContainsFunc(at.Steps, func(s trace.Step) bool { return s.What == "token" })
+	inPlaintext := l.Side != sideInbound && len(at.Targets) > 0 && !slices.ContainsFunc(at.Targets, func(t trace.Target) bool {
+		return t.TLS != "" || slices.ContainsFunc(t.Endpoints, func(e trace.Endpoint) bool { return e.TLS != "" })
+	})
+	// Envoy answers requests of gRPC with status 200 and grpc-status. Other requests that fail have their status.
+	sameStatus := !l.HasCode || l.Code == now.status || l.Code == 200 && now.status != 0
 	unevaluated := slices.ContainsFunc(at.Depends, func(d trace.Dependency) bool { return d.Cause == accesslog.Direct })
 	unread := now.status == 0 && slices.Contains(causes, accesslog.Client) // the answer to what is not HTTP
 	switch {
@@ -87,8 +93,13 @@ func (i *Inspection) judge(l *Log, w *Way) {
 			l.Verdict = "The line shows no failure, and the request reaches the application by the configuration as it is now, if none of " +
 				"the above prevents it."
 		}
+	case !l.Failed && l.Code == 200 && l.mayBeGRPC() && now.status != 0:
+		l.Verdict = fmt.Sprintf("The line has status 200, which gRPC has for errors too: the line does not show grpc-status. Now %s.", now)
 	case !l.Failed:
 		contradict(fmt.Sprintf(", and now %s.", now))
+	case len(causes) > 0 && causes[0] == accesslog.Token && refusesTokens && !now.has(accesslog.Token):
+		l.Explained = true
+		l.Verdict = "The configuration explains the line, if the request had a token that is refused: lines do not show tokens. Give it by --jwt."
 	case len(dependencies(l, w)) > 0:
 		l.Explained = true
 		l.Verdict = "The configuration explains the line, if this was so: " + strings.Join(dependencies(l, w), "; ") + "."
@@ -97,13 +108,15 @@ func (i *Inspection) judge(l *Log, w *Way) {
 			"configuration lets the request through there. The application answered so, or the proxy beside it, whose log has the line."
 	case now.reaches() && l.Kind == accesslog.Line && at.HTTP && !at.Timeout && slices.Contains(l.Flags, "UT"):
 		contradict(", and the route has no timeout now. A request may bring its own, by the header x-envoy-upstream-rq-timeout-ms.")
+	case now.reaches() && l.Kind == accesslog.Line && inPlaintext && len(causes) > 0 && causes[0] == accesslog.TLS:
+		contradict(", and the proxy calls in plaintext now.")
 	case now.reaches() && (runtime || unevaluated):
 		l.Verdict = "The configuration lets the request through. It failed for what the configuration does not decide: " + firstSays(l)
 	case now.reaches() && policy != "":
 		contradict(". By the configuration as it is now, the request reaches the application. " + policy)
 	case now.reaches():
 		contradict(". By the configuration as it is now, the request reaches the application.")
-	case l.HasCode && l.Code != now.status && !unread || policy != "" && !now.refusedBy(l.Policy()),
+	case !sameStatus && !unread || policy != "" && !now.refusedBy(l.Policy()),
 		len(causes) > 0 && len(now.causes) > 0 && !now.has(causes[0]) && !unread:
 		contradict(fmt.Sprintf(", and now %s.", now))
 	default:
@@ -130,6 +143,11 @@ func (e end) has(c accesslog.Cause) bool {
 func (e end) refusedBy(name string) bool {
 	rule := trace.PolicyOrigin(name)
 	return slices.ContainsFunc(e.rules, func(o trace.Origin) bool { return o.Path == rule.Path && o.Field == rule.Field })
+}
+
+// mayBeGRPC reports whether the request of a line has the form of gRPC: POST /SERVICE/METHOD by HTTP/2.
+func (l *Log) mayBeGRPC() bool {
+	return l.Method == "POST" && l.Protocol == "HTTP/2" && strings.Count(l.Path, "/") == 2
 }
 
 // firstSays returns what the first meaning of a line with a cause says.

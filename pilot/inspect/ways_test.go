@@ -56,6 +56,8 @@ func TestWays(t *testing.T) {
 	gateway := func(server string) string {
 		return object("Gateway", "gw", "selector: {istio: gw}, servers: [{hosts: [shop.test], "+server+"}]")
 	}
+	headless := `{apiVersion: v1, kind: Service, metadata: {name: peers, namespace: a}, spec: {clusterIP: None, selector: {app: web}, ` +
+		`ports: [{port: 9000, name: tcp, targetPort: 9000}]}}` + "\n---\n"
 	withPROXY := pod("wanting", "10.0.0.8", "istio: gw, app: wanting", ", annotations: {inject.istio.io/templates: gateway, "+
 		`proxy.istio.io/config: "gatewayTopology: {proxyProtocol: {}}"}`) + service("wanting", "10.96.0.8", "{name: http, port: 80}")
 	token := strings.Replace(object("RequestAuthentication", "r", `jwtRules: [{issuer: i, jwks: '{"keys":[{"kty":"EC","crv":"P-256",`+
@@ -128,6 +130,21 @@ func TestWays(t *testing.T) {
 		{"TCP that a proxy reads as HTTP", service("both", "10.96.0.6", "{name: tcp, port: 90, targetPort: 8080}") +
 			service("other", "10.96.0.5", "{name: http, port: 80, targetPort: 8080}") + pod("both", "10.0.0.6", "app: both, "+in, ""),
 			Query{Host: "both", Port: 90}, true, nil},
+		{"a headless Service of which one Pod refuses", headless + object("AuthorizationPolicy", "deny", "selector: {matchLabels: "+
+			"{version: v2}}, action: DENY, rules: [{}]"), Query{Host: "peers", Port: 9000}, false,
+			[]string{"status 200", "DNS may give 10.0.0.3 for peers.a.svc.cluster.local, where "}},
+		{"a headless Service with another targetPort", strings.Replace(headless, "targetPort: 9000", "targetPort: 9001", 1),
+			Query{Host: "peers", Port: 9000}, false, []string{"status 200", "may not listen at port 9000"}},
+		{"an upgrade that no one takes", "", Query{Host: "web", Port: 80, Headers: map[string]string{"connection": "Upgrade", "upgrade": "foo"}},
+			false, []string{"status 403", "takes an upgrade to foo"}},
+		{"a WebSocket", "", Query{Host: "web", Port: 80, Headers: map[string]string{"connection": "Upgrade", "upgrade": "WebSocket"}}, true, nil},
+		{"an alias of a Service", `{apiVersion: v1, kind: Service, metadata: {name: alias, namespace: a}, spec: {type: ExternalName, ` +
+			`externalName: web.a.svc.cluster.local, ports: [{port: 90, name: tcp}]}}` + "\n---\n", Query{Host: "alias", Port: 90}, true,
+			[]string{"listener 10.96.0.1_90"}},
+		{"a port of the proxy itself", object("PeerAuthentication", "strict", "mtls: {mode: STRICT}"), Query{Source: "legacy.a",
+			Host: "10.0.0.2", Port: 15020}, true, nil},
+		{"a preflight with a token that is refused", token, Query{Host: "web", Port: 80, Method: "OPTIONS", Headers: map[string]string{
+			"origin": "http://x", "access-control-request-method": "GET"}, Claims: map[string]any{"iss": "j"}}, true, nil},
 		{"UDP by TCP", `{apiVersion: v1, kind: Service, metadata: {name: dns, namespace: a}, spec: {clusterIP: 10.96.0.53, ` +
 			`selector: {app: web}, ports: [{port: 99, protocol: UDP}]}}` + "\n---\n", Query{Host: "dns", Port: 99}, false,
 			[]string{"has no port 99 for TCP"}},

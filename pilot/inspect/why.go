@@ -110,7 +110,7 @@ func (i *Inspection) Why(q Query) (*Way, error) {
 	switch {
 	case unresolved != "":
 		w.Outbound = &trace.Answer{Forwarded: r, Reason: unresolved, Steps: []trace.Step{{What: "address", Name: "none", Reason: unresolved}}}
-	case i.isOwn(w, q.Host, from) && !bound:
+	case isOwn(w, q.Host, from) && !bound:
 		at := net.JoinHostPort(q.Host, strconv.Itoa(int(q.Port)))
 		w.Status, w.Arrivals = 200, []Arrival{{Cluster: q.Host, Endpoint: at, Pod: q.Source}}
 		w.Outbound = unchanged(r, trace.Target{Cluster: q.Host, Share: 100, Original: true},
@@ -140,6 +140,9 @@ func (i *Inspection) Why(q Query) (*Way, error) {
 	w.take(end)
 	w.Notes = append(w.Notes, h.notes...)
 	i.note(w, q, from, service)
+	if err == nil && from.Type != node.Router && from.Generator != node.GRPC {
+		err = i.atOthers(w, q, service)
+	}
 	return w, err
 }
 
@@ -196,12 +199,14 @@ func (i *Inspection) note(w *Way, q Query, from *sender, service *registry.Servi
 	case !w.Outside:
 	case !unknown:
 		depends("whether anything answers at %s is not known here", cmp.Or(w.Address, q.Host))
-	case service != nil && service.Resolution == registry.Alias:
-		depends("it leaves the mesh to the address that DNS has for %s, the externalName of %s", service.ExternalName, i.objectOf(service))
-	case service != nil:
-		depends("it leaves the mesh to the address that DNS has for %s: port %d is none of the mesh", q.Host, q.Port)
 	case isAddress == nil:
 		depends("it leaves the mesh to %s, which is no Service, ServiceEntry or Pod", q.Host)
+	case service != nil && service.Resolution == registry.Alias:
+		depends("it leaves the mesh to the address that DNS has for %s, the externalName of %s", service.ExternalName, i.objectOf(service))
+	case service != nil && hasPort:
+		depends("it leaves the mesh to the address that DNS has for %s: proxies cannot tell it from other connections to port %d", q.Host, q.Port)
+	case service != nil:
+		depends("it leaves the mesh to the address that DNS has for %s: port %d is none of the mesh", q.Host, q.Port)
 	default:
 		depends("it leaves the mesh to the address that DNS has for %s, if it has one", q.Host)
 	}

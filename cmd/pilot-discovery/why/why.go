@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -214,6 +215,13 @@ func (f *flags) ask(args []string) (inspect.Query, error) {
 			q.Claims = map[string]any{}
 		}
 		q.Claims[name] = value
+		if slices.Contains([]string{"exp", "nbf", "iat"}, name) { // RFC 7519: a NumericDate
+			seconds, err := strconv.ParseFloat(value, 64)
+			if err != nil {
+				return q, fmt.Errorf("--claim=%s: write seconds since 1970", cli.Quoted(text))
+			}
+			q.Claims[name] = seconds
+		}
 		if strings.HasPrefix(value, "{") || strings.HasPrefix(value, "[") {
 			var v any
 			if err := json.Unmarshal([]byte(value), &v); err != nil {

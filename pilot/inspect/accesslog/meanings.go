@@ -13,6 +13,7 @@ const (
 	Unknown     Cause = ""
 	NoRoute     Cause = "no route"
 	NoChain     Cause = "no filter chain"
+	NoListener  Cause = "no listener" // no line is of it
 	NoCluster   Cause = "no cluster"
 	NoEndpoint  Cause = "no endpoint"
 	Connect     Cause = "connection"      // the connection to the endpoint failed

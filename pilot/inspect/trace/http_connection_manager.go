@@ -2,6 +2,7 @@ package trace
 
 import (
 	"slices"
+	"strings"
 
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
@@ -58,6 +59,10 @@ func (x *stream) http(h *hcmv3.HttpConnectionManager) error {
 		}
 	}
 	x.match()
+	if kind, refused := x.upgrade(h); refused {
+		x.end(accesslog.Client, 403, "neither the route nor the listener takes an upgrade to %s", kind)
+		return nil
+	}
 	switch reached, err := x.requestFilters(h.GetHttpFilters()); {
 	case err != nil:
 		return err
@@ -68,6 +73,26 @@ func (x *stream) http(h *hcmv3.HttpConnectionManager) error {
 		return nil
 	}
 	return x.forward()
+}
+
+// upgrade returns the protocol to which the request asks to upgrade, and whether that is refused. The route's settings go
+// before the connection manager's.
+func (x *stream) upgrade(h *hcmv3.HttpConnectionManager) (kind string, refused bool) {
+	kind = x.request.Headers["upgrade"]
+	asks := slices.ContainsFunc(strings.Split(x.request.Headers["connection"], ","), func(s string) bool {
+		return strings.EqualFold(strings.TrimSpace(s), "upgrade")
+	})
+	if kind == "" || !asks || strings.EqualFold(kind, "h2c") { // the codec removes h2c
+		return kind, false
+	}
+	for _, u := range x.route.GetRoute().GetUpgradeConfigs() {
+		if strings.EqualFold(u.GetUpgradeType(), kind) {
+			return kind, u.GetEnabled() != nil && !u.GetEnabled().GetValue()
+		}
+	}
+	return kind, !slices.ContainsFunc(h.GetUpgradeConfigs(), func(u *hcmv3.HttpConnectionManager_UpgradeConfig) bool {
+		return strings.EqualFold(u.GetUpgradeType(), kind) && (u.GetEnabled() == nil || u.GetEnabled().GetValue())
+	})
 }
 
 // takesMethod reports whether the codec of a connection manager accepts the method of a request. The HTTP/1.1 codec

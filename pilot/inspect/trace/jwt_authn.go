@@ -96,6 +96,7 @@ func (t token) unverifiable(set string) string {
 type judged struct {
 	missing  bool   // whether there is no token
 	refused  string // why the token is refused
+	foreign  bool   // whether it is refused as it is of another issuer
 	status   int
 	provider *jwtv3.JwtProvider // provider of the valid token; nil if no token is valid
 	token    token
@@ -105,7 +106,10 @@ func (v judged) passes() bool { return !v.missing && v.refused == "" }
 
 // jwtAuthn validates tokens. It records the result as a step.
 func jwtAuthn(x *stream, _ filter, m *jwtv3.JwtAuthentication) bool {
-	a := x.Answer
+	a, r := x.Answer, x.request
+	if m.GetBypassCorsPreflight() && r.Method == "OPTIONS" && r.Headers["origin"] != "" && r.Headers["access-control-request-method"] != "" {
+		return true
+	}
 	path, _, _ := strings.Cut(x.request.Path, "?")
 	for _, rule := range m.GetRules() {
 		if prefix := rule.GetMatch().GetPrefix(); !strings.HasPrefix(path, prefix) {
@@ -237,7 +241,7 @@ func requireAny(f *jwtv3.JwtAuthentication, list []*jwtv3.JwtRequirement, r Requ
 		if v.passes() {
 			return v
 		}
-		if !v.missing && (out.missing || out.refused == "") {
+		if !v.missing && (out.missing || out.foreign) { // another issuer's token says less
 			out = v
 		}
 	}
@@ -263,7 +267,7 @@ func byProvider(p *jwtv3.JwtProvider, audiences []string, r Request) judged {
 	issuer, says := claims["iss"].(string)
 	switch {
 	case p.GetIssuer() != "" && says && issuer != p.GetIssuer():
-		return judged{refused: fmt.Sprintf("its issuer is %s, and not %s", issuer, p.GetIssuer()), status: 401}
+		return judged{refused: fmt.Sprintf("its issuer is %s, and not %s", issuer, p.GetIssuer()), foreign: true, status: 401}
 	case expired(claims["exp"], r.Now, 1):
 		return judged{refused: "it has expired", status: 401}
 	case expired(claims["nbf"], r.Now, -1):

@@ -122,6 +122,8 @@ func (x *stream) authorize(f filter, rules *rbacv3.RBAC) bool {
 		}
 	case refused && slices.ContainsFunc(s.Lost, func(l Lost) bool { return l.Reason != noRules }):
 		s.Reason = "no ALLOW policy allows it, and at least one exists"
+	case refused && !x.HTTP:
+		s.Reason = "the ALLOW policies have no rules for connections, and allow none: rules with fields of HTTP are for requests alone"
 	case refused:
 		s.Reason = "the ALLOW policies have no rules, and allow nothing"
 	case matched != "":

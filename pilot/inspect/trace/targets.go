@@ -33,7 +33,7 @@ type Target struct {
 	Original  bool       `json:"original,omitempty"` // whether the connection goes to its original address, or to the host that is called
 
 	TLS   string `json:"tls,omitempty"` // the TLS of connections to the original address; empty for plaintext
-	HTTP2 bool   `json:"-"`             // whether the cluster may speak HTTP/2 to its endpoints
+	HTTP1 bool   `json:"-"`             // whether requests go on by HTTP/1.1, whatever the client speaks
 
 	original Endpoint // how endpoints are called, for Original
 	chosen   []string // states of the endpoints that the request may name itself; nil if it names none
@@ -134,6 +134,7 @@ func targets(a *Answer, c Config, choices []choice, missing int) error {
 		if err != nil {
 			return err
 		}
+		t.HTTP1 = a.HTTP && !speaksHTTP2(cluster)
 		if a.chooses {
 			t.chosen = choosable(cluster)
 			s.Details = append(s.Details, "the request itself names one of its endpoints")
@@ -256,18 +257,13 @@ func (t *Target) fill(c Config, cluster *clusterv3.Cluster, o offer) (Step, erro
 		t.Subset = name.Subset
 		s.Details = append(s.Details, "subset "+name.Subset)
 	}
-	options := &httpv3.HttpProtocolOptions{}
-	if config := cluster.GetTypedExtensionProtocolOptions()[httpOptions]; config != nil && config.UnmarshalTo(options) == nil {
-		t.HTTP2 = options.GetExplicitHttpConfig().GetHttp2ProtocolOptions() != nil || options.GetUseDownstreamProtocolConfig() != nil ||
-			options.GetAutoConfig() != nil
-	}
 	assignment := cluster.GetLoadAssignment()
 	switch cluster.GetType() {
 	case clusterv3.Cluster_ORIGINAL_DST:
 		t.Original = true
 		s.Details = append(s.Details, "it passes connections on to their original destination")
 		if t.Subset != "" {
-			s.Details = append(s.Details, "its subset and its load balancing have no effect")
+			s.Details = append(s.Details, "load balancing and the labels of its subset have no effect")
 		}
 	case clusterv3.Cluster_EDS:
 		var err error
@@ -320,6 +316,16 @@ func (t *Target) At(address string, port uint32) Endpoint {
 
 // CallBy sets how endpoints are called, for Original.
 func (t *Target) CallBy(e Endpoint) { t.original = e }
+
+// speaksHTTP2 reports whether requests may go to the endpoints of a cluster by HTTP/2.
+func speaksHTTP2(cluster *clusterv3.Cluster) bool {
+	options := &httpv3.HttpProtocolOptions{}
+	if config := cluster.GetTypedExtensionProtocolOptions()[httpOptions]; config == nil || config.UnmarshalTo(options) != nil {
+		return false
+	}
+	return options.GetExplicitHttpConfig().GetHttp2ProtocolOptions() != nil || options.GetUseDownstreamProtocolConfig() != nil ||
+		options.GetAutoConfig() != nil
+}
 
 // choosable returns the states of the endpoints of a cluster that a request may name.
 func choosable(cluster *clusterv3.Cluster) []string {

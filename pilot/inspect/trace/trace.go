@@ -154,7 +154,7 @@ func Follow(c Config, r Request) (*Answer, error) {
 		return a, (&stream{Answer: a, config: c, request: r, ends: endsOf(l, r)}).http(h)
 	}
 	if l == nil {
-		a.end(accesslog.Unknown, 0, "%s", reason)
+		a.end(accesslog.NoListener, 0, "%s", reason)
 		return a, nil
 	}
 	a.step(Step{What: "listener", Name: l.GetName(), Reason: reason})
