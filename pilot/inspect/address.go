@@ -48,6 +48,12 @@ func (i *Inspection) addressOf(w *Way, q Query, from *sender) *registry.Service 
 	case !from.proxied && s.Provider != registry.Kubernetes: // the application's DNS knows no ServiceEntry
 	case len(s.Addresses) > 0 && !strings.Contains(s.Addresses[0], "/"):
 		w.Address = s.Addresses[0]
+		for _, a := range s.Addresses { // a Pod can only call addresses of its own families
+			if slices.ContainsFunc(from.IPs, func(ip string) bool { return strings.Contains(ip, ":") == strings.Contains(a, ":") }) {
+				w.Address = a
+				break
+			}
+		}
 	case len(s.AutoAddress) > 0 && from.DNSCapture && from.DNSAutoAllocate: // otherwise DNS answers from outside the configuration
 		w.Address = s.AutoAddress[0]
 	case s.Headless:
@@ -192,12 +198,30 @@ func (i *Inspection) podOf(host string, from *sender) (*registry.Service, string
 	if rest == "" || s == nil || !s.Headless {
 		return nil, ""
 	}
-	for _, o := range i.objectsOf(kinds.Pod) {
-		if f := kube.FactsOfPod(o); o.Namespace == s.Namespace && f.Hostname == name && f.Subdomain == s.Name && len(f.Addresses) > 0 {
-			return s, f.Addresses[0]
-		}
+	if address := i.podNamed(name, s); address != "" {
+		return s, address
 	}
 	return nil, ""
+}
+
+// podNamed returns the address of the Pod with a name in a headless service, or "".
+func (i *Inspection) podNamed(name string, s *registry.Service) string {
+	for _, o := range i.objectsOf(kinds.Pod) {
+		if f := kube.FactsOfPod(o); o.Namespace == s.Namespace && f.Hostname == name && f.Subdomain == s.Name && len(f.Addresses) > 0 {
+			return f.Addresses[0]
+		}
+	}
+	return ""
+}
+
+// podAddress returns the address that the DNS of the cluster has for the whole name of a Pod in a headless service, or
+// "" for other names.
+func (i *Inspection) podAddress(host string) string {
+	name, rest, _ := strings.Cut(strings.ToLower(host), ".")
+	if s := i.serviceAt(rest); s != nil && s.Headless {
+		return i.podNamed(name, s)
+	}
+	return ""
 }
 
 // unresolved returns why an application finds no address for a host. It is empty if the application finds one or if
@@ -219,7 +243,7 @@ func (i *Inspection) resolvedOutside(w *Way, q Query, from *sender, s *registry.
 	switch {
 	case err == nil, q.logged, from.Generator == node.GRPC, from.Type == node.Router && from.proxied:
 		return ""
-	case s != nil && (s.Provider == registry.Kubernetes || from.proxied && from.DNSCapture && w.Address != ""):
+	case s != nil && (s.Provider == registry.Kubernetes || from.proxied && from.DNSCapture && w.Address != ""), i.podAddress(q.Host) != "":
 		return ""
 	}
 	text := fmt.Sprintf("%s.%s finds the address of %s only if DNS outside the mesh has it", from.Name, from.Namespace, q.Host)

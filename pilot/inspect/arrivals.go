@@ -13,6 +13,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/api/protocols"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/inspect/accesslog"
 	"github.com/istiod-lite/istiod-lite/pilot/inspect/trace"
@@ -177,8 +178,10 @@ func (h *hops) behind(all []trace.Endpoint) (list []trace.Endpoint, closed map[s
 	}
 	for _, e := range all {
 		s := h.serviceAt(e.Address)
-		switch {
+		switch pod := h.podAddress(e.Address); {
 		case e.Address == "":
+		case pod != "":
+			add(e, pod, e.Port)
 		case s == nil || s.Resolution == registry.Alias:
 			list = append(list, e)
 		case s.Headless: // its name has the addresses of all Pods
@@ -244,10 +247,18 @@ func (h *hops) endpoint(cluster string, e trace.Endpoint) *registry.Endpoint {
 // arrive follows a request to an endpoint of a cluster, and on from there if it is a gateway.
 func (h *hops) arrive(t trace.Target, g *group, r trace.Request, by passer, depth int) (*Arrival, outcome, error) {
 	e := g.Endpoint
-	a := &Arrival{Cluster: t.Cluster, Endpoint: e.String(), Pod: g.pod, Others: g.others}
+	a := &Arrival{Cluster: t.Cluster, Endpoint: e.String(), Pod: g.pod, Others: g.others, tls: e.TLS != ""}
 	end := outcome{status: 200}
 	if len(e.Lacks) > 0 {
 		a.Failure = "the proxy lacks the secrets that TLS needs: " + strings.Join(e.Lacks, ", ")
+		return a, outcome{reason: a.Failure}, nil
+	}
+	if g.to != nil && e.TLS == trace.MeshTLS && len(e.Names) > 0 && !slices.ContainsFunc(e.Names, func(n trace.Name) bool {
+		return n.Matches(g.to.identity)
+	}) {
+		wanted := strings.Join(lists.Map(e.Names, trace.Name.String), " or ")
+		a.Failure = fmt.Sprintf("the TLS handshake fails: %s wants a certificate with %s, and %s has %s", cmp.Or(t.TLSBy, "cluster "+t.Cluster),
+			wanted, g.pod, g.to.identity)
 		return a, outcome{reason: a.Failure}, nil
 	}
 	if g.closed != "" {
@@ -265,7 +276,7 @@ func (h *hops) arrive(t trace.Target, g *group, r trace.Request, by passer, dept
 	gateway, ofMesh := p.Type == node.Router, e.TLS == trace.MeshTLS
 	in := r
 	in.Proxyless = p.Generator == node.GRPC
-	in.Inbound, in.Gateway, in.Identity, in.Certificate, in.HTTP3 = true, gateway, "", false, false
+	in.Inbound, in.Gateway, in.Identity, in.Certificate, in.HTTP3 = true, gateway, "", r.TLS && r.Certificate, false
 	in.Address, in.Port, in.SourceAddress = e.Address, e.Port, by.address
 	in.PROXY, in.Taken = e.PROXY, false
 	if e.TLS != "" {
@@ -312,7 +323,7 @@ func (h *hops) arrive(t trace.Target, g *group, r trace.Request, by passer, dept
 		a.Next, end, err = h.onwards(a.Answer, "", passer{e.Address, p.identity, true}, depth+1)
 		end.depends = slices.Concat(depends, end.depends)
 	default:
-		if unfit := h.unfit(t, g, r, f.TLS, a.Answer); unfit != "" {
+		if unfit := h.unfit(t, g, r, f.TLS || in.TLS && !ofMesh, a.Answer); unfit != "" {
 			end.depends = append(end.depends, unfit)
 		}
 	}
@@ -344,6 +355,9 @@ func (h *hops) unproxied(a *Arrival, t trace.Target, g *group, r trace.Request) 
 	add := func(format string, args ...any) { end.depends = append(end.depends, fmt.Sprintf(format, args...)) }
 	if _, err := netip.ParseAddr(e.Address); err != nil {
 		add("the proxy asks DNS for %s: without an address the request is answered with status 503", e.Address)
+	}
+	if e.TLS != "" && e.TLS != trace.MeshTLS && e.Verifies {
+		add("the TLS handshake with %s fails if %s does not trust its certificate", where, h.tlsBy(t, e))
 	}
 	switch unfit := h.unfit(t, g, r, r.TLS || e.TLS != "", nil); {
 	case e.TLS == trace.MeshTLS:
@@ -407,6 +421,8 @@ func (h *hops) unfit(t trace.Target, g *group, r trace.Request, tls bool, at *tr
 		case t.Original && s.Headless && h.targetPort(s, p) != g.Port:
 			return fmt.Sprintf("%s may not listen at port %d: the addresses of a headless Service are called as they are, and its port %d has the "+
 				"targetPort %d", where, g.Port, p.Number, h.targetPort(s, p))
+		case t.HTTP2 && g.to == nil && p.Protocol == protocols.HTTP:
+			return fmt.Sprintf("%s may not take HTTP/2, by which the proxy calls it: %s", where, declared)
 		case isGRPC && t.HTTP1:
 			return byHTTP1 + ": " + declared + "; declare it as grpc or http2"
 		}

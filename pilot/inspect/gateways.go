@@ -176,7 +176,7 @@ func (i *Inspection) unrouted(gateway *kinds.Object, n int, s *networkingv1alpha
 	switch protocol := strings.ToUpper(s.GetPort().GetProtocol()); {
 	case s.GetTls().GetMode() == networkingv1alpha3.ServerTLSSettings_PASSTHROUGH:
 		rules = "tls rules"
-	case protocol != "TCP" && protocol != "TLS":
+	case protocol != "TCP" && protocol != "TLS", s.GetBind() != "":
 		return ""
 	}
 	key, field := gateway.Key, fmt.Sprintf("spec.servers[%d]", n)

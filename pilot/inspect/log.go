@@ -203,9 +203,21 @@ func (i *Inspection) locate(l *Log, q *Query) {
 	case sideInbound:
 		q.TLS = q.TLS || l.ServerName != "" && l.Peer == "" && !l.ofMesh()
 		switch {
+		case i.isGateway(q.Source) && q.Host == "":
+			if !i.throughGateway(l, q, []string{q.Source}) {
+				i.behindGateway(l, q, q.Source, local, forwarded)
+			}
+			return
 		case q.Source != "" && q.Source != l.Of:
 		case isForwarded:
-			if i.throughGateway(l, q, i.gateways()) {
+			gateways := i.gateways()
+			if i.throughGateway(l, q, gateways) {
+				return
+			}
+			if len(gateways) > 0 && !slices.ContainsFunc(gateways, func(name string) bool {
+				return i.sender(name).identity != i.sender(gateways[0]).identity
+			}) {
+				i.behindGateway(l, q, gateways[0], local, forwarded)
 				return
 			}
 			l.Missing = append(l.Missing, fmt.Sprintf("The request came for %s, by X-Forwarded-For, and the line does not say through which "+
@@ -244,6 +256,20 @@ func (i *Inspection) locate(l *Log, q *Query) {
 			l.note("the proxy chose the endpoint %s: no Pod has this address now, so that the Pod of the line is gone", host)
 		}
 	}
+}
+
+// behindGateway follows the request of a line from the gateway that passed it on, if it is not known which request came
+// to the gateway: its routes may have changed the host and the path.
+func (i *Inspection) behindGateway(l *Log, q *Query, gateway string, local, client netip.AddrPort) {
+	from := i.sender(gateway)
+	l.outside = true
+	l.Peer = cmp.Or(l.Peer, from.identity)
+	q.Source, q.Host, q.Port = first(from.IPs), local.Addr().String(), uint32(local.Port())
+	if _, there := q.Headers["x-forwarded-for"]; !there && client.IsValid() {
+		q.Headers["x-forwarded-for"] = client.Addr().String()
+	}
+	l.note("the request came through gateway %s, and which request came there is not known: only what happens at %s is followed. Give SOURCE and "+
+		"HOST:PORT if it came another way", gateway, cmp.Or(l.Of, local.String()))
 }
 
 // standIn returns another Pod of the workload that a Pod was of, by its name, or "". Names of such Pods differ in their

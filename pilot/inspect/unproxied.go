@@ -85,6 +85,15 @@ func (i *Inspection) closedOut(w *Way, from *sender, s *registry.Service) {
 	}
 }
 
+// egressProxyOf returns the field of the Sidecar that names an egressProxy for a proxy, or "".
+func (i *Inspection) egressProxyOf(from *sender) string {
+	scope, _ := i.translator.Visible(i.Snapshot, from.Proxy)
+	if scope.Sidecar == nil || scope.Sidecar.Spec.(*networkingv1.Sidecar).GetOutboundTrafficPolicy().GetEgressProxy() == nil {
+		return ""
+	}
+	return i.Where(scope.Sidecar.Key, "spec.outboundTrafficPolicy.egressProxy")
+}
+
 // ready returns the endpoints to which the nodes of a cluster send connections to a Service.
 func (i *Inspection) ready(s *registry.Service, port uint32) (list []trace.Endpoint) {
 	for _, p := range s.Ports {

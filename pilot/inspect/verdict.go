@@ -72,7 +72,7 @@ func (i *Inspection) judge(l *Log, w *Way) {
 	}
 	policy := i.policyOf(l)
 	causes := l.Causes()
-	line := cmp.Or(l.Answer(), "no answer")
+	line := cmp.Or(l.Answer(), "no flags")
 	runtime := len(causes) > 0 && !slices.ContainsFunc(causes, func(c accesslog.Cause) bool { return !c.Runtime() })
 	contradict := func(now string) {
 		l.contradicts = true
@@ -93,6 +93,9 @@ func (i *Inspection) judge(l *Log, w *Way) {
 			l.Verdict = "The line shows no failure, and the request reaches the application by the configuration as it is now, if none of " +
 				"the above prevents it."
 		}
+	case !l.Failed && l.IsConnection() && now.status == 0 && now.has(accesslog.TLS):
+		l.Explained = true // the handshake failed, for which Envoy has no flag
+		l.Verdict = "The configuration explains the line: " + now.reason + "."
 	case !l.Failed && l.Code == 200 && l.mayBeGRPC() && now.status != 0:
 		l.Verdict = fmt.Sprintf("The line has status 200, which gRPC has for errors too: the line does not show grpc-status. Now %s.", now)
 	case !l.Failed:
@@ -122,6 +125,9 @@ func (i *Inspection) judge(l *Log, w *Way) {
 	default:
 		l.Explained = true
 		l.Verdict = "The configuration explains the line: " + now.reason + "."
+	}
+	if a := firstProxied(w.Arrivals); a != nil && l.Side != sideInbound && len(causes) > 0 && causes[0] == accesslog.Connect && now.reaches() {
+		l.note("%s has a proxy, which takes connections to all ports: a connection that is refused says that the Pod's proxy does not run", a.Pod)
 	}
 	l.note("%s", policy)
 	if l.Unasked() {
@@ -168,12 +174,31 @@ func endOf(w *Way) end {
 	case w.Outbound.Status != 200 || w.Outbound.Answered:
 		at := endOfAnswer(w.Outbound)
 		e.causes, e.rules = at.causes, at.rules
-	case w.Status == 0 || !w.Outbound.HTTP:
-		e.causes = []accesslog.Cause{accesslog.Broken, accesslog.Connect, accesslog.TLS}
 	default:
-		e.causes = []accesslog.Cause{accesslog.Application, accesslog.Broken, accesslog.Connect, accesslog.TLS}
+		e.causes = causesBehind(w.Arrivals)
 	}
 	return e
+}
+
+// causesBehind returns the causes that the log of a proxy has for requests that fail where they arrive.
+func causesBehind(list []Arrival) (causes []accesslog.Cause) {
+	for _, a := range list {
+		switch {
+		case a.Failure != "":
+			causes = append(causes, accesslog.Connect)
+			if a.tls {
+				causes = append(causes, accesslog.TLS, accesslog.Broken)
+			}
+		case a.Answer == nil || outcomeOf(a.Answer).reaches() && len(a.Next) == 0:
+		case a.Answer.Status != 0:
+			causes = append(causes, accesslog.Application)
+		case a.tls && a.Answer.Cause != accesslog.Policy: // policies are judged after the handshake
+			causes = append(causes, accesslog.Connect, accesslog.TLS, accesslog.Broken)
+		default: // a listener takes a connection before it closes it
+			causes = append(causes, accesslog.Broken)
+		}
+	}
+	return lists.Unique(causes)
 }
 
 // endOfAnswer returns the end of a request at one proxy.

@@ -55,6 +55,7 @@ type Arrival struct {
 	Next     []Arrival     `json:"next,omitempty"`            // where a gateway passes the request on to
 
 	policies []kinds.Key // the objects of Origins
+	tls      bool        // whether the proxy that calls begins TLS
 }
 
 // Why follows a request from the proxy that sends it to the applications that answer.
@@ -179,6 +180,8 @@ func (i *Inspection) note(w *Way, q Query, from *sender, service *registry.Servi
 	}
 	switch other := i.hiddenBy(w, service); {
 	case other == "" || from.Type == node.Router || isAddress == nil:
+	case service == nil && i.egressProxyOf(from) != "":
+		note("the connection goes to %s, the egressProxy of %s", other, i.egressProxyOf(from))
 	case service == nil:
 		note("the connection goes to %s: it has port %d for every address, and no service has the host %s", other, q.Port, q.Host)
 	default:

@@ -355,7 +355,7 @@ func (e *Entry) Answer() string {
 	var parts []string
 	if e.Code != 0 {
 		parts = append(parts, fmt.Sprintf("status %d", e.Code))
-	} else if e.HasCode {
+	} else if e.HasCode && !e.IsConnection() {
 		parts = append(parts, "no response")
 	}
 	if len(e.Flags) > 0 {

@@ -3,14 +3,14 @@ package trace
 import (
 	"cmp"
 	"fmt"
+	"slices"
+	"strings"
 
-	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	exthttpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_authz/v3"
 	exttcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/ext_authz/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 
-	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/pilot/inspect/accesslog"
 )
 
@@ -20,36 +20,39 @@ func httpExtAuthz(x *stream, f filter, m *exthttpv3.ExtAuthz) bool {
 	if x.override(f, route) && route.GetDisabled() {
 		return true
 	}
+	x.mayAdd(m)
 	cluster, isGRPC := clusterOf(m.GetGrpcService())
 	if !isGRPC {
 		cluster = m.GetHttpService().GetServerUri().GetCluster()
 	}
-	return x.ask(f, m.GetFilterEnabledMetadata(), authorizer{cluster, isGRPC, m.GetFailureModeAllow(),
+	return x.ask(f, m.GetFilterEnabledMetadata(), service{cluster, isGRPC, m.GetFailureModeAllow(),
 		cmp.Or(int(m.GetStatusOnError().GetCode()), 403)})
+}
+
+// mayAdd records the headers that an authorizer may add to requests that it allows. One that is asked by gRPC may add any:
+// the token is the one that matters most.
+func (x *stream) mayAdd(m *exthttpv3.ExtAuthz) {
+	const by = ", which the external authorizer may set"
+	allowed := m.GetHttpService().GetAuthorizationResponse()
+	names := lists.Map(slices.Concat(allowed.GetAllowedUpstreamHeaders().GetPatterns(), allowed.GetAllowedUpstreamHeadersToAppend().GetPatterns()),
+		func(p *matcherv3.StringMatcher) string { return strings.ToLower(p.GetExact()) })
+	if m.GetGrpcService() != nil {
+		names = append(names, "authorization")
+	}
+	for _, name := range names {
+		x.request.blur(name, "the value of header "+name+by)
+	}
 }
 
 // networkExtAuthz asks an external authorizer about a connection.
 func networkExtAuthz(x *stream, f filter, m *exttcpv3.ExtAuthz) bool {
 	cluster, isGRPC := clusterOf(m.GetGrpcService())
-	return x.ask(f, m.GetFilterEnabledMetadata(), authorizer{cluster, isGRPC, m.GetFailureModeAllow(), 0})
-}
-
-// clusterOf returns the cluster of a gRPC service, and whether there is a service.
-func clusterOf(s *corev3.GrpcService) (name string, isGRPC bool) {
-	return s.GetEnvoyGrpc().GetClusterName(), s != nil
-}
-
-// authorizer is a service that decides about requests.
-type authorizer struct {
-	cluster string
-	isGRPC  bool
-	open    bool // whether requests pass if it does not answer
-	status  int  // of the answer to a request if it does not answer; 0 if the connection is closed
+	return x.ask(f, m.GetFilterEnabledMetadata(), service{cluster, isGRPC, m.GetFailureModeAllow(), 0})
 }
 
 // ask reports whether a request passes an external authorizer, whose answer is not known. It is asked if the metadata
 // of an earlier filter of policies says so, or always if no metadata is named.
-func (x *stream) ask(f filter, enabled *matcherv3.MetadataMatcher, by authorizer) bool {
+func (x *stream) ask(f filter, enabled *matcherv3.MetadataMatcher, by service) bool {
 	asked := known(true)
 	if enabled != nil {
 		asked = x.saidMatches(enabled)
@@ -79,31 +82,4 @@ func (x *stream) ask(f filter, enabled *matcherv3.MetadataMatcher, by authorizer
 	x.step(Step{What: "authorization", Name: "CUSTOM", Reason: "an authorizer is asked, and may deny it", Origin: origin})
 	x.dependsOn(accesslog.Authorizer, 0, "the external authorizer%s may deny it", x.of(origin))
 	return true
-}
-
-// mute returns why an authorizer cannot answer, or "" if it may.
-func (x *stream) mute(by authorizer) string {
-	if by.cluster == "" { // it is not named by a cluster
-		return ""
-	}
-	cluster, err := named[clusterv3.Cluster](x.config[envoy.ClusterType], by.cluster)
-	if err != nil {
-		return ""
-	}
-	if cluster == nil {
-		return "cluster " + by.cluster + " is not there"
-	}
-	t := Target{Cluster: by.cluster}
-	if _, err := t.fill(x.config, cluster, offer{}); err != nil {
-		return ""
-	}
-	switch {
-	case !t.serves() && len(t.unready()) > 0:
-		return "TLS to cluster " + by.cluster + " fails: " + lacking(t.unready())
-	case !t.serves():
-		return "cluster " + by.cluster + " has no endpoint that takes requests"
-	case by.isGRPC && !speaksHTTP2(cluster):
-		return "it is asked by gRPC, and cluster " + by.cluster + " speaks HTTP/1.1, as its port is not declared as grpc or http2"
-	}
-	return ""
 }

@@ -63,6 +63,7 @@ type stream struct {
 
 	said    map[string]said // metadata that filters of policies have set for later filters
 	payload map[string]any  // claims of the valid token; nil if there is none
+	tokenOn string          // what it depends on whether there is a token, and which; empty if that is known
 
 	// For HTTP: the routes, and the one that the request has, which filters read too.
 	routes *routev3.RouteConfiguration
@@ -134,6 +135,7 @@ func (x *stream) requestFilters(list []*hcmv3.HttpFilter) (bool, error) {
 			}
 		case !slices.Contains(passiveHTTP, f.config.GetTypeUrl()):
 			x.dependsOn(accesslog.Direct, 0, "HTTP filter %s is not evaluated, and may answer itself", x.named(f))
+			x.request.blur(anyHeader, "what HTTP filter "+x.named(f)+" changes")
 		}
 	}
 	return true, nil

@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"cmp"
 	"maps"
 	"strings"
 
@@ -27,6 +28,14 @@ func (r *Request) blur(name, on string) {
 		r.ownHeaders()
 		r.unclear[name] = on
 	}
+}
+
+// anyHeader is the name of all headers in what is not known.
+const anyHeader = "*"
+
+// unclearBy returns what a header depends on, or "" if its value is known.
+func (r Request) unclearBy(name string) string {
+	return cmp.Or(r.unclear[name], r.unclear[anyHeader])
 }
 
 // ownHeaders lets the request have headers that no other request shares.

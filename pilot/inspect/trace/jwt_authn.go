@@ -3,6 +3,7 @@ package trace
 import (
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -57,7 +58,35 @@ func parseToken(text string) (t token, err error) {
 			return token{}, fmt.Errorf("it is not a token: its %s part is no JSON object: %w", ordinal, err)
 		}
 	}
+	signature, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(part[2], "="))
+	if err != nil || len(signature) == 0 {
+		return token{}, errors.New("it is not a token: its third part is no signature in base64url")
+	}
 	return t, nil
+}
+
+// malformed returns which part of a whole token has a type that RFC 7519 and RFC 7515 do not allow, or "".
+func (t token) malformed() string {
+	if t.header == nil {
+		return ""
+	}
+	for _, name := range []string{"iss", "sub", "jti"} {
+		if _, isText := t.claims[name].(string); t.claims[name] != nil && !isText {
+			return "its claim " + name + " is no string"
+		}
+	}
+	for _, name := range []string{"exp", "nbf", "iat"} {
+		if n, isNumber := t.claims[name].(float64); t.claims[name] != nil && (!isNumber || n != math.Trunc(n) || n < 0) {
+			return "its claim " + name + " is no whole number of seconds"
+		}
+	}
+	if aud := t.claims["aud"]; aud != nil && texts(aud) == nil {
+		return "its claim aud is no string and no list of strings"
+	}
+	if _, isText := t.header["kid"].(string); t.header["kid"] != nil && !isText {
+		return "its key ID is no string"
+	}
+	return ""
 }
 
 // families are the types of keys by the beginning of the algorithms that they verify, as RFC 7518 and RFC 8037 name
@@ -115,6 +144,10 @@ func jwtAuthn(x *stream, _ filter, m *jwtv3.JwtAuthentication) bool {
 		if prefix := rule.GetMatch().GetPrefix(); !strings.HasPrefix(path, prefix) {
 			continue
 		}
+		if x.tokenOn = unclearToken(m, x.request); x.tokenOn != "" {
+			x.dependsOn(accesslog.Token, 401, "the token is judged by %s", x.tokenOn)
+			return true
+		}
 		v := require(m, rule.GetRequires(), x.request)
 		for _, p := range m.GetProviders() { // clients cannot forge the headers of claims
 			for _, h := range p.GetClaimToHeaders() {
@@ -146,6 +179,27 @@ func jwtAuthn(x *stream, _ filter, m *jwtv3.JwtAuthentication) bool {
 		return true
 	}
 	return true
+}
+
+// unclearToken returns what the header depends on in which a provider looks for tokens, or "" if all such headers are
+// known, or the claims of the token.
+func unclearToken(m *jwtv3.JwtAuthentication, r Request) string {
+	if r.Claims != nil {
+		return ""
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.GetProviders())) {
+		p := m.GetProviders()[name]
+		headers := p.GetFromHeaders()
+		if len(headers)+len(p.GetFromParams())+len(p.GetFromCookies()) == 0 {
+			headers = []*jwtv3.JwtHeader{{Name: "authorization"}}
+		}
+		for _, h := range headers {
+			if on := r.unclearBy(strings.ToLower(h.GetName())); on != "" {
+				return on
+			}
+		}
+	}
+	return ""
 }
 
 // accept lets a request continue with a valid token.
@@ -264,8 +318,14 @@ func byProvider(p *jwtv3.JwtProvider, audiences []string, r Request) judged {
 	case claims == nil:
 		return judged{missing: true}
 	}
+	if wrong := found.malformed(); wrong != "" {
+		return judged{refused: wrong, status: 401}
+	}
 	issuer, says := claims["iss"].(string)
+	whole := found.header != nil // otherwise claims that are not given are those of a valid token
 	switch {
+	case p.GetIssuer() != "" && whole && !says:
+		return judged{refused: "it has no issuer, and " + p.GetIssuer() + " is required", foreign: true, status: 401}
 	case p.GetIssuer() != "" && says && issuer != p.GetIssuer():
 		return judged{refused: fmt.Sprintf("its issuer is %s, and not %s", issuer, p.GetIssuer()), foreign: true, status: 401}
 	case expired(claims["exp"], r.Now, 1):
@@ -273,8 +333,11 @@ func byProvider(p *jwtv3.JwtProvider, audiences []string, r Request) judged {
 	case expired(claims["nbf"], r.Now, -1):
 		return judged{refused: "it is not valid yet", status: 401}
 	}
-	if len(audiences) > 0 && claims["aud"] != nil &&
-		!slices.ContainsFunc(texts(claims["aud"]), func(x string) bool { return slices.Contains(audiences, x) }) {
+	switch aud := texts(claims["aud"]); {
+	case len(audiences) == 0, claims["aud"] == nil && !whole:
+	case claims["aud"] == nil:
+		return judged{refused: "it has no audience, and one of " + strings.Join(audiences, ", ") + " is required", status: 403}
+	case !slices.ContainsFunc(lists.Map(aud, bare), func(x string) bool { return slices.Contains(lists.Map(audiences, bare), x) }):
 		return judged{refused: fmt.Sprintf("its audience is %v, and none of %s", claims["aud"], strings.Join(audiences, ", ")), status: 403}
 	}
 	if !says && p.GetIssuer() != "" { // the claims of a query belong to a valid token
@@ -290,11 +353,17 @@ func byProvider(p *jwtv3.JwtProvider, audiences []string, r Request) judged {
 	return judged{provider: p, token: found}
 }
 
+// bare returns an audience without the scheme and the slash at its end, which Envoy does not compare.
+func bare(audience string) string {
+	audience = strings.TrimPrefix(strings.TrimPrefix(audience, "https://"), "http://")
+	return strings.TrimSuffix(audience, "/")
+}
+
 // expired reports whether a time of a token is before now, or with sign -1 after it. Envoy allows for a clock skew of
 // one minute.
 func expired(claim any, now time.Time, sign time.Duration) bool {
 	seconds, ok := claim.(float64)
-	return ok && !now.IsZero() && now.Sub(time.Unix(int64(seconds), 0))*sign > time.Minute
+	return ok && seconds != 0 && !now.IsZero() && now.Sub(time.Unix(int64(seconds), 0))*sign > time.Minute
 }
 
 func texts(v any) (list []string) {

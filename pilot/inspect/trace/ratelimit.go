@@ -2,6 +2,7 @@ package trace
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
@@ -26,14 +27,34 @@ func httpRateLimit(x *stream, f filter, m *httplimitv3.RateLimit) bool {
 		}
 	}
 	if slices.ContainsFunc(limits, func(l *routev3.RateLimit) bool { return l.GetStage().GetValue() == m.GetStage() }) {
-		status := cmp.Or(int(m.GetRateLimitedStatus().GetCode()), 429)
-		x.dependsOn(accesslog.RateLimit, status, "the rate limit%s may answer %d", x.of(Origin{Filter: f.name}), status)
+		cluster, isGRPC := clusterOf(m.GetRateLimitService().GetGrpcService())
+		x.limit(f, service{cluster, isGRPC, !m.GetFailureModeDeny(), cmp.Or(int(m.GetStatusOnError().GetCode()), 500)},
+			cmp.Or(int(m.GetRateLimitedStatus().GetCode()), 429))
 	}
 	return true
 }
 
+// limit records that a rate limit service is asked, and may refuse the request with a status. It is not asked if the
+// request has nothing of what the limits count.
+func (x *stream) limit(f filter, by service, status int) {
+	of := x.of(Origin{Filter: f.name})
+	fate := func(status int) string {
+		if status == 0 {
+			return "may close the connection"
+		}
+		return fmt.Sprintf("may answer %d", status)
+	}
+	switch mute := x.mute(by); {
+	case mute == "":
+		x.dependsOn(accesslog.RateLimit, status, "the rate limit%s %s", of, fate(status))
+	case !by.open:
+		x.dependsOn(accesslog.RateLimit, by.status, "the rate limit%s %s: its service cannot answer, as %s", of, fate(by.status), mute)
+	}
+}
+
 // networkRateLimit asks a rate limit service about a connection.
-func networkRateLimit(x *stream, f filter, _ *tcplimitv3.RateLimit) bool {
-	x.dependsOn(accesslog.RateLimit, 0, "the rate limit%s may close the connection", x.of(Origin{Filter: f.name}))
+func networkRateLimit(x *stream, f filter, m *tcplimitv3.RateLimit) bool {
+	cluster, isGRPC := clusterOf(m.GetRateLimitService().GetGrpcService())
+	x.limit(f, service{cluster, isGRPC, !m.GetFailureModeDeny(), 0}, 0)
 	return true
 }

@@ -75,6 +75,9 @@ func (x *stream) shadow(rules *rbacv3.RBAC, prefix string) {
 // saidMatches reports whether metadata that an earlier filter has set matches a matcher.
 func (x *stream) saidMatches(m *matcherv3.MetadataMatcher) truth {
 	if m.GetFilter() == tokenFilter {
+		if x.tokenOn != "" {
+			return unknown(x.tokenOn)
+		}
 		return known(x.payloadMatches(m))
 	}
 	if !strings.HasSuffix(m.GetFilter(), ".rbac") || len(m.GetPath()) != 1 {

@@ -201,7 +201,7 @@ func (r Request) header(name string) (string, bool) {
 
 // hasHeader reports whether a header of the request matches, and why it does not.
 func (r Request) hasHeader(h *routev3.HeaderMatcher) (truth, string) {
-	if on := r.unclear[strings.ToLower(h.GetName())]; on != "" {
+	if on := r.unclearBy(strings.ToLower(h.GetName())); on != "" {
 		return unknown(on), ""
 	}
 	value, there := r.header(h.GetName())

@@ -33,6 +33,7 @@ type Target struct {
 	Original  bool       `json:"original,omitempty"` // whether the connection goes to its original address, or to the host that is called
 
 	TLS   string `json:"tls,omitempty"` // the TLS of connections to the original address; empty for plaintext
+	HTTP2 bool   `json:"-"`             // whether requests go on by HTTP/2, whatever the client speaks
 	HTTP1 bool   `json:"-"`             // whether requests go on by HTTP/1.1, whatever the client speaks
 
 	original Endpoint // how endpoints are called, for Original
@@ -49,6 +50,8 @@ type Endpoint struct {
 	Priority uint32   `json:"priority,omitempty"`
 	TLS      string   `json:"tls,omitempty"`   // empty for plaintext
 	Lacks    []string `json:"lacks,omitempty"` // secrets for TLS that the proxy was not sent: connections fail
+	Names    []Name   `json:"-"`               // of which the certificate must have one; empty if any will do
+	Verifies bool     `json:"-"`               // whether the proxy verifies the certificate
 	PROXY    bool     `json:"proxy,omitempty"` // whether connections begin with a header of the PROXY protocol
 	SNI      string   `json:"-"`
 	ALPN     []string `json:"-"`
@@ -80,6 +83,15 @@ func tcpProxy(x *stream, f filter) (bool, error) {
 	t := &tcpv3.TcpProxy{}
 	if err := f.config.UnmarshalTo(t); err != nil {
 		return false, err
+	}
+	if tunnel := t.GetTunnelingConfig(); tunnel != nil {
+		x.depends("the connection goes through a tunnel: what answers there must take %s to %s, and lead there", tunnel.GetHostname(),
+			cmp.Or(tunnel.GetPostPath(), "CONNECT"))
+		x.Forwarded = Request{Authority: tunnel.GetHostname(), Host: x.request.Host, Address: x.request.Address, Port: x.request.Port,
+			Method: "CONNECT", Path: "/", Now: x.request.Now}
+		if tunnel.GetUsePost() {
+			x.Forwarded.Method, x.Forwarded.Path = "POST", cmp.Or(tunnel.GetPostPath(), "/")
+		}
 	}
 	return false, targets(x.Answer, x.config, clustersOf(t), 0)
 }
@@ -134,7 +146,8 @@ func targets(a *Answer, c Config, choices []choice, missing int) error {
 		if err != nil {
 			return err
 		}
-		t.HTTP1 = a.HTTP && !speaksHTTP2(cluster)
+		may, must := speaksHTTP2(cluster)
+		t.HTTP1, t.HTTP2 = a.HTTP && !may, a.HTTP && must
 		if a.chooses {
 			t.chosen = choosable(cluster)
 			s.Details = append(s.Details, "the request itself names one of its endpoints")
@@ -317,14 +330,14 @@ func (t *Target) At(address string, port uint32) Endpoint {
 // CallBy sets how endpoints are called, for Original.
 func (t *Target) CallBy(e Endpoint) { t.original = e }
 
-// speaksHTTP2 reports whether requests may go to the endpoints of a cluster by HTTP/2.
-func speaksHTTP2(cluster *clusterv3.Cluster) bool {
+// speaksHTTP2 reports whether requests may go to the endpoints of a cluster by HTTP/2, and whether all do.
+func speaksHTTP2(cluster *clusterv3.Cluster) (may, must bool) {
 	options := &httpv3.HttpProtocolOptions{}
 	if config := cluster.GetTypedExtensionProtocolOptions()[httpOptions]; config == nil || config.UnmarshalTo(options) != nil {
-		return false
+		return false, false
 	}
-	return options.GetExplicitHttpConfig().GetHttp2ProtocolOptions() != nil || options.GetUseDownstreamProtocolConfig() != nil ||
-		options.GetAutoConfig() != nil
+	must = options.GetExplicitHttpConfig().GetHttp2ProtocolOptions() != nil
+	return must || options.GetUseDownstreamProtocolConfig() != nil || options.GetAutoConfig() != nil, must
 }
 
 // choosable returns the states of the endpoints of a cluster that a request may name.

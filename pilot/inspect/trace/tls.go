@@ -2,6 +2,7 @@ package trace
 
 import (
 	"slices"
+	"strings"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -10,6 +11,7 @@ import (
 	proxyprotocolv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/proxy_protocol/v3"
 	quicv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/quic/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/istiod-lite/istiod-lite/pilot/inspect/accesslog"
@@ -48,6 +50,12 @@ func handshake(a *Answer, c Config, chain *listenerv3.FilterChain, t *tlsv3.Down
 		return false
 	}
 	c.doubt(a, t.GetCommonTlsContext())
+	for _, s := range t.GetCommonTlsContext().GetTlsCertificateSdsSecretConfigs() {
+		if file, isFile := strings.CutPrefix(s.GetName(), "file-cert:"); isFile {
+			cert, key, _ := strings.Cut(file, "~")
+			a.depends("TLS needs the files %s and %s in the container of the proxy", cert, key)
+		}
+	}
 	if t.GetRequireClientCertificate().GetValue() {
 		switch ofMesh := trustsMesh(t.GetCommonTlsContext()); {
 		case r.Identity == "" && !r.Certificate && ofMesh:
@@ -137,6 +145,29 @@ func kindOf(t *tlsv3.UpstreamTlsContext) string {
 	return TLS
 }
 
+// Name matches a name in a certificate.
+type Name struct{ m *matcherv3.StringMatcher }
+
+// Matches reports whether the name is the one that is meant.
+func (n Name) Matches(name string) bool { return matchString(n.m, name) }
+
+func (n Name) String() string { return stringText(n.m) }
+
+// namesOf returns the names of which a certificate must have one, and whether the certificate is verified.
+func namesOf(t *tlsv3.CommonTlsContext) (names []Name, verifies bool) {
+	own, combined := t.GetValidationContext(), t.GetCombinedValidationContext()
+	if combined != nil {
+		own = combined.GetDefaultValidationContext()
+	}
+	for _, m := range own.GetMatchTypedSubjectAltNames() {
+		names = append(names, Name{m.GetMatcher()})
+	}
+	for _, m := range own.GetMatchSubjectAltNames() { //nolint:staticcheck // the field that is sent
+		names = append(names, Name{m})
+	}
+	return names, own != nil || t.GetValidationContextSdsSecretConfig() != nil
+}
+
 // secure sets the TLS with which a cluster calls an endpoint, and the secrets for it that the proxy lacks.
 func (x *Endpoint) secure(c Config, cluster *clusterv3.Cluster, e *endpointv3.LbEndpoint, o offer) {
 	socket := cluster.GetTransportSocket()
@@ -154,4 +185,5 @@ func (x *Endpoint) secure(c Config, cluster *clusterv3.Cluster, e *endpointv3.Lb
 	t, proxy := upstreamTLS(socket)
 	x.TLS, x.SNI, x.ALPN, x.PROXY = kindOf(t), t.GetSni(), o.of(t.GetCommonTlsContext().GetAlpnProtocols()), proxy
 	x.Lacks = c.lacks(t.GetCommonTlsContext())
+	x.Names, x.Verifies = namesOf(t.GetCommonTlsContext())
 }
