@@ -121,7 +121,7 @@ func (i *Inspection) whyLog(q Query) (*Way, error) {
 // describe takes the request of a line into a query. The query keeps what the user has given.
 func (i *Inspection) describe(l *Log, q *Query) {
 	unread := l.IsConnection() || l.Kind == accesslog.Line && l.Method == "" && slices.Contains(l.Flags, "DPE")
-	q.opaque = unread && q.Method == "" && !l.ofMesh() // the port of the service says what is in mutual TLS of the mesh
+	q.opaque = unread && l.Refused == "" && q.Method == "" && !l.ofMesh() // the port of the service says what is in mutual TLS of the mesh
 	q.Method = cmp.Or(q.Method, l.Method)
 	if from := (Query{Path: l.Path}); q.Path == "" && from.ValidPath() {
 		q.Path = l.Path
@@ -142,7 +142,8 @@ func (i *Inspection) describe(l *Log, q *Query) {
 	if !l.Time.IsZero() {
 		q.Now = l.Time
 	}
-	q.Certificate = q.Certificate || l.Peer != ""
+	refused := strings.ToLower(strings.ReplaceAll(l.Refused, "_", " "))
+	q.Certificate = q.Certificate || l.Peer != "" || refused != "" && !strings.Contains(refused, "did not return a certificate")
 	for _, what := range l.Shortened {
 		l.note("the format writes only the beginning of %s: the request may differ in the rest", what)
 	}

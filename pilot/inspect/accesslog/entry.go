@@ -284,8 +284,8 @@ func scalar(v any) (string, bool) {
 // Meanings returns what the flags, the details and the reasons of an entry mean, the most specific one first.
 func (e *Entry) Meanings() []Meaning {
 	var list []Meaning
-	for _, reason := range []string{e.Transport, e.Refused} {
-		if m := transportMeaning(reason); m.Name != "" {
+	for _, m := range []Meaning{transportMeaning(e.Transport), refusedMeaning(e.Refused)} {
+		if m.Name != "" {
 			list = append(list, m)
 		}
 	}

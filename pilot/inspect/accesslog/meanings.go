@@ -241,6 +241,10 @@ func details() []Meaning {
 			"Look at the log of the proxy: it drains when it ends."),
 		d("downstream_remote_reset", Client, "The client reset the request.", "Look at the client's own timeout."),
 		d("downstream_transport_failure", Client, "TLS of the client's connection failed.", "Look at the certificates of both sides."),
+		d("http1.headers_too_large", Client, "The headers of the request are larger than the proxy takes.",
+			"Look at the cookies and tokens of the request, and at EnvoyFilters that set max_request_headers_kb (60 KiB by default)."),
+		d("http1.too_many_headers", Client, "The request has more headers than the proxy takes.",
+			"Look at the client, and at EnvoyFilters that set max_headers_count (100 by default)."),
 		d("http1.*", Client, "The proxy cannot read the request as HTTP/1.1.", protocol),
 		d("http2.*", Client, "The proxy cannot read the request as HTTP/2, or the client reset it.", protocol),
 		d("http3.*", Client, "The proxy cannot read the request as HTTP/3, or the client reset it.", protocol),
@@ -363,6 +367,38 @@ func destinationMeaning(name string) Meaning {
 			Look: "Look at the ports of the Services that select the Pod."}
 	}
 	return Meaning{}
+}
+
+// refusedMeaning returns the meaning of the reason why TLS of a client failed, to whom the proxy is the server.
+func refusedMeaning(reason string) Meaning {
+	const chains = "Look at tls of the Gateway's server, or at the mode of PeerAuthentications."
+	lower := strings.ToLower(strings.ReplaceAll(reason, "_", " "))
+	for _, m := range []Meaning{
+		{"did not return a certificate", "", TLS, "The client has shown no certificate, and one is required.", chains},
+		{"http request", "", TLS, "The client speaks HTTP in plaintext to a port for TLS.", "Look at the URL that the client calls."},
+		{"wrong version number", "", TLS, "The client does not begin TLS.", "Look at the URL that the client calls, and at its proxy settings."},
+		{"unsupported protocol", "", TLS, "The client and the proxy have no version of TLS in common.",
+			"Look at tls.minProtocolVersion and maxProtocolVersion of the Gateway's server, and at meshMTLS of the mesh."},
+		{"no shared cipher", "", TLS, "The client and the proxy have no cipher in common.",
+			"Look at tls.cipherSuites of the Gateway's server, and at the type of the certificate's key."},
+		{"certificate verify failed", "", TLS, "The proxy does not trust the client's certificate.",
+			"Look at ca.crt of the credential, or at whether both sides have the same root: pilot-discovery check compares roots."},
+		{"alert certificate unknown", "", TLS, "The client does not trust the proxy's certificate.",
+			"Look at the hosts and the issuer of the certificate, and at the roots that the client has."},
+		{"alert unknown ca", "", TLS, "The client does not trust the proxy's certificate.",
+			"Look at the issuer of the certificate, and at the roots that the client has."},
+		{"alert bad certificate", "", TLS, "The client refuses the proxy's certificate.", "Look at the certificate's hosts and its expiry."},
+		{"secret is not supplied", "", TLS, "The proxy has no certificate for TLS.", "Look at the Secret that credentialName names."},
+	} {
+		if strings.Contains(lower, m.Name) {
+			m.Name = reason
+			return m
+		}
+	}
+	if reason == "" {
+		return Meaning{}
+	}
+	return Meaning{Name: reason, Cause: TLS, Says: "TLS of the client failed.", Look: chains}
 }
 
 // transportMeaning returns the meaning of the reason why a connection failed.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"time"
@@ -103,6 +104,9 @@ func parseJSON(text string, formats []Format, outer bool) (*Entry, error) {
 		e := &Entry{Kind: Line, Format: f.Name}
 		if n := matchLabels(e, f.Labels, object); n > most && e.says() {
 			best, most = e, n
+			others := maps.Clone(object) // keys that users add to a format have the names of commands
+			maps.DeleteFunc(others, func(key string, _ any) bool { return f.Labels.GetFields()[key] != nil })
+			matchNames(e, others)
 		}
 	}
 	if e := (&Entry{Kind: Line, Format: "JSON with the names of Envoy's commands"}); most < minFields {

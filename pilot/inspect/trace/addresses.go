@@ -149,6 +149,29 @@ func (x *stream) identify(h *hcmv3.HttpConnectionManager) {
 	if _, there := r.Headers["x-forwarded-proto"]; !there {
 		r.setHeader("x-forwarded-proto", r.scheme())
 	}
+	r.blur("x-request-id", "the value of header x-request-id, which proxies generate")
+	x.certified(h)
+}
+
+// certified changes the header in which proxies tell the names in the certificate of a client.
+func (x *stream) certified(h *hcmv3.HttpConnectionManager) {
+	const name = "x-forwarded-client-cert"
+	r := &x.request
+	hasCertificate := r.TLS && (r.Identity != "" || r.Certificate)
+	switch h.GetForwardClientCertDetails() {
+	case hcmv3.HttpConnectionManager_ALWAYS_FORWARD_ONLY:
+	case hcmv3.HttpConnectionManager_FORWARD_ONLY:
+		if !hasCertificate {
+			r.removeHeader(name)
+		}
+	case hcmv3.HttpConnectionManager_SANITIZE:
+		r.removeHeader(name)
+	default:
+		r.removeHeader(name)
+		if hasCertificate {
+			r.blur(name, "the value of header "+name+", in which the proxy writes the certificate of the client")
+		}
+	}
 }
 
 // detect finds the client by the first extension that knows it.

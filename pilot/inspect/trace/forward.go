@@ -153,7 +153,13 @@ func (x *stream) forwarded() Request {
 	if asks {
 		path += "?" + query
 	}
-	r.Path = path
+	if path != r.Path { // see Envoy's documentation of the HTTP filter router
+		r.setHeader("x-envoy-original-path", r.Path)
+		r.Path = path
+	}
+	if x.host.GetIncludeRequestAttemptCount() {
+		r.blur("x-envoy-attempt-count", "the value of header x-envoy-attempt-count, which counts retries")
+	}
 	return r
 }
 

@@ -153,6 +153,9 @@ func jwtAuthn(x *stream, _ filter, m *jwtv3.JwtAuthentication) bool {
 			for _, h := range p.GetClaimToHeaders() {
 				x.request.removeHeader(strings.ToLower(h.GetHeaderName()))
 			}
+			if name := p.GetForwardPayloadHeader(); name != "" {
+				x.request.removeHeader(strings.ToLower(name))
+			}
 		}
 		switch {
 		case v.missing:
@@ -221,6 +224,9 @@ func (x *stream) accept(v judged) {
 		if value := claimAt(v.token.claims, strings.Split(h.GetClaimName(), ".")); value != nil {
 			x.request.setHeader(strings.ToLower(h.GetHeaderName()), claimText(value))
 		}
+	}
+	if name := strings.ToLower(v.provider.GetForwardPayloadHeader()); name != "" {
+		x.request.blur(name, "the value of header "+name+", in which the proxy writes the payload of the token")
 	}
 	x.step(s)
 }

@@ -14,6 +14,7 @@ import (
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/pilot/inspect/accesslog"
 )
 
@@ -64,6 +65,14 @@ func handshake(a *Answer, c Config, chain *listenerv3.FilterChain, t *tlsv3.Down
 		case r.Identity == "" && !r.Certificate:
 			a.end(accesslog.TLS, 0, "the chain requires a certificate of the client, and the client has none")
 			return false
+		case !namedIn(t, r.Identity):
+			names, _ := namesOf(t.GetCommonTlsContext())
+			wanted := strings.Join(lists.Map(names, Name.String), " or ")
+			if r.Identity != "" {
+				a.end(accesslog.TLS, 0, "the chain requires a certificate with %s, and the client has %s", wanted, r.Identity)
+				return false
+			}
+			a.depends("chain %s takes the client's certificate only if it has %s", chainName(chain), wanted)
 		case r.Identity == "" && ofMesh:
 			a.depends("chain %s takes the client's certificate only if it is one of the mesh", chainName(chain))
 		case r.Identity != "" && !ofMesh:
@@ -71,6 +80,12 @@ func handshake(a *Answer, c Config, chain *listenerv3.FilterChain, t *tlsv3.Down
 		}
 	}
 	return true
+}
+
+// namedIn reports whether a chain takes clients of any name, or of this identity.
+func namedIn(t *tlsv3.DownstreamTlsContext, identity string) bool {
+	names, _ := namesOf(t.GetCommonTlsContext())
+	return len(names) == 0 || slices.ContainsFunc(names, func(n Name) bool { return identity != "" && n.Matches(identity) })
 }
 
 // asksForCertificate reports whether clients are asked for a certificate, which they need not have.

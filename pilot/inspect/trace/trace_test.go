@@ -339,11 +339,11 @@ func TestPlaintextIsRedirected(t *testing.T) {
 func TestForwarded(t *testing.T) {
 	for _, c := range []struct{ route, path, want string }{
 		{`"match":{"prefix":"/a"},"route":{"cluster":"one"}`, "/ab?c", "h/ab?c"},
-		{`"match":{"prefix":"/a"},"route":{"cluster":"one","prefixRewrite":"/x"}`, "/ab?c", "h/xb?c"},
-		{`"match":{"path":"/a"},"route":{"cluster":"one","prefixRewrite":"/x"}`, "/a?c", "h/x?c"},
-		{`"match":{"pathSeparatedPrefix":"/a"},"route":{"cluster":"one","prefixRewrite":"/x"}`, "/a/b", "h/x/b"},
+		{`"match":{"prefix":"/a"},"route":{"cluster":"one","prefixRewrite":"/x"}`, "/ab?c", "h/xb?c x-envoy-original-path=/ab?c"},
+		{`"match":{"path":"/a"},"route":{"cluster":"one","prefixRewrite":"/x"}`, "/a?c", "h/x?c x-envoy-original-path=/a?c"},
+		{`"match":{"pathSeparatedPrefix":"/a"},"route":{"cluster":"one","prefixRewrite":"/x"}`, "/a/b", "h/x/b x-envoy-original-path=/a/b"},
 		{`"match":{"prefix":"/"},"route":{"cluster":"one","regexRewrite":{"pattern":{"regex":"^/v([0-9])/(.*)$"},"substitution":"/\\2-\\1$"}}`,
-			"/v1/x?y", "h/x-1$?y"},
+			"/v1/x?y", "h/x-1$?y x-envoy-original-path=/v1/x?y"},
 		{`"match":{"prefix":"/"},"route":{"cluster":"one","hostRewriteLiteral":"other"}`, "/", "other/"},
 		{`"match":{"prefix":"/"},"route":{"cluster":"one"},"requestHeadersToRemove":["X-Gone"]`, "/", "h/ -x-gone"},
 		{`"match":{"prefix":"/"},"route":{"cluster":"one"},"requestHeadersToAdd":[{"header":{"key":"X-Gone","value":"2"}}]`, "/",
