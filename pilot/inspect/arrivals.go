@@ -441,8 +441,8 @@ func (h *hops) targetPort(s *registry.Service, p *registry.Port) uint32 {
 	return p.Number
 }
 
-// bypasses returns the annotation of a Pod, or the rule, by which connections to a port reach the application without the proxy, or
-// "".
+// bypasses returns the annotation of a Pod, or the rule, by which connections to a port reach the application without
+// the proxy, or "".
 func bypasses(p *sender, port uint32) string {
 	if p.Type != node.Sidecar || p.Generator == node.GRPC {
 		return ""

@@ -33,8 +33,8 @@ func (i *Inspection) assumptions(l *Log, q Query) (list []assumption) {
 			for _, p := range s.Ports {
 				with := q
 				with.Host, with.Port = to, p.Number
-				list = append(list, assumption{fmt.Sprintf("the request was for %s:%d, from where a route leads to %s:%d", to, p.Number, q.Host, q.Port),
-					with})
+				note := fmt.Sprintf("the request was for %s:%d, from where a route leads to %s:%d", to, p.Number, q.Host, q.Port)
+				list = append(list, assumption{note, with})
 			}
 		}
 	}

@@ -40,6 +40,12 @@ func (h *hops) atGateway(sent trace.Config, r trace.Request, p *node.Proxy) (*tr
 			step := trace.Step{What: "port", Name: strconv.Itoa(int(r.Port)), Reason: way.by}
 			a.Steps = append([]trace.Step{step}, a.Steps...)
 		}
+		if a.ByAddress && r.SourceAddress != "" && !h.query.logged {
+			if by := h.masquerades(called, r, p); by != "" {
+				a.Depends = append(a.Depends, trace.Dependency{Text: fmt.Sprintf("policies may see the address of a node instead of %s: %s does not "+
+					"have externalTrafficPolicy Local", r.SourceAddress, by)})
+			}
+		}
 		if answer == nil {
 			answer = a
 		} else if a.Status != answer.Status || a.Answered != answer.Answered || clustersOf(a) != clustersOf(answer) {
@@ -52,6 +58,25 @@ func (h *hops) atGateway(sent trace.Config, r trace.Request, p *node.Proxy) (*tr
 			"reach the Pod's own address can call it", called, p.Name, p.Namespace)})
 	}
 	return answer, nil
+}
+
+// masquerades returns the Service by which clients outside the cluster call a port of a gateway, if nodes may replace
+// the addresses of clients by their own, or "".
+func (i *Inspection) masquerades(called uint32, r trace.Request, p *node.Proxy) string {
+	for t := range i.translator.ResolveCohort(i.Snapshot, p).Client.Value().Targets.All {
+		key := kinds.Key{Kind: kinds.Service, Namespace: t.Service.Namespace, Name: t.Service.Name}
+		o := i.world.Object(key)
+		if o == nil || t.UDP != r.HTTP3 || t.Port != called && i.nodePort(t) != called {
+			continue
+		}
+		spec := o.Spec.(*corev1.Service).Spec
+		if spec.Type == corev1.ServiceTypeLoadBalancer || spec.Type == corev1.ServiceTypeNodePort {
+			if spec.ExternalTrafficPolicy != corev1.ServiceExternalTrafficPolicyLocal {
+				return i.Where(key, "")
+			}
+		}
+	}
+	return ""
 }
 
 // wayIn is how connections to a port come to a gateway.

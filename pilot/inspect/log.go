@@ -264,13 +264,15 @@ func (i *Inspection) locate(l *Log, q *Query) {
 func (i *Inspection) behindGateway(l *Log, q *Query, gateway string, local, client netip.AddrPort) {
 	from := i.sender(gateway)
 	l.outside = true
-	l.Peer = cmp.Or(l.Peer, from.identity)
+	if l.ofMesh() {
+		l.Peer = cmp.Or(l.Peer, from.identity)
+	}
 	q.Source, q.Host, q.Port = first(from.IPs), local.Addr().String(), uint32(local.Port())
 	if _, there := q.Headers["x-forwarded-for"]; !there && client.IsValid() {
 		q.Headers["x-forwarded-for"] = client.Addr().String()
 	}
-	l.note("the request came through gateway %s, and which request came there is not known: only what happens at %s is followed. Give SOURCE and "+
-		"HOST:PORT if it came another way", gateway, cmp.Or(l.Of, local.String()))
+	l.note("the request came through gateway %s, and which request came there is not known: only what happens at %s is followed. Give SOURCE "+
+		"and HOST:PORT if it came another way", gateway, cmp.Or(l.Of, local.String()))
 }
 
 // standIn returns another Pod of the workload that a Pod was of, by its name, or "". Names of such Pods differ in their

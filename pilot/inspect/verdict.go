@@ -8,6 +8,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/lists"
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/pilot/inspect/accesslog"
 	"github.com/istiod-lite/istiod-lite/pilot/inspect/trace"
 )
@@ -85,16 +86,21 @@ func (i *Inspection) judge(l *Log, w *Way) {
 	// Envoy answers requests of gRPC with status 200 and grpc-status. Other requests that fail have their status.
 	sameStatus := !l.HasCode || l.Code == now.status || l.Code == 200 && now.status != 0
 	unevaluated := slices.ContainsFunc(at.Depends, func(d trace.Dependency) bool { return d.Cause == accesslog.Direct })
+	ejects := func(t trace.Target) bool { return t.Ejects }
+	ejected := len(causes) > 0 && causes[0] == accesslog.NoEndpoint && slices.ContainsFunc(at.Targets, ejects)
 	unread := now.status == 0 && slices.Contains(causes, accesslog.Client) // the answer to what is not HTTP
 	switch {
+	case l.Side != sideInbound && l.leadsElsewhere(at):
+		contradict(fmt.Sprintf(" from cluster %s, and now such requests go to %s.", l.UpstreamCluster, strings.Join(lists.Map(at.Targets,
+			func(t trace.Target) string { return t.Cluster }), ", ")))
 	case !l.Failed && now.reaches():
 		l.Verdict = "The line shows no failure, and the request reaches the application by the configuration as it is now."
 		if len(w.Depends) > 0 {
 			l.Verdict = "The line shows no failure, and the request reaches the application by the configuration as it is now, if none of " +
 				"the above prevents it."
 		}
-	case !l.Failed && l.IsConnection() && now.status == 0 && now.has(accesslog.TLS):
-		l.Explained = true // the handshake failed, for which Envoy has no flag
+	case !l.Failed && l.IsConnection() && now.status == 0 && (now.has(accesslog.TLS) || l.Side != sideInbound && at.Status == 200):
+		l.Explained = true // Envoy has no flag for a handshake that fails, and none for a connection that the other side closes
 		l.Verdict = "The configuration explains the line: " + now.reason + "."
 	case !l.Failed && l.Code == 200 && l.mayBeGRPC() && now.status != 0:
 		l.Verdict = fmt.Sprintf("The line has status 200, which gRPC has for errors too: the line does not show grpc-status. Now %s.", now)
@@ -113,7 +119,7 @@ func (i *Inspection) judge(l *Log, w *Way) {
 		contradict(", and the route has no timeout now. A request may bring its own, by the header x-envoy-upstream-rq-timeout-ms.")
 	case now.reaches() && l.Kind == accesslog.Line && inPlaintext && len(causes) > 0 && causes[0] == accesslog.TLS:
 		contradict(", and the proxy calls in plaintext now.")
-	case now.reaches() && (runtime || unevaluated):
+	case now.reaches() && (runtime || unevaluated || ejected):
 		l.Verdict = "The configuration lets the request through. It failed for what the configuration does not decide: " + firstSays(l)
 	case now.reaches() && policy != "":
 		contradict(". By the configuration as it is now, the request reaches the application. " + policy)
@@ -149,6 +155,14 @@ func (e end) has(c accesslog.Cause) bool {
 func (e end) refusedBy(name string) bool {
 	rule := trace.PolicyOrigin(name)
 	return slices.ContainsFunc(e.rules, func(o trace.Origin) bool { return o.Path == rule.Path && o.Field == rule.Field })
+}
+
+// leadsElsewhere reports whether the line names a cluster of a service that the request cannot go to.
+func (l *Log) leadsElsewhere(a *trace.Answer) bool {
+	cluster := strings.TrimSuffix(l.UpstreamCluster, ";")
+	_, ofService := names.ParseCluster(cluster)
+	return ofService && l.Kind == accesslog.Line && len(a.Targets) > 0 && len(a.Depends) == 0 &&
+		!slices.ContainsFunc(a.Targets, func(t trace.Target) bool { return t.Cluster == cluster })
 }
 
 // mayBeGRPC reports whether the request of a line has the form of gRPC: POST /SERVICE/METHOD by HTTP/2.

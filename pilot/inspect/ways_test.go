@@ -147,17 +147,27 @@ func TestWays(t *testing.T) {
 			"origin": "http://x", "access-control-request-method": "GET"}, Claims: map[string]any{"iss": "j"}}, true, nil},
 		{"a certificate of another name", object("DestinationRule", "names", "host: web, trafficPolicy: {tls: {mode: ISTIO_MUTUAL, "+
 			"subjectAltNames: ['spiffe://cluster.local/ns/a/sa/other']}}"), Query{Host: "web", Port: 80}, false,
-			[]string{"status 503", `DestinationRule a/names spec.trafficPolicy.tls`, `wants a certificate with "spiffe://cluster.local/ns/a/sa/other"`}},
+			[]string{"status 503", `DestinationRule a/names spec.trafficPolicy.tls`,
+				`wants a certificate with "spiffe://cluster.local/ns/a/sa/other"`}},
 		{"a tunnel", object("DestinationRule", "tunnel", "host: web, trafficPolicy: {tunnel: {protocol: CONNECT, targetHost: out.test, "+
 			"targetPort: 443}}"), Query{Host: "web", Port: 90}, false, []string{"the connection goes through a tunnel"}},
 		{"HTTP/2 to an application for HTTP/1.1", object("DestinationRule", "up", "host: legacy, trafficPolicy: {connectionPool: {http: "+
 			"{h2UpgradePolicy: UPGRADE}}}"), Query{Host: "legacy", Port: 8000}, false, []string{"status 200", "may not take HTTP/2"}},
-		{"a token for other audiences", strings.Replace(token, "issuer: i,", "issuer: i, audiences: [shop.test],", 1), Query{Host: "web", Port: 80,
-			Claims: map[string]any{"iss": "i"}, TokenHeader: map[string]any{"alg": "ES256", "kid": "k"}}, false,
+		{"a token for other audiences", strings.Replace(token, "issuer: i,", "issuer: i, audiences: [shop.test],", 1), Query{
+			Host: "web", Port: 80, Claims: map[string]any{"iss": "i"}, TokenHeader: map[string]any{"alg": "ES256", "kid": "k"}}, false,
 			[]string{"status 403", "it has no audience"}},
 		{"a token for an audience with a scheme", strings.Replace(token, "issuer: i,", "issuer: i, audiences: [shop.test],", 1),
 			Query{Host: "web", Port: 80, Claims: map[string]any{"iss": "i", "aud": "https://shop.test/"},
 				TokenHeader: map[string]any{"alg": "ES256", "kid": "k"}}, true, nil},
+		{"the header of a client's certificate", object("AuthorizationPolicy", "cert", "action: DENY, rules: [{when: [{key: "+
+			"'request.headers[x-forwarded-client-cert]', values: ['*']}]}]"), Query{Host: "web", Port: 80}, false,
+			[]string{"in which the proxy writes the certificate of the client"}},
+		{"a forged header of a client's certificate", object("AuthorizationPolicy", "cert", "rules: [{when: [{key: "+
+			"'request.headers[x-forwarded-client-cert]', values: ['*']}]}]"), Query{Source: "legacy.a", Host: "web", Port: 80,
+			Headers: map[string]string{"x-forwarded-client-cert": "URI=x"}}, false, []string{"status 403"}},
+		{"the path before a rewrite", object("VirtualService", "v", "hosts: [web], http: [{rewrite: {uri: /new}, "+toWeb+"}]") +
+			object("AuthorizationPolicy", "path", "action: DENY, rules: [{when: [{key: 'request.headers[x-envoy-original-path]', values: "+
+				"['/old']}]}]"), Query{Host: "web", Port: 80, Path: "/old"}, false, []string{"status 403"}},
 		{"UDP by TCP", `{apiVersion: v1, kind: Service, metadata: {name: dns, namespace: a}, spec: {clusterIP: 10.96.0.53, ` +
 			`selector: {app: web}, ports: [{port: 99, protocol: UDP}]}}` + "\n---\n", Query{Host: "dns", Port: 99}, false,
 			[]string{"has no port 99 for TCP"}},

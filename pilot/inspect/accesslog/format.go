@@ -157,8 +157,8 @@ func matchNames(e *Entry, object map[string]any) (fields int) {
 		name := strings.ToUpper(key)
 		text, ok := scalar(object[key])
 		if !ok || !slices.Contains([]string{"RESPONSE_CODE", "RESPONSE_FLAGS", "RESPONSE_CODE_DETAILS", "UPSTREAM_CLUSTER", "UPSTREAM_HOST",
-			"UPSTREAM_TRANSPORT_FAILURE_REASON", "DOWNSTREAM_TRANSPORT_FAILURE_REASON", "CONNECTION_TERMINATION_DETAILS", local, remote, direct, "REQUESTED_SERVER_NAME", "ROUTE_NAME",
-			"START_TIME", "PROTOCOL"}, name) {
+			"UPSTREAM_TRANSPORT_FAILURE_REASON", "DOWNSTREAM_TRANSPORT_FAILURE_REASON", "CONNECTION_TERMINATION_DETAILS",
+			local, remote, direct, "REQUESTED_SERVER_NAME", "ROUTE_NAME", "START_TIME", "PROTOCOL"}, name) {
 			continue
 		}
 		if e.set(substitution.Part{Command: name}, text) {

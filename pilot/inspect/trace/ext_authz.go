@@ -29,13 +29,13 @@ func httpExtAuthz(x *stream, f filter, m *exthttpv3.ExtAuthz) bool {
 		cmp.Or(int(m.GetStatusOnError().GetCode()), 403)})
 }
 
-// mayAdd records the headers that an authorizer may add to requests that it allows. One that is asked by gRPC may add any:
-// the token is the one that matters most.
+// mayAdd records the headers that an authorizer may add to requests that it allows. One that is asked by gRPC may add
+// any: the token is the one that matters most.
 func (x *stream) mayAdd(m *exthttpv3.ExtAuthz) {
 	const by = ", which the external authorizer may set"
 	allowed := m.GetHttpService().GetAuthorizationResponse()
-	names := lists.Map(slices.Concat(allowed.GetAllowedUpstreamHeaders().GetPatterns(), allowed.GetAllowedUpstreamHeadersToAppend().GetPatterns()),
-		func(p *matcherv3.StringMatcher) string { return strings.ToLower(p.GetExact()) })
+	patterns := slices.Concat(allowed.GetAllowedUpstreamHeaders().GetPatterns(), allowed.GetAllowedUpstreamHeadersToAppend().GetPatterns())
+	names := lists.Map(patterns, func(p *matcherv3.StringMatcher) string { return strings.ToLower(p.GetExact()) })
 	if m.GetGrpcService() != nil {
 		names = append(names, "authorization")
 	}

@@ -75,8 +75,8 @@ func (x *stream) http(h *hcmv3.HttpConnectionManager) error {
 	return x.forward()
 }
 
-// upgrade returns the protocol to which the request asks to upgrade, and whether that is refused. The route's settings go
-// before the connection manager's.
+// upgrade returns the protocol to which the request asks to upgrade, and whether that is refused. The settings of the
+// route go before those of the connection manager.
 func (x *stream) upgrade(h *hcmv3.HttpConnectionManager) (kind string, refused bool) {
 	kind = x.request.Headers["upgrade"]
 	asks := slices.ContainsFunc(strings.Split(x.request.Headers["connection"], ","), func(s string) bool {

@@ -352,8 +352,10 @@ func (x *stream) isPrincipal(p *rbacv3.Principal) truth {
 		}
 		return known(r.Identity != "" && (name == nil || matchString(name, r.Identity)) || r.Identity == "" && r.Certificate)
 	case *rbacv3.Principal_DirectRemoteIp:
+		x.ByAddress = true
 		return x.direct.within(m.DirectRemoteIp)
 	case *rbacv3.Principal_RemoteIp:
+		x.ByAddress = true
 		return x.remote.within(m.RemoteIp)
 	case *rbacv3.Principal_Header:
 		return x.hasHeader(m.Header)

@@ -36,6 +36,8 @@ type Target struct {
 	HTTP2 bool   `json:"-"`             // whether requests go on by HTTP/2, whatever the client speaks
 	HTTP1 bool   `json:"-"`             // whether requests go on by HTTP/1.1, whatever the client speaks
 
+	Ejects bool `json:"-"` // whether outlier detection may take endpoints out for a time
+
 	original Endpoint // how endpoints are called, for Original
 	chosen   []string // states of the endpoints that the request may name itself; nil if it names none
 	panics   float64  // percentage of healthy endpoints below which all of them get requests
@@ -265,6 +267,7 @@ func (t *Target) unready() []string {
 // fill fills in the properties of a cluster.
 func (t *Target) fill(c Config, cluster *clusterv3.Cluster, o offer) (Step, error) {
 	t.Origin, t.panics = Origin{Path: configOf(cluster.GetMetadata())}, cluster.GetCommonLbConfig().GetHealthyPanicThreshold().GetValue()
+	t.Ejects = cluster.GetOutlierDetection() != nil
 	s := Step{What: "cluster", Name: cluster.GetName(), Origin: t.Origin}
 	if name, ok := names.ParseCluster(cluster.GetName()); ok && name.Subset != "" {
 		t.Subset = name.Subset

@@ -95,6 +95,8 @@ type Answer struct {
 	Cause accesslog.Cause `json:"-"`
 	// Rule is the rule of an AuthorizationPolicy that refuses the request.
 	Rule Origin `json:"-"`
+	// ByAddress says that a policy reads the address of the client.
+	ByAddress bool `json:"-"`
 	// Timeout says that the route has a timeout, which may end the request.
 	Timeout bool     `json:"-"`
 	Targets []Target `json:"targets,omitempty"`
