@@ -100,7 +100,8 @@ func TestLines(t *testing.T) {
 			`"upstream_cluster":"outbound|80||api","route_name":null}`,
 			nil, "line 503 UH | GET / api | 10.0.0.1:4 10.1.0.2:80 outbound|80||api"},
 		{"JSON with another key", `{"response_code":0,"response_flags":"-","method":null,"authority":null,` +
-			`"start_time":"2026-11-29T13:20:16.123Z","downstream_remote_address":"10.0.0.1:4","downstream_local_address":"10.1.0.2:443","requested_server_name":"a.test",` +
+			`"start_time":"2026-11-29T13:20:16.123Z","requested_server_name":"a.test",` +
+			`"downstream_remote_address":"10.0.0.1:4","downstream_local_address":"10.1.0.2:443",` +
 			`"downstream_transport_failure_reason":"TLS_error:|268435646:SSL_routines:OPENSSL_internal:PEER_DID_NOT_RETURN_A_CERTIFICATE"}`,
 			nil, "line 0 | | 10.0.0.1:4 10.1.0.2:443 sni=a.test causes=TLS"},
 		{"JSON in a collector's", `{"log":"{\"response_code\":404,\"response_flags\":\"NR\",\"method\":\"GET\"}\n","stream":"stdout"}`, nil,
