@@ -46,7 +46,7 @@ func (a *analysis) autoMTLS() {
 				}
 			}
 			if w := pods.secured; w != nil && spec.ClusterIP == corev1.ClusterIPNone {
-				if by := a.disabledBy(o.Namespace, w, targetPort(p, w)); by != nil {
+				if by := a.turnedOffBy(o.Namespace, w.labels, targetPort(p, w)); by != nil {
 					a.report(o, diag.Warning, codeTLSMismatch, indexed("spec.ports", i), fix,
 						"%s turns mutual TLS off at port %d of %s, which sidecars do not see for a headless Service: they send mutual TLS of the mesh, "+
 							"which the application does not read, and connections fail", by, targetPort(p, w), w.object)
@@ -59,10 +59,12 @@ func (a *analysis) autoMTLS() {
 	}
 }
 
-// hasInboundPorts reports whether annotations of a Pod say which ports its proxy takes.
+// hasInboundPorts reports whether annotations of a Pod say which ports its proxy takes. An application of gRPC without a
+// proxy takes all of its ports itself.
 func hasInboundPorts(o *kinds.Object) bool {
 	_, included := o.Annotations[names.AnnotationIncludeInboundPorts]
-	return included || o.Annotations[names.AnnotationExcludeInboundPorts] != ""
+	return (included || o.Annotations[names.AnnotationExcludeInboundPorts] != "") &&
+		!strings.Contains(o.Annotations[names.AnnotationTemplates], "grpc")
 }
 
 // bypasses returns the annotation of a Pod that keeps a port from its proxy, or "".
@@ -86,26 +88,6 @@ func hasPort(list string, port uint32) bool {
 		}
 	}
 	return false
-}
-
-// disabledBy returns the PeerAuthentication with a selector that turns mutual TLS off for a port of a workload, or nil.
-func (a *analysis) disabledBy(namespace string, w *workload, port uint32) *kinds.Object {
-	for o := range a.sharing(kinds.PeerAuthentication, namespace, w.labels) {
-		spec := o.Spec.(*securityv1.PeerAuthentication)
-		labels := spec.GetSelector().GetMatchLabels()
-		if len(labels) == 0 || !kinds.Selects(labels, w.labels) {
-			continue
-		}
-		mode := spec.GetMtls().GetMode()
-		if m := spec.PortLevelMtls[port].GetMode(); m != securityv1.PeerAuthentication_MutualTLS_UNSET {
-			mode = m
-		}
-		if mode == securityv1.PeerAuthentication_MutualTLS_DISABLE {
-			return o
-		}
-		return nil // another finding says if two apply
-	}
-	return nil
 }
 
 // unreachedStrict reports a PeerAuthentication of workloads with mode STRICT in a namespace where the mode is DISABLE:
