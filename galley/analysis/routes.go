@@ -41,15 +41,8 @@ func (a *analysis) virtualService(o *kinds.Object) {
 	if called.virtual { // the name may be a slip, which a finding about the host says
 		called = calledPorts{}
 	}
-	mirror, resting := *v, *v
+	mirror := *v
 	mirror.severity, mirror.effect = diag.Warning, "the mirrored copies of requests are lost"
-	resting.rests, resting.severity, resting.effect = true, diag.Info, "its weight is 0, and with another weight requests get 503"
-	weighted := func(weight int32, routes int) *virtual {
-		if weight == 0 && routes > 1 {
-			return &resting
-		}
-		return v
-	}
 	if v.gateways[meshGateway] {
 		for _, h := range spec.Hosts {
 			name := names.FQDN(h, o.Namespace, a.domain)
@@ -66,7 +59,7 @@ func (a *analysis) virtualService(o *kinds.Object) {
 			}
 		}
 		for j, r := range h.Route {
-			weighted(r.Weight, len(h.Route)).destination(indexed(path+".route", j)+".destination", r.Destination, use)
+			weighted(v, r.Weight, len(h.Route)).destination(indexed(path+".route", j)+".destination", r.Destination, use)
 		}
 		mirror.destination(path+".mirror", h.Mirror, use)
 		for j, m := range h.Mirrors {
@@ -81,13 +74,13 @@ func (a *analysis) virtualService(o *kinds.Object) {
 	for i, t := range spec.Tls {
 		use := useOf(v, t.Match, called.connections)
 		for j, r := range t.Route {
-			weighted(r.Weight, len(t.Route)).destination(indexed(indexed("spec.tls", i)+".route", j)+".destination", r.Destination, use)
+			weighted(v, r.Weight, len(t.Route)).destination(indexed(indexed("spec.tls", i)+".route", j)+".destination", r.Destination, use)
 		}
 	}
 	for i, t := range spec.Tcp {
 		use := useOf(v, t.Match, called.connections)
 		for j, r := range t.Route {
-			weighted(r.Weight, len(t.Route)).destination(indexed(indexed("spec.tcp", i)+".route", j)+".destination", r.Destination, use)
+			weighted(v, r.Weight, len(t.Route)).destination(indexed(indexed("spec.tcp", i)+".route", j)+".destination", r.Destination, use)
 		}
 	}
 }
@@ -222,6 +215,17 @@ type virtual struct {
 	effect   string
 }
 
+// weighted returns the analysis of a destination with a weight, as one of some destinations of a rule. Without weight it
+// gets no requests.
+func weighted(v *virtual, weight int32, destinations int) *virtual {
+	if weight != 0 || destinations == 1 {
+		return v
+	}
+	resting := *v
+	resting.rests, resting.severity, resting.effect = true, diag.Info, "its weight is 0, and with another weight requests get 503"
+	return &resting
+}
+
 // hosts checks the hosts of a VirtualService for sidecars. A host without a Service is allowed, so it is reported only
 // if it resembles the name of an existing host.
 func (v *virtual) hosts(spec *networkingv1.VirtualService) {
@@ -312,7 +316,7 @@ func (v *virtual) delegated(path string, h *networkingv1alpha3.HTTPRoute, to *ki
 		for j, r := range c.Route {
 			subject := fmt.Sprintf("%s.destination of %s", indexed(rule+".route", j), to)
 			name := v.resolved(names.Destination(r.GetDestination().GetHost(), to.Namespace, v.domain))
-			v.calledPort(path+".delegate", subject, name, r.GetDestination(), calledIn(c.Match, called))
+			weighted(v, r.Weight, len(c.Route)).calledPort(path+".delegate", subject, name, r.GetDestination(), calledIn(c.Match, called))
 		}
 		for _, field := range delegates.Replaced(h, c) {
 			if !replaced[field] {
