@@ -59,8 +59,8 @@ func (a *analysis) autoMTLS() {
 	}
 }
 
-// hasInboundPorts reports whether annotations of a Pod say which ports its proxy takes. An application of gRPC without a
-// proxy takes all of its ports itself.
+// hasInboundPorts reports whether annotations of a Pod say which ports its proxy takes. An application of gRPC without
+// a proxy takes all of its ports itself.
 func hasInboundPorts(o *kinds.Object) bool {
 	_, included := o.Annotations[names.AnnotationIncludeInboundPorts]
 	return (included || o.Annotations[names.AnnotationExcludeInboundPorts] != "") &&

@@ -215,8 +215,8 @@ type virtual struct {
 	effect   string
 }
 
-// weighted returns the analysis of a destination with a weight, as one of some destinations of a rule. Without weight it
-// gets no requests.
+// weighted returns the analysis of a destination with a weight, as one of some destinations of a rule. Without weight
+// it gets no requests.
 func weighted(v *virtual, weight int32, destinations int) *virtual {
 	if weight != 0 || destinations == 1 {
 		return v
