@@ -37,6 +37,7 @@ type Log struct {
 	gone        string // the Pod of the line, by its name or its address, if it is not there any longer
 	outside     bool   // whether the source is an address outside the mesh, of which only a certificate may be known
 	contradicts bool   // whether the configuration cannot be the one of the line
+	guessed     bool   // whether it is a guess that a gateway passed the request on
 }
 
 // Side is where a proxy stands on the way of a request.
@@ -113,6 +114,12 @@ func (i *Inspection) whyLog(q Query) (*Way, error) {
 			}
 		}
 	}
+	if l.contradicts && l.guessed { // it may have come from elsewhere
+		l = newLog(e)
+		l.Of, l.Side = located.Of, located.Side
+		l.Missing = []string{fmt.Sprintf(unknownCaller, accesslog.HostPort(l.DownstreamRemote).Addr())}
+		return &Way{Log: l, Status: e.Code, Method: q.Method}, nil
+	}
 	l.Target += ":" + strconv.Itoa(int(w.Port))
 	w.Log = l
 	return w, nil
@@ -159,6 +166,10 @@ func (i *Inspection) podAt(a netip.Addr) string {
 	}
 	return ""
 }
+
+// unknownCaller is what is missing if only the address in X-Forwarded-For is known of the caller.
+const unknownCaller = "The request came for %s, by X-Forwarded-For, and the line does not say through which gateway or from which Pod: give " +
+	"SOURCE, the NAME.NAMESPACE of its Pod, and HOST:PORT."
 
 // locate finds the proxy that wrote a line, and the source and target of its request.
 func (i *Inspection) locate(l *Log, q *Query) {
@@ -221,8 +232,7 @@ func (i *Inspection) locate(l *Log, q *Query) {
 				i.behindGateway(l, q, gateways[0], local, forwarded)
 				return
 			}
-			l.Missing = append(l.Missing, fmt.Sprintf("The request came for %s, by X-Forwarded-For, and the line does not say through which "+
-				"gateway or from which Pod: give SOURCE, the NAME.NAMESPACE of its Pod, and HOST:PORT.", forwarded.Addr()))
+			l.Missing = append(l.Missing, fmt.Sprintf(unknownCaller, forwarded.Addr()))
 			return
 		case i.isGateway(caller) && i.throughGateway(l, q, []string{caller}):
 			return
@@ -263,7 +273,7 @@ func (i *Inspection) locate(l *Log, q *Query) {
 // to the gateway: its routes may have changed the host and the path.
 func (i *Inspection) behindGateway(l *Log, q *Query, gateway string, local, client netip.AddrPort) {
 	from := i.sender(gateway)
-	l.outside = true
+	l.outside, l.guessed = true, true
 	if l.ofMesh() {
 		l.Peer = cmp.Or(l.Peer, from.identity)
 	}
