@@ -224,7 +224,7 @@ func (p *past) add(t *testing.T, path string, replaced ...string) {
 // proofs are the service accounts of proxies that prove their identity, and so are sent secrets, by what they are
 // called. The other proxies are of Pods that have another service account with each version, or none.
 func proofs() map[string]string {
-	return map[string]string{"gateway": "gw", "second": "gw", "edge": "edge", "ingress": "ingress", "scoped": "x", "plain": "y"}
+	return map[string]string{"gateway": "gw", "second": "gw", "edge": "edge-istio", "ingress": "ingress", "scoped": "x", "plain": "y"}
 }
 
 // certified returns what takes the place of the certificates in a file of objects.
