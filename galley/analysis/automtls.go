@@ -1,7 +1,6 @@
 package analysis
 
 import (
-	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -39,7 +38,7 @@ func (a *analysis) autoMTLS() {
 			}
 			const fix = "add a DestinationRule with tls.mode DISABLE for this port"
 			if w := pods.bypassing; w != nil && !a.hasOwnPeerMode(o.Namespace, w.labels) {
-				if annotation := bypasses(w.object, targetPort(p, w)); annotation != "" {
+				if annotation := names.LeftToApplication(w.object.Annotations, targetPort(p, w)); annotation != "" {
 					a.report(o, diag.Warning, codeTLSMismatch, indexed("spec.ports", i), fix,
 						"%s takes connections to port %d past its proxy, by the annotation %s, and sidecars send it mutual TLS of the mesh, "+
 							"which the application does not read: requests get 503", w.object, targetPort(p, w), annotation)
@@ -65,29 +64,6 @@ func hasInboundPorts(o *kinds.Object) bool {
 	_, included := o.Annotations[names.AnnotationIncludeInboundPorts]
 	return (included || o.Annotations[names.AnnotationExcludeInboundPorts] != "") &&
 		!strings.Contains(o.Annotations[names.AnnotationTemplates], "grpc")
-}
-
-// bypasses returns the annotation of a Pod that keeps a port from its proxy, or "".
-func bypasses(o *kinds.Object, port uint32) string {
-	included, set := o.Annotations[names.AnnotationIncludeInboundPorts]
-	switch {
-	case port == 0:
-	case hasPort(o.Annotations[names.AnnotationExcludeInboundPorts], port):
-		return names.AnnotationExcludeInboundPorts
-	case set && strings.TrimSpace(included) != "*" && !hasPort(included, port):
-		return names.AnnotationIncludeInboundPorts
-	}
-	return ""
-}
-
-// hasPort reports whether a list of ports, separated by commas, has a port.
-func hasPort(list string, port uint32) bool {
-	for text := range strings.SplitSeq(list, ",") {
-		if n, err := strconv.ParseUint(strings.TrimSpace(text), 10, 16); err == nil && uint32(n) == port {
-			return true
-		}
-	}
-	return false
 }
 
 // unreachedStrict reports a PeerAuthentication of workloads with mode STRICT in a namespace where the mode is DISABLE:

@@ -447,19 +447,11 @@ func bypasses(p *sender, port uint32) string {
 	if p.Type != node.Sidecar || p.Generator == node.GRPC {
 		return ""
 	}
-	included, set := p.Annotations[names.AnnotationIncludeInboundPorts]
-	switch {
-	case slices.Contains([]uint32{15020, 15021, 15090}, port):
+	if slices.Contains([]uint32{15020, 15021, 15090}, port) {
 		return "the redirection to the proxy, which leaves out the proxy's own ports,"
-	case hasPortIn(p.Annotations[names.AnnotationExcludeInboundPorts], port):
-		return "the annotation " + names.AnnotationExcludeInboundPorts
-	case set && included != "*" && !hasPortIn(included, port):
-		return "the annotation " + names.AnnotationIncludeInboundPorts
+	}
+	if annotation := names.LeftToApplication(p.Annotations, port); annotation != "" {
+		return "the annotation " + annotation
 	}
 	return ""
-}
-
-// hasPortIn reports whether a list of ports, separated by commas, has a port.
-func hasPortIn(list string, port uint32) bool {
-	return slices.ContainsFunc(strings.Split(list, ","), func(s string) bool { return strings.TrimSpace(s) == fmt.Sprint(port) })
 }

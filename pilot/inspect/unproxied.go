@@ -179,9 +179,9 @@ func avoids(from *sender, address string, port uint32) string {
 	_, chooses := from.Annotations[names.AnnotationIncludeOutboundIPRanges]
 	reason := ""
 	switch {
-	case hasPortIn(from.Annotations[names.AnnotationExcludeOutboundPorts], port):
+	case names.ListsPort(from.Annotations[names.AnnotationExcludeOutboundPorts], port):
 		reason = names.AnnotationExcludeOutboundPorts
-	case hasPortIn(from.Annotations[names.AnnotationIncludeOutboundPorts], port):
+	case names.ListsPort(from.Annotations[names.AnnotationIncludeOutboundPorts], port):
 	case within(names.AnnotationExcludeOutboundIPRanges):
 		reason = names.AnnotationExcludeOutboundIPRanges
 	case chooses && address != "" && !within(names.AnnotationIncludeOutboundIPRanges):
