@@ -431,9 +431,9 @@ var allRules = sync.OnceValue(func() map[*kinds.Kind]func(fieldRef) {
 		kinds.ListenerSet:           listenerSet,
 		kinds.HTTPRoute:             kubeRoute,
 		kinds.GRPCRoute:             kubeRoute,
-		kinds.TLSRoute:              kubeRoute,
-		kinds.TCPRoute:              kubeRoute,
-		kinds.UDPRoute:              kubeRoute,
+		kinds.TLSRoute:              connectionRoute,
+		kinds.TCPRoute:              connectionRoute,
+		kinds.UDPRoute:              connectionRoute,
 	}
 })
 

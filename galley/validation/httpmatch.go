@@ -11,6 +11,11 @@ func httpMatch(m fieldRef) {
 			at.bad("write what to match", "prefix is empty")
 		}
 	}
+	for _, f := range []string{"prefix", "exact"} {
+		if at := m.at("uri").at(f); !at.empty() && !strings.HasPrefix(at.text(), "/") && at.text() != "*" {
+			at.neverMatches("write /"+at.text(), "no path begins with %q: each begins with a slash", at.text())
+		}
+	}
 	for _, f := range []string{"headers", "withoutHeaders", "queryParams"} {
 		m.at(f).each(func(name string, match fieldRef) {
 			switch {

@@ -178,23 +178,28 @@ func kubeRoute(p fieldRef) {
 		h.kubeHostname()
 	}
 	for _, r := range spec.at("rules").items() {
-		sum, weighted := 0.0, false
 		for _, b := range r.at("backendRefs").items() {
 			b.required("name")
 			b.at("port").between(1, 65535)
 			b.at("weight").between(0, 1_000_000)
-			if w := b.at("weight"); w.absent() {
-				sum++
-			} else {
-				sum += w.number()
-				weighted = true
-			}
-		}
-		if weighted && sum == 0 {
-			r.at("backendRefs").warn("give one a weight", "the weights of the backends add up to 0: every request fails")
 		}
 		for _, m := range r.at("matches").items() {
 			routeMatch(m)
+		}
+	}
+}
+
+// connectionRoute checks a Gateway API route of connections. For routes of requests, the finding of their backends says
+// which requests fail.
+func connectionRoute(p fieldRef) {
+	kubeRoute(p)
+	for _, r := range p.at("spec").at("rules").items() {
+		backends := r.at("backendRefs").items()
+		if len(backends) > 0 && !slices.ContainsFunc(backends, func(b fieldRef) bool {
+			w := b.at("weight")
+			return w.absent() || w.number() > 0
+		}) {
+			r.at("backendRefs").warn("give one a weight", "the weights of the backends add up to 0: every connection fails")
 		}
 	}
 }

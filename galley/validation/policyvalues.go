@@ -136,6 +136,13 @@ func header(key fieldRef, name string) {
 	}
 }
 
+// headerValue checks a pattern of the value of a header.
+func headerValue(v fieldRef) {
+	if v.text() != "*/*" { // the media type, which its pattern matches
+		pattern(v)
+	}
+}
+
 // requestedName checks a pattern of the server name that a TLS client asks for. Envoy reads it in lower case.
 func requestedName(v fieldRef) {
 	switch s := v.text(); {

@@ -270,7 +270,7 @@ func condition(w fieldRef) {
 		w.values(lists, nil)
 	case name == "request.headers" && hasBracket:
 		header(w.at("key"), strings.TrimSuffix(bracket, "]"))
-		w.values(lists, nil)
+		w.values(lists, headerValue)
 	case name == "request.auth.claims" && hasBracket, strings.HasPrefix(name, "experimental.envoy.filters.") && hasBracket:
 		w.values(lists, nil)
 	case hasBracket:
