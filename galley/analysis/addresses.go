@@ -13,6 +13,9 @@ import (
 // entryAddresses reports ServiceEntries with a TCP port and no address: their listener takes all traffic to the port,
 // whatever its destination.
 func (a *analysis) entryAddresses() {
+	if a.allocates() {
+		return
+	}
 	first := map[uint32]*kinds.Object{} // entries without addresses, by port
 	for _, o := range a.of(kinds.ServiceEntry) {
 		spec := o.Spec.(*networkingv1.ServiceEntry)
@@ -38,4 +41,10 @@ func (a *analysis) entryAddresses() {
 			}
 		}
 	}
+}
+
+// allocates reports whether sidecars tell such entries apart, by addresses that their DNS gives out.
+func (a *analysis) allocates() bool {
+	metadata := a.mesh.GetDefaultConfig().GetProxyMetadata()
+	return metadata["ISTIO_META_DNS_CAPTURE"] == "true" && metadata["ISTIO_META_DNS_AUTO_ALLOCATE"] == "true"
 }

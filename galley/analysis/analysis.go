@@ -87,6 +87,7 @@ type analysis struct {
 	accepted    map[selectionKey]map[string]bool       // results of acceptedIssuers
 	ownTokens   map[string]bool                        // namespaces of EnvoyFilters that mention the filter of tokens
 	peers       map[selectionKey]bool                  // results of appliesToPeers
+	demands     map[selectionKey]identityDemands       // what AuthorizationPolicies demand of callers
 	sharers     map[*kinds.Kind]map[string]*bySelector // results of selectorsOf
 	ingress     map[string][]uint32                    // ports of ingress listeners of Sidecars, by namespace
 	named       map[namedKey]*namedServers             // results of serversNamed

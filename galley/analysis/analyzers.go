@@ -27,7 +27,6 @@ const (
 	codeSharedCertificate  = "IST0138"
 	codeGateways           = "IST0145"
 	codeClaims             = "IST0149"
-	codeExternalName       = "IST0150"
 	codeRelativePatch      = "IST0151"
 	codeReplacePatch       = "IST0152"
 	codeAddPatch           = "IST0153"
@@ -146,7 +145,7 @@ func Analyzers() []Analyzer {
 		{"annotations", []string{codeUnknownAnnotation, codeMisplaced, codeDeprecatedNote}, true,
 			"Istio's annotations that are unknown, deprecated, or on the wrong kind", (*analysis).annotations},
 		{"deprecated", []string{codeDeprecated}, true, "deprecated fields", (*analysis).deprecated},
-		{"port-names", []string{codePortName, codeExternalName}, true,
+		{"port-names", []string{codePortName}, true,
 			"ports of Services whose name does not say their protocol", (*analysis).portNames},
 		{"shared-pods", []string{codeSharedPods}, true,
 			"Services that give one port of the same Pods different protocols", (*analysis).sharedPods},
@@ -177,6 +176,8 @@ func Analyzers() []Analyzer {
 		{"mtls", []string{codeMTLS, codeLimit}, true, "TLS of DestinationRules that contradicts PeerAuthentications", (*analysis).mtls},
 		{"auto-mtls", []string{codeTLSMismatch, codeMTLS}, true,
 			"workloads that do not take what sidecars send without a DestinationRule: mutual TLS, or plaintext", (*analysis).autoMTLS},
+		{"ingress-tls", []string{codeNoEffect}, true,
+			"TLS of ingress listeners of Sidecars at ports that have the mesh's own mutual TLS", (*analysis).ingressTLS},
 		{"claims", []string{codeClaims}, true, "routes by claims of tokens where no RequestAuthentication applies", (*analysis).claims},
 		{"issuers", []string{codeIssuer, codeLimit}, true,
 			"issuers that several RequestAuthentications of a workload have with different keys", (*analysis).issuers},

@@ -22,6 +22,8 @@ import (
 func TestAnalyzers(t *testing.T) {
 	m := mesh.Default()
 	m.RootNamespace = "istio-system"
+	allocating := mesh.Default()
+	allocating.DefaultConfig.ProxyMetadata = map[string]string{"ISTIO_META_DNS_CAPTURE": "true", "ISTIO_META_DNS_AUTO_ALLOCATE": "true"}
 	names := map[string]bool{}
 	references := map[string]string{ // which of codeReference are whose
 		"namespaces": "there is no namespace", "egress-proxies": "egressProxy", "sidecar-hosts": "imports nothing",
@@ -52,6 +54,10 @@ func TestAnalyzers(t *testing.T) {
 					mistakes++
 				}
 				objects := decode(t, string(c.Data))
+				m := m
+				if strings.HasPrefix(c.Name, "allocated: ") {
+					m = allocating
+				}
 				var got []string
 				for _, d := range Run(objects,
 					Options{Domain: "cluster.local", Mesh: m, Advice: true, HTTP3: true, Whole: strings.HasPrefix(c.Name, "files: ")}) {
@@ -104,6 +110,8 @@ func TestAdviceOnWhatIsRight(t *testing.T) {
 	must.Succeed(t, err)
 	m := mesh.Default()
 	m.RootNamespace = "istio-system"
+	allocating := mesh.Default()
+	allocating.DefaultConfig.ProxyMetadata = map[string]string{"ISTIO_META_DNS_CAPTURE": "true", "ISTIO_META_DNS_AUTO_ALLOCATE": "true"}
 	for _, d := range Run(decode(t, string(bytes.TrimSpace(data))), Options{Domain: "cluster.local", Mesh: m, Advice: true}) {
 		switch d.Code {
 		case codePortRequired, codePortName:

@@ -60,7 +60,6 @@ var istioNames = map[string]string{
 	"IST0141":              "InsufficientPermissions",
 	codeGateways:           "ConflictingGateways",
 	codeClaims:             "JwtClaimBasedRoutingWithoutRequestAuthN",
-	codeExternalName:       "ExternalNameServiceTypeInvalidPortName",
 	codeRelativePatch:      "EnvoyFilterUsesRelativeOperation",
 	codeReplacePatch:       "EnvoyFilterUsesReplaceOperationIncorrectly",
 	codeAddPatch:           "EnvoyFilterUsesAddOperationIncorrectly",

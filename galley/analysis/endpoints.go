@@ -36,7 +36,8 @@ func (a *analysis) endpoints(o *kinds.Object) {
 			"of the Pods that the Service selects some have no IP address and are no endpoints (%s)", pods.addressless)
 	case pods.machine || pods.workloads == 0 || pods.ready > 0 || pods.addresses > 0 && spec.PublishNotReadyAddresses:
 	case pods.addresses > 0:
-		a.report(o, diag.Warning, codeEndpoints, "spec.selector", "set the condition Ready of a Pod to \"True\", or leave it out",
+		a.report(o, diag.Warning, codeEndpoints, "spec.selector",
+			"add a Pod that is not being deleted, and whose condition Ready is \"True\" or left out",
 			"no Pod that the Service selects is ready (%s): %s", pods.unusableText, effect)
 	default:
 		a.report(o, diag.Warning, codeEndpoints, "spec.selector", fix,
@@ -66,7 +67,7 @@ func (a *analysis) targetPorts(o *kinds.Object) {
 			continue
 		}
 		number := uint32(cmp.Or(p.TargetPort.IntVal, p.Port)) //nolint:gosec // validated
-		if pods.allDeclare && !pods.numbers[number] {
+		if pods.allDeclare && !pods.numbers[number] && !slices.Contains(a.ingressPorts()[o.Namespace], number) {
 			if p.TargetPort.IntVal == 0 {
 				field = indexed("spec.ports", i) + ".port"
 			}

@@ -42,12 +42,14 @@ type index struct {
 	// wildcards has the hosts of ServiceEntries with a wildcard, the first by precedence, keyed by the part behind the
 	// star.
 	wildcards map[string]*host
-	ruled     map[string][]*kinds.Object  // DestinationRules by full host or pattern
-	ends      map[string]bool             // part behind the star of each pattern in ruled
-	byKey     map[kinds.Key]*kinds.Object // Gateways, also of the Gateway API, and VirtualServices
-	gateways  []string                    // "ns/name" of each Gateway
-	homes     map[string]string           // first of gateways with a name
-	siblings  map[string][]string         // names of VirtualServices by namespace
+	ruled     map[string][]*kinds.Object // DestinationRules by full host or pattern
+	ends      map[string]bool            // part behind the star of each pattern in ruled
+	// ruledIn has the namespace and the full host or pattern of each DestinationRule that is for all workloads.
+	ruledIn  map[ruledHost]bool
+	byKey    map[kinds.Key]*kinds.Object // Gateways, also of the Gateway API, and VirtualServices
+	gateways []string                    // "ns/name" of each Gateway
+	homes    map[string]string           // first of gateways with a name
+	siblings map[string][]string         // names of VirtualServices by namespace
 
 	workloads  map[string][]*workload // by namespace
 	namespaces []string               // namespaces with workloads
@@ -99,7 +101,7 @@ func newIndex(objects []*kinds.Object, o Options) *index {
 	x := &index{
 		domain: o.Domain, root: m.GetRootNamespace(), mesh: m, options: o, objects: objects,
 		hosts: map[string][]*host{}, byName: map[string][]string{}, inside: map[string][]string{},
-		ruled: map[string][]*kinds.Object{}, byKey: map[kinds.Key]*kinds.Object{},
+		ruled: map[string][]*kinds.Object{}, ruledIn: map[ruledHost]bool{}, byKey: map[kinds.Key]*kinds.Object{},
 		workloads: map[string][]*workload{}, wanted: map[pair]bool{}, labelled: map[label][]*workload{}, slices: map[string][]Slice{},
 		wildcards: map[string]*host{}, ends: map[string]bool{}, homes: map[string]string{}, siblings: map[string][]string{},
 		selections: map[selectionKey]*selection{}, portsOf: map[string]*hostPorts{},
@@ -171,6 +173,9 @@ func (x *index) add(o *kinds.Object) {
 			}
 		}
 		x.ruled[name] = append(x.ruled[name], o)
+		if o.Spec.(*networkingv1.DestinationRule).WorkloadSelector == nil {
+			x.ruledIn[ruledHost{o.Namespace, name}] = true
+		}
 	case kinds.VirtualService:
 		x.routes = append(x.routes, o)
 		x.siblings[o.Namespace] = append(x.siblings[o.Namespace], o.Name)
@@ -387,6 +392,30 @@ func (x *index) ports(name string) *hostPorts {
 		x.portsOf[name] = p
 	}
 	return p
+}
+
+// ruledHost is a host or pattern for which a namespace has a DestinationRule.
+type ruledHost struct{ namespace, pattern string }
+
+// ruledBy yields the hosts that a DestinationRule is for: it covers them, and its namespace has no DestinationRule with
+// a more specific host.
+func (x *index) ruledBy(o *kinds.Object) iter.Seq[*host] {
+	own := names.FQDN(o.Spec.(*networkingv1.DestinationRule).Host, o.Namespace, x.domain)
+	return func(yield func(*host) bool) {
+		for h := range x.hostsUnder(own) {
+			for pattern := range x.patterns(h.name) {
+				if pattern == own {
+					if !yield(h) {
+						return
+					}
+					break
+				}
+				if x.ruledIn[ruledHost{o.Namespace, pattern}] {
+					break
+				}
+			}
+		}
+	}
 }
 
 // patterns yields a host and the patterns of DestinationRules that cover it, the most specific first.

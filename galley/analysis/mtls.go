@@ -13,7 +13,8 @@ import (
 )
 
 // mtls reports DestinationRules whose TLS settings contradict the PeerAuthentication of the host's namespace. It skips
-// Services whose workloads a PeerAuthentication with a selector may apply to.
+// Services whose workloads a PeerAuthentication with a selector may apply to, unless it turns mutual TLS off for all of
+// them.
 func (a *analysis) mtls() {
 	compared := comparisons{most: maxComparisons}
 	for _, o := range a.rules {
@@ -43,9 +44,16 @@ func (a *analysis) contradiction(o *kinds.Object, compared *comparisons) {
 				}
 				tls, field := policy.tls(port)
 				mutual := tls.GetMode() == networkingv1alpha3.ClientTLSSettings_ISTIO_MUTUAL
+				if mutual && a.hasOwnPeerMode(h.object.Namespace, labels) {
+					own := a.turnedOffBy(h.object.Namespace, labels, 0)
+					if own == nil || !a.proxied(h.object.Namespace, labels) {
+						break
+					}
+					wanted, by = securityv1.PeerAuthentication_MutualTLS_DISABLE, own
+				}
 				if tls != nil && (wanted == securityv1.PeerAuthentication_MutualTLS_STRICT && !mutual ||
 					wanted == securityv1.PeerAuthentication_MutualTLS_DISABLE && mutual) {
-					if a.hasOwnPeerMode(h.object.Namespace, labels) {
+					if !mutual && a.hasOwnPeerMode(h.object.Namespace, labels) {
 						break
 					}
 					a.report(o, diag.Warning, codeMTLS, field, "remove tls: proxies then do what the other end takes",

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"google.golang.org/protobuf/proto"
+
 	securityv1 "istio.io/api/security/v1"
 	securityv1beta1 "istio.io/api/security/v1beta1"
 
@@ -30,14 +32,16 @@ func (a *analysis) plaintextCallers() {
 			continue
 		}
 		if o.Namespace != a.root {
-			if a.takesPlaintext(o.Namespace, labels) {
+			if a.takesPlaintext(o.Namespace, labels) && !a.keepsPlaintextOut(o.Namespace, labels) {
 				a.report(o, diag.Warning, codePlaintext, field, "set mode STRICT in a PeerAuthentication of these workloads",
 					"the workloads take plaintext too, over which a caller has no identity: the policy does not keep it out")
 			}
 			continue
 		}
 		spaces := a.selection("", labels).namespaces
-		if i := slices.IndexFunc(spaces, func(ns string) bool { return a.appliesToPeers(ns, labels) && a.takesPlaintext(ns, labels) }); i >= 0 {
+		if i := slices.IndexFunc(spaces, func(ns string) bool {
+			return a.appliesToPeers(ns, labels) && a.takesPlaintext(ns, labels) && !a.keepsPlaintextOut(ns, labels)
+		}); i >= 0 {
 			a.report(o, diag.Warning, codePlaintext, field, "set mode STRICT in a PeerAuthentication of these workloads",
 				"workloads of namespace %s take plaintext too, over which a caller has no identity: the policy does not keep it out", spaces[i])
 		}
@@ -151,6 +155,59 @@ func (a *analysis) takesPlaintext(namespace string, labels map[string]string) bo
 	mode, _ := a.peerMode(namespace)
 	return mode != securityv1.PeerAuthentication_MutualTLS_STRICT && !a.hasOwnPeerMode(namespace, labels)
 }
+
+// identityDemands says what the AuthorizationPolicies of one namespace and selector do with callers that have no identity.
+type identityDemands struct{ denies, allows, open bool }
+
+// keepsPlaintextOut reports whether AuthorizationPolicies keep all callers without an identity out of the workloads of a
+// namespace and selector: one denies them, or all that allow demand an identity. It reads the policies that have the
+// selector, or none.
+func (a *analysis) keepsPlaintextOut(namespace string, labels map[string]string) bool {
+	if a.demands == nil {
+		a.demands = map[selectionKey]identityDemands{}
+		for _, o := range a.of(kinds.AuthorizationPolicy) {
+			spec := o.Spec.(*securityv1.AuthorizationPolicy)
+			if len(targetsOf(spec)) > 0 || isDryRun(o) {
+				continue
+			}
+			key := selectionKey{o.Namespace, written(spec.GetSelector().GetMatchLabels())}
+			d := a.demands[key]
+			switch spec.Action {
+			case securityv1.AuthorizationPolicy_DENY:
+				d.denies = d.denies || slices.ContainsFunc(spec.Rules, matchesWithoutIdentity)
+			case securityv1.AuthorizationPolicy_ALLOW:
+				d.allows = true
+				d.open = d.open || slices.ContainsFunc(spec.Rules, func(r *securityv1beta1.Rule) bool { return demandsIdentity(r) == "" })
+			}
+			a.demands[key] = d
+		}
+	}
+	var all identityDemands
+	for _, key := range []selectionKey{{namespace, written(labels)}, {namespace, ""}, {a.root, written(labels)}, {a.root, ""}} {
+		d := a.demands[key]
+		all = identityDemands{all.denies || d.denies, all.allows || d.allows, all.open || d.open}
+	}
+	return all.denies || all.allows && !all.open
+}
+
+// matchesWithoutIdentity reports whether a rule matches all requests of callers that have no identity.
+func matchesWithoutIdentity(r *securityv1beta1.Rule) bool {
+	if len(r.GetTo()) > 0 {
+		return false
+	}
+	for _, w := range r.GetWhen() {
+		if w.GetKey() != "source.principal" || len(w.GetValues()) > 0 || !slices.Equal(w.GetNotValues(), anyValue) {
+			return false
+		}
+	}
+	return len(r.GetFrom()) == 0 || slices.ContainsFunc(r.GetFrom(), func(f *securityv1beta1.Rule_From) bool {
+		only := &securityv1beta1.Source{NotPrincipals: anyValue}
+		return proto.Equal(f.GetSource(), only)
+	})
+}
+
+// anyValue is the list of values that matches every value, but no missing one.
+var anyValue = []string{"*"}
 
 // appliesToPeers reports whether a selector matches a workload of a namespace with a proxy that is of no Gateway.
 func (a *analysis) appliesToPeers(namespace string, labels map[string]string) bool {

@@ -17,10 +17,10 @@ const hbone = "hbone"
 // portNames reports ports of Services whose name does not state their protocol.
 func (a *analysis) portNames() {
 	for _, o := range a.services {
-		if strings.HasPrefix(o.Namespace, "kube-") {
+		spec := &o.Spec.(*corev1.Service).Spec
+		if strings.HasPrefix(o.Namespace, "kube-") || spec.Type == corev1.ServiceTypeExternalName { // an alias has no ports of its own
 			continue
 		}
-		spec := &o.Spec.(*corev1.Service).Spec
 		for i := range spec.Ports {
 			p := &spec.Ports[i]
 			if cmp.Or(p.Protocol, corev1.ProtocolTCP) != corev1.ProtocolTCP {
@@ -35,9 +35,6 @@ func (a *analysis) portNames() {
 				field = indexed("spec.ports", i)
 			}
 			switch {
-			case spec.Type == corev1.ServiceTypeExternalName && (protocol.Sniffed() || protocol == protocols.TCP):
-				a.report(o, diag.Warning, codeExternalName, field, "name it for the protocol, such as https-"+cmp.Or(p.Name, "web"),
-					"port %d of a Service of type ExternalName has no protocol but TCP: its listener takes what goes to other hosts on that port", p.Port)
 			case protocol.Sniffed() && p.AppProtocol != nil:
 				fix := "write http, tcp or another protocol"
 				if known := "kubernetes.io/" + *p.AppProtocol; known == names.ProtocolH2C || known == names.ProtocolWS || known == names.ProtocolWSS {
@@ -47,9 +44,20 @@ func (a *analysis) portNames() {
 					"appProtocol %q of port %d is no protocol that proxies know: they have to guess the protocol", *p.AppProtocol, p.Port)
 			case protocol.Sniffed():
 				a.report(o, diag.Info, codePortName, field,
-					"begin its name with the protocol and a dash, such as http-"+cmp.Or(p.Name, "web")+", or set appProtocol",
+					"begin its name with the protocol and a dash, such as "+likelyProtocol(p.Name)+cmp.Or(p.Name, "web")+", or set appProtocol",
 					"the name of port %d does not say its protocol: proxies have to guess it", p.Port)
 			}
 		}
 	}
+}
+
+// likelyProtocol returns the prefix for the name of a port that its words suggest.
+func likelyProtocol(name string) string {
+	switch name = strings.ToLower(name); {
+	case strings.Contains(name, "grpc"):
+		return "grpc-"
+	case strings.Contains(name, "h2c"), strings.Contains(name, "http2"):
+		return "http2-"
+	}
+	return "http-"
 }

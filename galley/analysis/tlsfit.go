@@ -64,7 +64,7 @@ func (a *analysis) originatedToProxies(o *kinds.Object, policy trafficPolicy, co
 	if !policy.says(networkingv1alpha3.ClientTLSSettings_SIMPLE) {
 		return
 	}
-	for h := range a.hostsUnder(names.FQDN(o.Spec.(*networkingv1.DestinationRule).Host, o.Namespace, a.domain)) {
+	for h := range a.ruledBy(o) {
 		for p := range a.portsOfProxies(h, policy.labels) {
 			if !compared.more() {
 				return
@@ -216,7 +216,7 @@ func (a *analysis) serversNamed(selector map[string]string, port uint32) *namedS
 func (a *analysis) mutualWithoutProxy(o *kinds.Object, policy trafficPolicy, compared *comparisons) {
 	var without []string
 	var at string // the first field that says so
-	for h := range a.hostsUnder(names.FQDN(o.Spec.(*networkingv1.DestinationRule).Host, o.Namespace, a.domain)) {
+	for h := range a.ruledBy(o) {
 		service, ok := h.object.Spec.(*corev1.Service)
 		if !ok || len(service.Spec.Selector) == 0 || service.Spec.Type == corev1.ServiceTypeExternalName {
 			continue

@@ -21,7 +21,7 @@ import (
 func Unsupported(o *kinds.Object) []diag.Diagnostic {
 	switch spec := o.Spec.(type) {
 	case *networkingv1.Sidecar:
-		return feature.Unsupported("spec", spec, lacks)
+		return append(feature.Unsupported("spec", spec, lacks), ingressWithoutFiles(spec)...)
 	case *networkingv1.Gateway:
 		return append(feature.Unsupported("spec", spec, lacks), unusableServers(spec)...)
 	}
@@ -31,13 +31,23 @@ func Unsupported(o *kinds.Object) []diag.Diagnostic {
 // lacks returns the message and the remedy for an unsupported field, see feature.Unsupported.
 func lacks(field string) (message, fix string) {
 	switch field {
-	case "IstioIngressListener.tls":
-		message, fix = "it needs certificates in files and a PeerAuthentication of mode DISABLE for the port: without both the port "+
-			"accepts only the mesh's own mutual TLS", "provide both, or let a gateway terminate TLS"
 	case "SidecarPort.targetPort", "Port.targetPort", "Server.defaultEndpoint":
 		message = "nobody reads it"
 	}
 	return message, fix
+}
+
+// ingressWithoutFiles returns findings about ingress listeners of a Sidecar whose TLS does not name its files. Package
+// analysis reports those of ports where the mesh's own mutual TLS is on.
+func ingressWithoutFiles(s *networkingv1.Sidecar) (list []diag.Diagnostic) {
+	for i, l := range s.Ingress {
+		if t := l.Tls; t != nil && (t.ServerCertificate == "" || t.PrivateKey == "") {
+			list = append(list, feature.NotImplemented("spec.ingress["+strconv.Itoa(i)+"].tls",
+				"it needs certificates in files: without them the port accepts only the mesh's own mutual TLS",
+				"write serverCertificate and privateKey, or let a gateway terminate TLS"))
+		}
+	}
+	return list
 }
 
 // unusableServers returns findings about servers of a Gateway that stay closed, or that are opened in another way than
