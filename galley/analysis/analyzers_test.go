@@ -110,8 +110,6 @@ func TestAdviceOnWhatIsRight(t *testing.T) {
 	must.Succeed(t, err)
 	m := mesh.Default()
 	m.RootNamespace = "istio-system"
-	allocating := mesh.Default()
-	allocating.DefaultConfig.ProxyMetadata = map[string]string{"ISTIO_META_DNS_CAPTURE": "true", "ISTIO_META_DNS_AUTO_ALLOCATE": "true"}
 	for _, d := range Run(decode(t, string(bytes.TrimSpace(data))), Options{Domain: "cluster.local", Mesh: m, Advice: true}) {
 		switch d.Code {
 		case codePortRequired, codePortName:
