@@ -189,6 +189,8 @@ func Analyzers() []Analyzer {
 			"AuthorizationPolicies whose callers and operations are two rules", (*analysis).splitRules},
 		{"gateway-callers", []string{codeNeverMatches}, true,
 			"AuthorizationPolicies of gateways that name identities which no server of the gateway learns", (*analysis).gatewayCallers},
+		{"trust-domains", []string{codeNeverMatches}, true,
+			"AuthorizationPolicies that name identities of a trust domain which the mesh does not have", (*analysis).trustDomains},
 		{"plaintext-callers", []string{codePlaintext, codeNeverMatches}, true,
 			"AuthorizationPolicies that name identities where callers need none, or have none", (*analysis).plaintextCallers},
 		{"addresses", []string{codeAddresses}, true, "TCP ports of ServiceEntries without addresses", (*analysis).entryAddresses},

@@ -22,8 +22,12 @@ import (
 func TestAnalyzers(t *testing.T) {
 	m := mesh.Default()
 	m.RootNamespace = "istio-system"
-	allocating := mesh.Default()
-	allocating.DefaultConfig.ProxyMetadata = map[string]string{"ISTIO_META_DNS_CAPTURE": "true", "ISTIO_META_DNS_AUTO_ALLOCATE": "true"}
+	settings := map[string]*mesh.Config{"allocated": mesh.Default(), "own domain": mesh.Default(), "alias": mesh.Default()} // by the beginning of cases
+	settings["allocated"].DefaultConfig.ProxyMetadata = map[string]string{
+		"ISTIO_META_DNS_CAPTURE": "true", "ISTIO_META_DNS_AUTO_ALLOCATE": "true",
+	}
+	settings["own domain"].TrustDomain = "ecp"
+	settings["alias"].TrustDomain, settings["alias"].TrustDomainAliases = "ecp", []string{"cluster.local"}
 	names := map[string]bool{}
 	references := map[string]string{ // which of codeReference are whose
 		"namespaces": "there is no namespace", "egress-proxies": "egressProxy", "sidecar-hosts": "imports nothing",
@@ -55,8 +59,8 @@ func TestAnalyzers(t *testing.T) {
 				}
 				objects := decode(t, string(c.Data))
 				m := m
-				if strings.HasPrefix(c.Name, "allocated: ") {
-					m = allocating
+				if own := settings[strings.SplitN(c.Name, ": ", 2)[0]]; own != nil {
+					m = own
 				}
 				var got []string
 				for _, d := range Run(objects,

@@ -2,6 +2,7 @@ package analysis
 
 import (
 	"cmp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -12,11 +13,14 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
-// tcpDenials reports rules that deny requests where a port of the workload is not HTTP. There proxies leave out the
+// tcpDenials reports rules that deny or allow requests where a port of the workload is not HTTP. There proxies leave out the
 // conditions that they cannot evaluate, and the rule denies every connection.
 func (a *analysis) tcpDenials() {
 	for _, o := range a.of(kinds.AuthorizationPolicy) {
 		spec := o.Spec.(*securityv1.AuthorizationPolicy)
+		if spec.Action == securityv1.AuthorizationPolicy_ALLOW && len(targetsOf(spec)) == 0 {
+			a.allowsNoTCP(o, spec)
+		}
 		if spec.Action != securityv1.AuthorizationPolicy_DENY || len(targetsOf(spec)) > 0 || isDryRun(o) {
 			continue
 		}
@@ -42,6 +46,38 @@ func (a *analysis) tcpDenials() {
 			break // other rules deny no more connections
 		}
 	}
+}
+
+// allowsNoTCP reports rules that allow requests at a port that is TCP. There proxies leave the rules out.
+func (a *analysis) allowsNoTCP(o *kinds.Object, spec *securityv1.AuthorizationPolicy) {
+	for i, r := range spec.Rules {
+		ports := portsOfRule(r)
+		if len(ports) == 0 || !readsRequests(r) {
+			continue
+		}
+		behind := a.portsBehind(o.Namespace, spec.GetSelector().GetMatchLabels())
+		for _, n := range ports {
+			if tcp := behind.tcpOnly[n]; tcp != nil && len(behind.gateways) == 0 {
+				a.report(o, diag.Warning, codeSchemaWarning, indexed("spec.rules", i),
+					"remove what only HTTP requests have, or give the port of the Service the protocol of the workload",
+					"the rule reads what only HTTP requests have, and port %d of the workloads of %s is %s: the rule allows nothing there",
+					n, tcp.of, tcp.protocol)
+				break
+			}
+		}
+	}
+}
+
+// readsRequests reports whether only requests match a rule.
+func readsRequests(r *securityv1beta1.Rule) bool {
+	if slices.ContainsFunc(r.GetWhen(), func(w *securityv1beta1.Condition) bool { return ofRequests(w.GetKey()) }) {
+		return true
+	}
+	connections := func(t *securityv1beta1.Rule_To) bool {
+		o := t.GetOperation()
+		return len(o.GetHosts())+len(o.GetNotHosts())+len(o.GetMethods())+len(o.GetNotMethods())+len(o.GetPaths())+len(o.GetNotPaths()) == 0
+	}
+	return len(r.GetTo()) > 0 && !slices.ContainsFunc(r.GetTo(), connections)
 }
 
 // isDryRun reports whether a policy only logs what it would deny.

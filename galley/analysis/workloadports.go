@@ -22,6 +22,7 @@ type workloadPorts struct {
 	own       map[uint32]bool          // ports of the workloads
 	ofService map[uint32]servicePorted // first port of a Service with each number
 	tcp       *tcpPort                 // first port that is no HTTP; nil if there is none
+	tcpOnly   map[uint32]*tcpPort      // ports of the workloads that are TCP; nil for one that a Service gives another protocol
 	gateways  []*gatewayGroup          // Gateways of the workloads
 	others    bool                     // includes a workload of no Gateway
 }
@@ -40,7 +41,7 @@ func (a *analysis) portsBehind(namespace string, labels map[string]string) *work
 	if known := a.behind[key]; known != nil {
 		return known
 	}
-	out := &workloadPorts{own: map[uint32]bool{}, ofService: map[uint32]servicePorted{}}
+	out := &workloadPorts{own: map[uint32]bool{}, tcpOnly: map[uint32]*tcpPort{}, ofService: map[uint32]servicePorted{}}
 	if a.behind == nil {
 		a.behind = map[selectionKey]*workloadPorts{}
 	}
@@ -85,7 +86,13 @@ func (a *analysis) portsBehind(namespace string, labels map[string]string) *work
 				targets = named[p.TargetPort.StrVal]
 				s.unknown = len(targets) == 0
 			}
+			protocol := protocols.OfPort(p)
 			for _, n := range slices.Sorted(maps.Keys(targets)) {
+				if before, known := out.tcpOnly[n]; !protocol.IsTCP() {
+					out.tcpOnly[n] = nil
+				} else if !known || before != nil {
+					out.tcpOnly[n] = &tcpPort{n, o, string(protocol)}
+				}
 				out.own[n] = true
 				s.targets = append(s.targets, strconv.FormatUint(uint64(n), 10))
 			}
@@ -93,7 +100,7 @@ func (a *analysis) portsBehind(namespace string, labels map[string]string) *work
 			if _, known := out.ofService[number]; !known {
 				out.ofService[number] = s
 			}
-			if protocol := protocols.OfPort(p); out.tcp == nil && protocol.IsTCP() && !a.leadsToGateway(o) {
+			if out.tcp == nil && protocol.IsTCP() && !a.leadsToGateway(o) {
 				out.tcp = &tcpPort{number, o, string(protocol)}
 			}
 		}
