@@ -156,11 +156,12 @@ func (a *analysis) takesPlaintext(namespace string, labels map[string]string) bo
 	return mode != securityv1.PeerAuthentication_MutualTLS_STRICT && !a.hasOwnPeerMode(namespace, labels)
 }
 
-// identityDemands says what the AuthorizationPolicies of one namespace and selector do with callers that have no identity.
+// identityDemands says what the AuthorizationPolicies of one namespace and selector do with callers that have no
+// identity.
 type identityDemands struct{ denies, allows, open bool }
 
-// keepsPlaintextOut reports whether AuthorizationPolicies keep all callers without an identity out of the workloads of a
-// namespace and selector: one denies them, or all that allow demand an identity. It reads the policies that have the
+// keepsPlaintextOut reports whether AuthorizationPolicies keep all callers without an identity out of the workloads of
+// a namespace and selector: one denies them, or all that allow demand an identity. It reads the policies that have the
 // selector, or none.
 func (a *analysis) keepsPlaintextOut(namespace string, labels map[string]string) bool {
 	if a.demands == nil {
