@@ -22,7 +22,8 @@ import (
 func TestAnalyzers(t *testing.T) {
 	m := mesh.Default()
 	m.RootNamespace = "istio-system"
-	settings := map[string]*mesh.Config{"allocated": mesh.Default(), "own domain": mesh.Default(), "alias": mesh.Default()} // by the beginning of cases
+	// settings has mesh configurations by the beginning of the names of cases.
+	settings := map[string]*mesh.Config{"allocated": mesh.Default(), "own domain": mesh.Default(), "alias": mesh.Default()}
 	settings["allocated"].DefaultConfig.ProxyMetadata = map[string]string{
 		"ISTIO_META_DNS_CAPTURE": "true", "ISTIO_META_DNS_AUTO_ALLOCATE": "true",
 	}

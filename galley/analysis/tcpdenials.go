@@ -13,8 +13,9 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
-// tcpDenials reports rules that deny or allow requests where a port of the workload is not HTTP. There proxies leave out the
-// conditions that they cannot evaluate, and the rule denies every connection.
+// tcpDenials reports rules that deny or allow requests where a port of the workload is not HTTP. There proxies leave
+// out the conditions of rules that deny and that they cannot evaluate, and such a rule denies every connection. They
+// leave out whole rules that allow.
 func (a *analysis) tcpDenials() {
 	for _, o := range a.of(kinds.AuthorizationPolicy) {
 		spec := o.Spec.(*securityv1.AuthorizationPolicy)

@@ -168,8 +168,8 @@ func (i *Inspection) podAt(a netip.Addr) string {
 }
 
 // unknownCaller is what is missing if only the address in X-Forwarded-For is known of the caller.
-const unknownCaller = "The request came for %s, by X-Forwarded-For, and the line does not say through which gateway or from which Pod: give " +
-	"SOURCE, the NAME.NAMESPACE of its Pod, and HOST:PORT."
+const unknownCaller = "The request came for %s, by X-Forwarded-For, and the line does not say through which gateway or from which Pod: " +
+	"give SOURCE, the NAME.NAMESPACE of its Pod, and HOST:PORT."
 
 // locate finds the proxy that wrote a line, and the source and target of its request.
 func (i *Inspection) locate(l *Log, q *Query) {
