@@ -21,6 +21,7 @@ type Pod struct {
 	Ports       map[string]uint32 // named TCP ports
 	Numbers     []uint32          // numbers of all ports
 	Named       bool              // only named ports are known
+	Account     string            // name of its service account
 	Proxy       bool              // the Pod has a proxy
 	ProxyImage  string            // image of the proxy; empty if it is unknown or there is no proxy
 	ProbeHosts  []ProbeHost       // hosts in probes and hooks of containers, with their fields
@@ -34,6 +35,7 @@ func podOf(p *corev1.Pod) Pod {
 		HostNetwork: p.Spec.HostNetwork,
 		Ready:       p.DeletionTimestamp == nil && !slices.ContainsFunc(p.Status.Conditions, unready),
 		Ports:       map[string]uint32{},
+		Account:     cmp.Or(p.Spec.ServiceAccountName, "default"),
 		Proxy:       HasProxy(p.Labels) || p.Annotations[names.AnnotationStatus] != "",
 	}
 	if p.Status.PodIP != "" {

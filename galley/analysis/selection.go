@@ -21,8 +21,9 @@ type selection struct {
 	bare       bool     // includes a Pod without a proxy
 	namespaces []string // namespaces with a match, if the selection is of all namespaces
 
-	secured   *workload // first Pod that takes mutual TLS
-	bypassing *workload // first Pod that takes mutual TLS and has annotations of the ports that its proxy takes
+	accounts  map[string]bool // service accounts of the Pods
+	secured   *workload       // first Pod that takes mutual TLS
+	bypassing *workload       // first Pod that takes mutual TLS and has annotations of the ports that its proxy takes
 
 	names        map[string]bool // names of the Pods' ports
 	numbers      map[uint32]bool
@@ -49,7 +50,7 @@ func (x *index) selection(namespace string, selector map[string]string) *selecti
 	if s != nil {
 		return s
 	}
-	s = &selection{names: map[string]bool{}, numbers: map[uint32]bool{}, allDeclare: true}
+	s = &selection{names: map[string]bool{}, numbers: map[uint32]bool{}, accounts: map[string]bool{}, allDeclare: true}
 	x.selections[key] = s
 	if namespace == "" {
 		for _, ns := range x.namespaces {
@@ -69,6 +70,7 @@ func (x *index) selection(namespace string, selector map[string]string) *selecti
 			continue
 		}
 		proxied := x.hasProxy(w)
+		s.accounts[w.pod.Account] = true
 		s.proxied, s.bare = s.proxied || proxied, s.bare || !proxied
 		if w.labels[names.LabelTLSMode] == takesMesh {
 			s.secured = cmp.Or(s.secured, w)

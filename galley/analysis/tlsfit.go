@@ -3,6 +3,7 @@ package analysis
 import (
 	"cmp"
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 
@@ -13,6 +14,7 @@ import (
 	securityv1 "istio.io/api/security/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/identity"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/api/names"
@@ -33,6 +35,7 @@ func (a *analysis) tlsFit() {
 			a.outsideMutual(o, policy)
 			a.originatedToProxies(o, policy, &compared)
 			a.missingSNI(o, policy, &compared)
+			a.otherIdentities(o, policy, &compared)
 		}
 		a.proxyHeaders(o)
 		a.halfRead(o, compared)
@@ -122,6 +125,41 @@ func (a *analysis) proxyHeaders(o *kinds.Object) {
 	at(spec.TrafficPolicy, "spec", nil)
 	for i, s := range spec.Subsets {
 		at(s.TrafficPolicy, indexed("spec.subsets", i), s.Labels)
+	}
+}
+
+// otherIdentities reports a rule with mutual TLS of the mesh whose subjectAltNames have no identity of the workloads of
+// a Service, all of which have a proxy.
+func (a *analysis) otherIdentities(o *kinds.Object, policy trafficPolicy, compared *comparisons) {
+	for _, h := range a.hosts[names.FQDN(o.Spec.(*networkingv1.DestinationRule).Host, o.Namespace, a.domain)] {
+		service, is := h.object.Spec.(*corev1.Service)
+		if !is || len(service.Spec.Selector) == 0 || service.Spec.Type == corev1.ServiceTypeExternalName {
+			continue
+		}
+		s := a.selection(h.object.Namespace, policy.selector(service.Spec.Selector))
+		if s.bare || s.machine || len(s.accounts) == 0 {
+			continue
+		}
+		for _, port := range h.ports {
+			if !compared.more() {
+				return
+			}
+			tls, at := policy.tls(port)
+			wanted := tls.GetSubjectAltNames()
+			if tls.GetMode() != networkingv1alpha3.ClientTLSSettings_ISTIO_MUTUAL || len(wanted) == 0 {
+				continue
+			}
+			var own []string
+			for _, account := range slices.Sorted(maps.Keys(s.accounts)) {
+				own = append(own, identity.ID{TrustDomain: a.mesh.GetTrustDomain(), Namespace: h.object.Namespace, ServiceAccount: account}.String())
+			}
+			if !slices.ContainsFunc(own, func(id string) bool { return slices.Contains(wanted, id) }) {
+				a.report(o, diag.Warning, codeTLSMismatch, strings.TrimSuffix(at, ".mode")+".subjectAltNames", "write "+own[0]+", or remove it",
+					"no workload of %s has one of these names: their identities are %s, TLS handshakes fail, and requests get 503", h.name,
+					listed(own))
+				return
+			}
+		}
 	}
 }
 

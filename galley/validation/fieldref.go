@@ -289,8 +289,12 @@ func (p fieldRef) withoutZone() bool {
 // ofAnotherHost warns of an endpoint's address or name that leads every caller to its own host: to its own proxy's
 // ports, or to a metadata server of its cloud.
 func (p fieldRef) ofAnotherHost() {
-	if why := ownHost(p.text()); why != "" {
-		p.add(diag.Warning, "OwnHost", "write the address of the service",
+	why, severity := ownHost(p.text()), diag.Warning
+	if strings.HasSuffix(why, "of the loopback interface") { // what runs beside each caller, such as an authorizer, is called so
+		severity = diag.Info
+	}
+	if why != "" {
+		p.add(severity, "OwnHost", "write the address of the service, unless it runs beside each caller",
 			"%q is %s: each caller reaches its own host, and the ports of its own proxy there", p.text(), why)
 	}
 }

@@ -46,6 +46,7 @@ func virtualService(p fieldRef) {
 			catchAll = r.path
 		}
 	}
+	preflights(p.at("http").items())
 	written := hostSet{}
 	for _, h := range hosts {
 		written[h.text()] = struct{}{}
@@ -56,6 +57,33 @@ func virtualService(p fieldRef) {
 	for _, r := range p.at("tcp").items() {
 		tcpRoute(r)
 	}
+}
+
+// preflights warns of a corsPolicy whose rule takes no preflight: these have the method OPTIONS, and none of the headers
+// that applications add. Where several rules have a policy, another one may answer them.
+func preflights(rules []fieldRef) {
+	var with []fieldRef
+	for _, r := range rules {
+		if !r.at("corsPolicy").absent() {
+			with = append(with, r)
+		}
+	}
+	if len(with) != 1 || with[0].at("match").empty() {
+		return
+	}
+	for _, m := range with[0].at("match").items() {
+		method := m.at("method").at("exact").text()
+		other := method != "" && method != "OPTIONS"
+		m.at("headers").each(func(name string, _ fieldRef) {
+			name = strings.ToLower(name)
+			other = other || name == "authorization" || name == "cookie" || strings.HasPrefix(name, "x-")
+		})
+		if !other {
+			return
+		}
+	}
+	with[0].at("corsPolicy").warn("add a match with the method OPTIONS and without headers",
+		"it answers no preflight: these have the method OPTIONS and no headers of applications, which no match of the rule takes")
 }
 
 // takesAll reports whether a route has no condition, so that the routes after it are never reached.

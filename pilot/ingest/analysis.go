@@ -205,7 +205,7 @@ func (analysed) Pod(o *kinds.Object) analysis.Pod {
 	f := o.Spec.(*kube.PodFacts)
 	return analysis.Pod{
 		Ended: f.Ended, Addresses: f.Addresses, HostNetwork: f.HostNetwork, Ready: f.Ready, Ports: f.Ports, Named: true,
-		Proxy: analysis.HasProxy(o.Labels), ProxyImage: f.ProxyImage,
+		Account: cmp.Or(f.ServiceAccount, "default"), Proxy: analysis.HasProxy(o.Labels), ProxyImage: f.ProxyImage,
 	}
 }
 
