@@ -356,8 +356,11 @@ func (h *hops) unproxied(a *Arrival, t trace.Target, g *group, r trace.Request) 
 	if _, err := netip.ParseAddr(e.Address); err != nil {
 		add("the proxy asks DNS for %s: without an address the request is answered with status 503", e.Address)
 	}
-	if e.TLS != "" && e.TLS != trace.MeshTLS && e.Verifies {
-		add("the TLS handshake with %s fails if %s does not trust its certificate", where, h.tlsBy(t, e))
+	if e.TLS != trace.MeshTLS && len(e.Names) > 0 {
+		add("the TLS handshake with %s fails unless its certificate has %s", where, strings.Join(lists.Map(e.Names, trace.Name.String), " or "))
+	}
+	if len(e.Files) > 0 {
+		add("TLS to %s needs the files %s in the container of the proxy", where, strings.Join(e.Files, " and "))
 	}
 	switch unfit := h.unfit(t, g, r, r.TLS || e.TLS != "", nil); {
 	case e.TLS == trace.MeshTLS:

@@ -53,7 +53,7 @@ type Endpoint struct {
 	TLS      string   `json:"tls,omitempty"`   // empty for plaintext
 	Lacks    []string `json:"lacks,omitempty"` // secrets for TLS that the proxy was not sent: connections fail
 	Names    []Name   `json:"-"`               // of which the certificate must have one; empty if any will do
-	Verifies bool     `json:"-"`               // whether the proxy verifies the certificate
+	Files    []string `json:"-"`               // files that TLS needs in the container of the proxy
 	PROXY    bool     `json:"proxy,omitempty"` // whether connections begin with a header of the PROXY protocol
 	SNI      string   `json:"-"`
 	ALPN     []string `json:"-"`

@@ -51,12 +51,6 @@ func handshake(a *Answer, c Config, chain *listenerv3.FilterChain, t *tlsv3.Down
 		return false
 	}
 	c.doubt(a, t.GetCommonTlsContext())
-	for _, s := range t.GetCommonTlsContext().GetTlsCertificateSdsSecretConfigs() {
-		if file, isFile := strings.CutPrefix(s.GetName(), "file-cert:"); isFile {
-			cert, key, _ := strings.Cut(file, "~")
-			a.depends("TLS needs the files %s and %s in the container of the proxy", cert, key)
-		}
-	}
 	if t.GetRequireClientCertificate().GetValue() {
 		switch ofMesh := trustsMesh(t.GetCommonTlsContext()); {
 		case r.Identity == "" && !r.Certificate && ofMesh:
@@ -66,7 +60,7 @@ func handshake(a *Answer, c Config, chain *listenerv3.FilterChain, t *tlsv3.Down
 			a.end(accesslog.TLS, 0, "the chain requires a certificate of the client, and the client has none")
 			return false
 		case !namedIn(t, r.Identity):
-			names, _ := namesOf(t.GetCommonTlsContext())
+			names := namesOf(t.GetCommonTlsContext())
 			wanted := strings.Join(lists.Map(names, Name.String), " or ")
 			if r.Identity != "" {
 				a.end(accesslog.TLS, 0, "the chain requires a certificate with %s, and the client has %s", wanted, r.Identity)
@@ -79,12 +73,15 @@ func handshake(a *Answer, c Config, chain *listenerv3.FilterChain, t *tlsv3.Down
 			a.depends("chain %s takes the certificate of the mesh only if it trusts the root of the mesh", chainName(chain))
 		}
 	}
+	if files := filesOf(t.GetCommonTlsContext()); len(files) > 0 {
+		a.depends("TLS needs the files %s in the container of the proxy", strings.Join(files, " and "))
+	}
 	return true
 }
 
 // namedIn reports whether a chain takes clients of any name, or of this identity.
 func namedIn(t *tlsv3.DownstreamTlsContext, identity string) bool {
-	names, _ := namesOf(t.GetCommonTlsContext())
+	names := namesOf(t.GetCommonTlsContext())
 	return len(names) == 0 || slices.ContainsFunc(names, func(n Name) bool { return identity != "" && n.Matches(identity) })
 }
 
@@ -168,8 +165,8 @@ func (n Name) Matches(name string) bool { return matchString(n.m, name) }
 
 func (n Name) String() string { return stringText(n.m) }
 
-// namesOf returns the names of which a certificate must have one, and whether the certificate is verified.
-func namesOf(t *tlsv3.CommonTlsContext) (names []Name, verifies bool) {
+// namesOf returns the names of which a certificate must have one.
+func namesOf(t *tlsv3.CommonTlsContext) (names []Name) {
 	own, combined := t.GetValidationContext(), t.GetCombinedValidationContext()
 	if combined != nil {
 		own = combined.GetDefaultValidationContext()
@@ -180,7 +177,21 @@ func namesOf(t *tlsv3.CommonTlsContext) (names []Name, verifies bool) {
 	for _, m := range own.GetMatchSubjectAltNames() { //nolint:staticcheck // the field that is sent
 		names = append(names, Name{m})
 	}
-	return names, own != nil || t.GetValidationContextSdsSecretConfig() != nil
+	return names
+}
+
+// filesOf returns the files in the container of the proxy that TLS needs.
+func filesOf(t *tlsv3.CommonTlsContext) (files []string) {
+	for _, s := range append(slices.Clone(t.GetTlsCertificateSdsSecretConfigs()), t.GetValidationContextSdsSecretConfig(),
+		t.GetCombinedValidationContext().GetValidationContextSdsSecretConfig()) {
+		if cert, isFile := strings.CutPrefix(s.GetName(), "file-cert:"); isFile {
+			files = append(files, strings.Split(cert, "~")...)
+		}
+		if root, isFile := strings.CutPrefix(s.GetName(), "file-root:"); isFile && root != "system" {
+			files = append(files, root)
+		}
+	}
+	return files
 }
 
 // secure sets the TLS with which a cluster calls an endpoint, and the secrets for it that the proxy lacks.
@@ -200,5 +211,5 @@ func (x *Endpoint) secure(c Config, cluster *clusterv3.Cluster, e *endpointv3.Lb
 	t, proxy := upstreamTLS(socket)
 	x.TLS, x.SNI, x.ALPN, x.PROXY = kindOf(t), t.GetSni(), o.of(t.GetCommonTlsContext().GetAlpnProtocols()), proxy
 	x.Lacks = c.lacks(t.GetCommonTlsContext())
-	x.Names, x.Verifies = namesOf(t.GetCommonTlsContext())
+	x.Names, x.Files = namesOf(t.GetCommonTlsContext()), filesOf(t.GetCommonTlsContext())
 }

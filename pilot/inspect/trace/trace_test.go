@@ -450,8 +450,8 @@ func TestClientCertificate(t *testing.T) {
 		{"ROOTCA", "", false, 0, 0},
 		{"ROOTCA", "", true, 200, 1},
 		{"file-root:/etc/ca.pem", "", false, 0, 0},
-		{"file-root:/etc/ca.pem", "", true, 200, 0},
-		{"file-root:/etc/ca.pem", "spiffe://cluster.local/ns/a/sa/b", false, 200, 1},
+		{"file-root:/etc/ca.pem", "", true, 200, 1},
+		{"file-root:/etc/ca.pem", "spiffe://cluster.local/ns/a/sa/b", false, 200, 2},
 	} {
 		proxy := with(t, trace.Config{}, "virtualInbound", fmt.Sprintf(`{"name":"virtualInbound","filterChains":[{"name":"in",
 			"filters":[{"name":"tcp","typedConfig":{"@type":"%snetwork.tcp_proxy.v3.TcpProxy","statPrefix":"x","cluster":"app"}}],
