@@ -213,32 +213,10 @@ func (i *Inspection) locate(l *Log, q *Query) {
 	}
 	switch l.Side {
 	case sideInbound:
-		q.TLS = q.TLS || l.ServerName != "" && l.Peer == "" && !l.ofMesh()
-		switch {
-		case i.isGateway(q.Source) && q.Host == "":
-			if !i.throughGateway(l, q, []string{q.Source}) {
-				i.behindGateway(l, q, q.Source, local, forwarded)
-			}
-			return
-		case q.Source != "" && q.Source != l.Of:
-		case isForwarded:
-			gateways := i.gateways()
-			if i.throughGateway(l, q, gateways) {
-				return
-			}
-			if len(gateways) > 0 && !slices.ContainsFunc(gateways, func(name string) bool {
-				return i.sender(name).identity != i.sender(gateways[0]).identity
-			}) {
-				i.behindGateway(l, q, gateways[0], local, forwarded)
-				return
-			}
-			l.Missing = append(l.Missing, fmt.Sprintf(unknownCaller, forwarded.Addr()))
-			return
-		case i.isGateway(caller) && i.throughGateway(l, q, []string{caller}):
-			return
+		if !isForwarded {
+			forwarded = netip.AddrPort{}
 		}
-		i.locateCaller(l, q, caller, peer)
-		i.locateService(l, q, local)
+		i.locateInbound(l, q, local, forwarded, caller, peer)
 	case sideGateway:
 		q.Source = l.Of
 		l.locateClient(q, peer, isForwarded)
@@ -267,6 +245,37 @@ func (i *Inspection) locate(l *Log, q *Query) {
 			l.note("the proxy chose the endpoint %s: no Pod has this address now, so that the Pod of the line is gone", host)
 		}
 	}
+}
+
+// locateInbound finds the caller and the service of a line that the proxy of the called workload has written. forwarded
+// is the address of X-Forwarded-For that the line has instead of the caller's, if it has one.
+func (i *Inspection) locateInbound(l *Log, q *Query, local, forwarded netip.AddrPort, caller string, peer netip.Addr) {
+	q.TLS = q.TLS || l.ServerName != "" && l.Peer == "" && !l.ofMesh()
+	switch {
+	case i.isGateway(q.Source) && q.Host == "":
+		if !i.throughGateway(l, q, []string{q.Source}) {
+			i.behindGateway(l, q, q.Source, local, forwarded)
+		}
+		return
+	case q.Source != "" && q.Source != l.Of:
+	case forwarded.IsValid():
+		gateways := i.gateways()
+		if i.throughGateway(l, q, gateways) {
+			return
+		}
+		if len(gateways) > 0 && !slices.ContainsFunc(gateways, func(name string) bool {
+			return i.sender(name).identity != i.sender(gateways[0]).identity
+		}) {
+			i.behindGateway(l, q, gateways[0], local, forwarded)
+			return
+		}
+		l.Missing = append(l.Missing, fmt.Sprintf(unknownCaller, forwarded.Addr()))
+		return
+	case i.isGateway(caller) && i.throughGateway(l, q, []string{caller}):
+		return
+	}
+	i.locateCaller(l, q, caller, peer)
+	i.locateService(l, q, local)
 }
 
 // behindGateway follows the request of a line from the gateway that passed it on, if it is not known which request came

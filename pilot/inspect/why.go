@@ -99,41 +99,9 @@ func (i *Inspection) Why(q Query) (*Way, error) {
 		r.SNI = q.Host
 		r.ALPN = []string{"h2", "http/1.1"}
 	}
-	var sent trace.Config
-	var err error
-	if from.proxied {
-		if sent, err = h.sentTo(from.Proxy, net.JoinHostPort(q.Host, strconv.Itoa(int(q.Port)))); err != nil {
-			return nil, err
-		}
-	}
-	bound := sent.Binds(loopback(q.Host), q.Port)
-	unresolved := i.unresolved(w, q, from, service)
-	switch {
-	case unresolved != "":
-		w.Outbound = &trace.Answer{Forwarded: r, Reason: unresolved, Steps: []trace.Step{{What: "address", Name: "none", Reason: unresolved}}}
-	case isOwn(w, q.Host, from) && !bound:
-		at := net.JoinHostPort(q.Host, strconv.Itoa(int(q.Port)))
-		w.Status, w.Arrivals = 200, []Arrival{{Cluster: q.Host, Endpoint: at, Pod: q.Source}}
-		w.Outbound = unchanged(r, trace.Target{Cluster: q.Host, Share: 100, Original: true},
-			q.Host+" is the Pod itself: a proxy takes no such connections, not even those that arrive")
-		return w, nil
-	case !from.proxied:
-		w.Outbound = i.directly(w.Address, service, r, "the Pod has none")
-	case avoids(from, w.Address, q.Port) != "":
-		w.Outbound = i.directly(w.Address, service, r, avoids(from, w.Address, q.Port))
-	default:
-		r.Objects = objects{i, from.Proxy}
-		if r.Gateway {
-			w.Outbound, err = h.atGateway(sent, r, from.Proxy)
-		} else {
-			w.Outbound, err = trace.Follow(sent, r)
-		}
-		if err != nil {
-			return nil, err
-		}
-		h.explain(w.Outbound, from.Proxy)
-		i.passedOn(w, from, service)
-		i.closedOut(w, from, service)
+	sent, itself, err := h.sends(w, from, service, r)
+	if err != nil || itself {
+		return w, err
 	}
 	i.named(w.Outbound, sent)
 	var end outcome
@@ -145,6 +113,47 @@ func (i *Inspection) Why(q Query) (*Way, error) {
 		err = i.atOthers(w, q, service)
 	}
 	return w, err
+}
+
+// sends follows a request until it leaves the Pod of its sender, and returns what the sender's proxy is sent. itself
+// reports whether the Pod calls itself.
+func (h *hops) sends(w *Way, from *sender, service *registry.Service, r trace.Request) (sent trace.Config, itself bool, err error) {
+	q := h.query
+	if from.proxied {
+		if sent, err = h.sentTo(from.Proxy, net.JoinHostPort(q.Host, strconv.Itoa(int(r.Port)))); err != nil {
+			return nil, false, err
+		}
+	}
+	bound := sent.Binds(loopback(q.Host), r.Port)
+	unresolved := h.unresolved(w, q, from, service)
+	switch {
+	case unresolved != "":
+		w.Outbound = &trace.Answer{Forwarded: r, Reason: unresolved, Steps: []trace.Step{{What: "address", Name: "none", Reason: unresolved}}}
+	case isOwn(w, q.Host, from) && !bound:
+		at := net.JoinHostPort(q.Host, strconv.Itoa(int(r.Port)))
+		w.Status, w.Arrivals = 200, []Arrival{{Cluster: q.Host, Endpoint: at, Pod: q.Source}}
+		w.Outbound = unchanged(r, trace.Target{Cluster: q.Host, Share: 100, Original: true},
+			q.Host+" is the Pod itself: a proxy takes no such connections, not even those that arrive")
+		return nil, true, nil
+	case !from.proxied:
+		w.Outbound = h.directly(w.Address, service, r, "the Pod has none")
+	case avoids(from, w.Address, r.Port) != "":
+		w.Outbound = h.directly(w.Address, service, r, avoids(from, w.Address, r.Port))
+	default:
+		r.Objects = objects{h.Inspection, from.Proxy}
+		if r.Gateway {
+			w.Outbound, err = h.atGateway(sent, r, from.Proxy)
+		} else {
+			w.Outbound, err = trace.Follow(sent, r)
+		}
+		if err != nil {
+			return nil, false, err
+		}
+		h.explain(w.Outbound, from.Proxy)
+		h.passedOn(w, from, service)
+		h.closedOut(w, from, service)
+	}
+	return sent, false, nil
 }
 
 // note adds notes about the destination of a request and the proxy that sends it.
@@ -193,29 +202,7 @@ func (i *Inspection) note(w *Way, q Query, from *sender, service *registry.Servi
 		!slices.ContainsFunc(w.Arrivals, func(a Arrival) bool {
 			return a.Pod != ""
 		})
-	depends := func(format string, args ...any) { w.Depends = append(w.Depends, fmt.Sprintf(format, args...)) }
-	ranges := rangesOf(service)
-	switch {
-	case service != nil && hasPort && len(ranges) > 0 && w.Address == "" && unknown && from.Type != node.Router:
-		depends("DNS outside the mesh has the address of %s: the connection goes to %s if it is in %s", q.Host, i.objectOf(service),
-			strings.Join(ranges, ", "))
-	case !w.Outside:
-	case !unknown:
-		depends("whether anything answers at %s is not known here", cmp.Or(w.Address, q.Host))
-	case isAddress == nil:
-		depends("it leaves the mesh to %s, which is no Service, ServiceEntry or Pod", q.Host)
-	case service != nil && service.Resolution == registry.Alias:
-		depends("it leaves the mesh to the address that DNS has for %s, the externalName of %s", service.ExternalName, i.objectOf(service))
-	case service != nil && hasPort:
-		depends("it leaves the mesh to the address that DNS has for %s: proxies cannot tell it from other connections to port %d", q.Host, q.Port)
-	case service != nil:
-		depends("it leaves the mesh to the address that DNS has for %s: port %d is none of the mesh", q.Host, q.Port)
-	default:
-		depends("it leaves the mesh to the address that DNS has for %s, if it has one", q.Host)
-	}
-	if outside := i.resolvedOutside(w, q, from, service); outside != "" && w.mayReach() && !(w.Outside && unknown) {
-		w.Depends = append(w.Depends, outside)
-	}
+	i.outside(w, q, from, service, hasPort, unknown)
 	if i.server == nil {
 		return
 	}
@@ -230,6 +217,36 @@ func (i *Inspection) note(w *Way, q Query, from *sender, service *registry.Servi
 		} else if state := i.server.State(p.Name + "." + p.Namespace); state != "" {
 			note("the proxy of %s %s", name, state)
 		}
+	}
+}
+
+// outside adds what the answer depends on outside the mesh. unknown says that the proxy knows no service for the
+// connection.
+func (i *Inspection) outside(w *Way, q Query, from *sender, service *registry.Service, hasPort, unknown bool) {
+	_, failure := netip.ParseAddr(q.Host)
+	isAddress := failure == nil
+	depends := func(format string, args ...any) { w.Depends = append(w.Depends, fmt.Sprintf(format, args...)) }
+	ranges := rangesOf(service)
+	switch {
+	case service != nil && hasPort && len(ranges) > 0 && w.Address == "" && unknown && from.Type != node.Router:
+		depends("DNS outside the mesh has the address of %s: the connection goes to %s if it is in %s", q.Host, i.objectOf(service),
+			strings.Join(ranges, ", "))
+	case !w.Outside:
+	case !unknown:
+		depends("whether anything answers at %s is not known here", cmp.Or(w.Address, q.Host))
+	case isAddress:
+		depends("it leaves the mesh to %s, which is no Service, ServiceEntry or Pod", q.Host)
+	case service != nil && service.Resolution == registry.Alias:
+		depends("it leaves the mesh to the address that DNS has for %s, the externalName of %s", service.ExternalName, i.objectOf(service))
+	case service != nil && hasPort:
+		depends("it leaves the mesh to the address that DNS has for %s: proxies cannot tell it from other connections to port %d", q.Host, q.Port)
+	case service != nil:
+		depends("it leaves the mesh to the address that DNS has for %s: port %d is none of the mesh", q.Host, q.Port)
+	default:
+		depends("it leaves the mesh to the address that DNS has for %s, if it has one", q.Host)
+	}
+	if outside := i.resolvedOutside(w, q, from, service); outside != "" && w.mayReach() && !(w.Outside && unknown) {
+		w.Depends = append(w.Depends, outside)
 	}
 }
 
