@@ -87,9 +87,11 @@ func semantics() []semantic {
 		{vs, http(to + ", mirror: {host: m}, mirrors: [{destination: {host: m}}]"), "spec.http[0].mirrors"},
 		{vs, http(to + ", corsPolicy: {allowOrigins: [{regex: '['}]}"), "spec.http[0].corsPolicy.allowOrigins[0].regex"},
 		{vs, http(to + ", corsPolicy: {allowMethods: [GETT]}"), "spec.http[0].corsPolicy.allowMethods[0]"},
-		{vs, http("match: [{method: {exact: GET}}, {headers: {X-User: {exact: a}}}], corsPolicy: {maxAge: 1s}, " + to), "~spec.http[0].corsPolicy"},
+		{vs, http("match: [{method: {exact: GET}}, {headers: {X-User: {exact: a}}}], corsPolicy: {maxAge: 1s}, " + to),
+			"~spec.http[0].corsPolicy"},
 		{vs, http("match: [{method: {exact: GET}}, {uri: {prefix: /a}}], corsPolicy: {maxAge: 1s}, " + to), ""},
-		{vs, "{hosts: [a], http: [{match: [{method: {exact: GET}}], corsPolicy: {maxAge: 1s}, " + to + "}, {corsPolicy: {maxAge: 1s}, " + to + "}]}", ""},
+		{vs, "{hosts: [a], http: [{match: [{method: {exact: GET}}], corsPolicy: {maxAge: 1s}, " + to +
+			"}, {corsPolicy: {maxAge: 1s}, " + to + "}]}", ""},
 		{vs, http(to + ", headers: {request: {set: {'a b': c}}}"), `spec.http[0].headers.request.set["a b"]`},
 		{vs, http("match: [{uri: {regex: 'a{1000}b{1000}'}}], " + to), "spec.http[0].match[0].uri.regex"},
 		{vs, http("match: [{uri: {}}], " + to), "~spec.http[0].match[0].uri"},

@@ -59,8 +59,8 @@ func virtualService(p fieldRef) {
 	}
 }
 
-// preflights warns of a corsPolicy whose rule takes no preflight: these have the method OPTIONS, and none of the headers
-// that applications add. Where several rules have a policy, another one may answer them.
+// preflights warns of a corsPolicy whose rule takes no preflight: these have the method OPTIONS, and none of the
+// headers that applications add. Where several rules have a policy, another one may answer them.
 func preflights(rules []fieldRef) {
 	var with []fieldRef
 	for _, r := range rules {
