@@ -185,10 +185,8 @@ func (h *hops) behind(all []trace.Endpoint) (list []trace.Endpoint, closed map[s
 		case s == nil || s.Resolution == registry.Alias:
 			list = append(list, e)
 		case s.Headless: // its name has the addresses of all Pods
-			for _, x := range h.Snapshot.Endpoints(s.Key()).List {
-				if x.Health == registry.Healthy || s.PublishNotReady {
-					add(e, x.Address, e.Port)
-				}
+			for _, address := range h.headless(s) {
+				add(e, address, e.Port)
 			}
 		default:
 			ready := h.ready(s, e.Port)

@@ -72,7 +72,10 @@ func (i *Inspection) judge(l *Log, w *Way) {
 		}
 	}
 	policy := i.policyOf(l)
-	causes := l.Causes()
+	causes, first := l.Causes(), accesslog.Unknown // the most specific cause
+	if len(causes) > 0 {
+		first = causes[0]
+	}
 	line := cmp.Or(l.Answer(), "no flags")
 	runtime := len(causes) > 0 && !slices.ContainsFunc(causes, func(c accesslog.Cause) bool { return !c.Runtime() })
 	contradict := func(now string) {
@@ -87,7 +90,7 @@ func (i *Inspection) judge(l *Log, w *Way) {
 	sameStatus := !l.HasCode || l.Code == now.status || l.Code == 200 && now.status != 0
 	unevaluated := slices.ContainsFunc(at.Depends, func(d trace.Dependency) bool { return d.Cause == accesslog.Direct })
 	ejects := func(t trace.Target) bool { return t.Ejects }
-	ejected := len(causes) > 0 && causes[0] == accesslog.NoEndpoint && slices.ContainsFunc(at.Targets, ejects)
+	ejected := first == accesslog.NoEndpoint && slices.ContainsFunc(at.Targets, ejects)
 	unread := now.status == 0 && slices.Contains(causes, accesslog.Client) // the answer to what is not HTTP
 	switch {
 	case l.Side != sideInbound && l.leadsElsewhere(at):
@@ -106,7 +109,7 @@ func (i *Inspection) judge(l *Log, w *Way) {
 		l.Verdict = fmt.Sprintf("The line has status 200, which gRPC has for errors too: the line does not show grpc-status. Now %s.", now)
 	case !l.Failed:
 		contradict(fmt.Sprintf(", and now %s.", now))
-	case len(causes) > 0 && causes[0] == accesslog.Token && refusesTokens && !now.has(accesslog.Token):
+	case first == accesslog.Token && refusesTokens && !now.has(accesslog.Token):
 		l.Explained = true
 		l.Verdict = "The configuration explains the line, if the request had a token that is refused: lines do not show tokens. Give it by --jwt."
 	case len(dependencies(l, w)) > 0:
@@ -117,7 +120,7 @@ func (i *Inspection) judge(l *Log, w *Way) {
 			"configuration lets the request through there. The application answered so, or the proxy beside it, whose log has the line."
 	case now.reaches() && l.Kind == accesslog.Line && at.HTTP && !at.Timeout && slices.Contains(l.Flags, "UT"):
 		contradict(", and the route has no timeout now. A request may bring its own, by the header x-envoy-upstream-rq-timeout-ms.")
-	case now.reaches() && l.Kind == accesslog.Line && inPlaintext && len(causes) > 0 && causes[0] == accesslog.TLS:
+	case now.reaches() && l.Kind == accesslog.Line && inPlaintext && first == accesslog.TLS:
 		contradict(", and the proxy calls in plaintext now.")
 	case now.reaches() && (runtime || unevaluated || ejected):
 		l.Verdict = "The configuration lets the request through. It failed for what the configuration does not decide: " + firstSays(l)
@@ -126,13 +129,13 @@ func (i *Inspection) judge(l *Log, w *Way) {
 	case now.reaches():
 		contradict(". By the configuration as it is now, the request reaches the application.")
 	case !sameStatus && !unread || policy != "" && !now.refusedBy(l.Policy()),
-		len(causes) > 0 && len(now.causes) > 0 && !now.has(causes[0]) && !unread:
+		first != accesslog.Unknown && len(now.causes) > 0 && !now.has(first) && !unread:
 		contradict(fmt.Sprintf(", and now %s.", now))
 	default:
 		l.Explained = true
 		l.Verdict = "The configuration explains the line: " + now.reason + "."
 	}
-	if a := firstProxied(w.Arrivals); a != nil && l.Side != sideInbound && len(causes) > 0 && causes[0] == accesslog.Connect && now.reaches() {
+	if a := firstProxied(w.Arrivals); a != nil && l.Side != sideInbound && first == accesslog.Connect && now.reaches() {
 		l.note("%s has a proxy, which takes connections to all ports: a connection that is refused says that the Pod's proxy does not run", a.Pod)
 	}
 	l.note("%s", policy)

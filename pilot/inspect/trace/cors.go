@@ -9,6 +9,11 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/inspect/accesslog"
 )
 
+// isPreflight reports whether a request is one that browsers send before a request to another origin.
+func (r Request) isPreflight() bool {
+	return r.Method == "OPTIONS" && r.Headers["origin"] != "" && r.Headers["access-control-request-method"] != ""
+}
+
 // cors answers preflights, which browsers send before a request to another origin. Only routes that forward requests
 // have policies for it. A setting that a policy does not have comes from the virtual host's.
 func cors(x *stream, f filter, _ *corsv3.Cors) bool {
@@ -48,9 +53,8 @@ func cors(x *stream, f filter, _ *corsv3.Cors) bool {
 		s.Reason = "the origin is not allowed: a browser refuses the answer"
 	}
 	x.step(s)
-	isPreflight := r.Method == "OPTIONS" && r.Headers["access-control-request-method"] != ""
 	switch {
-	case !isPreflight || !isAllowed && (forwards == nil || forwards.GetValue()):
+	case !r.isPreflight() || !isAllowed && (forwards == nil || forwards.GetValue()):
 		return true
 	case enabled != nil && share < 100:
 		x.dependsOn(accesslog.Direct, 200, "the CORS policy%s answers %s itself", x.of(s.Origin), percent(enabled.GetDefaultValue()))

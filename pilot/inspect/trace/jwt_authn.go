@@ -135,8 +135,8 @@ func (v judged) passes() bool { return !v.missing && v.refused == "" }
 
 // jwtAuthn validates tokens. It records the result as a step.
 func jwtAuthn(x *stream, _ filter, m *jwtv3.JwtAuthentication) bool {
-	a, r := x.Answer, x.request
-	if m.GetBypassCorsPreflight() && r.Method == "OPTIONS" && r.Headers["origin"] != "" && r.Headers["access-control-request-method"] != "" {
+	a := x.Answer
+	if m.GetBypassCorsPreflight() && x.request.isPreflight() {
 		return true
 	}
 	path, _, _ := strings.Cut(x.request.Path, "?")

@@ -43,8 +43,7 @@ const UnknownSecrets = "unknown secrets"
 
 // doubt adds to an answer the secrets of TLS settings of which it is not known whether the proxy was sent them.
 func (c Config) doubt(a *Answer, t *tlsv3.CommonTlsContext) {
-	named := append(slices.Clone(t.GetTlsCertificateSdsSecretConfigs()), t.GetValidationContextSdsSecretConfig(),
-		t.GetCombinedValidationContext().GetValidationContextSdsSecretConfig())
+	named := append(slices.Clone(t.GetTlsCertificateSdsSecretConfigs()), rootsOf(t)...)
 	for _, r := range c[UnknownSecrets] {
 		if slices.ContainsFunc(named, func(s *tlsv3.SdsSecretConfig) bool { return s.GetName() == r.Name && s.GetSdsConfig().GetAds() != nil }) {
 			a.depends("TLS needs the secret %s, and whether the proxy has it is not known here", r.Name)
@@ -62,6 +61,12 @@ func (c Config) doubtCluster(a *Answer, cluster *clusterv3.Cluster) {
 			c.doubt(a, t.GetCommonTlsContext())
 		}
 	}
+}
+
+// rootsOf returns the secrets with the CA certificates by which TLS settings verify the other side. Some are nil.
+func rootsOf(t *tlsv3.CommonTlsContext) []*tlsv3.SdsSecretConfig {
+	return []*tlsv3.SdsSecretConfig{t.GetValidationContextSdsSecretConfig(),
+		t.GetCombinedValidationContext().GetValidationContextSdsSecretConfig()}
 }
 
 // lackOf returns the message for a missing secret.
@@ -84,8 +89,7 @@ func (c Config) lacks(t *tlsv3.CommonTlsContext) (missing []string) {
 			missing = append(missing, s.GetName())
 		}
 	}
-	for _, s := range []*tlsv3.SdsSecretConfig{t.GetValidationContextSdsSecretConfig(),
-		t.GetCombinedValidationContext().GetValidationContextSdsSecretConfig()} {
+	for _, s := range rootsOf(t) {
 		if s != nil && isMissing(s) {
 			missing = append(missing, s.GetName())
 		}

@@ -182,8 +182,7 @@ func namesOf(t *tlsv3.CommonTlsContext) (names []Name) {
 
 // filesOf returns the files in the container of the proxy that TLS needs.
 func filesOf(t *tlsv3.CommonTlsContext) (files []string) {
-	for _, s := range append(slices.Clone(t.GetTlsCertificateSdsSecretConfigs()), t.GetValidationContextSdsSecretConfig(),
-		t.GetCombinedValidationContext().GetValidationContextSdsSecretConfig()) {
+	for _, s := range append(slices.Clone(t.GetTlsCertificateSdsSecretConfigs()), rootsOf(t)...) {
 		if cert, isFile := strings.CutPrefix(s.GetName(), "file-cert:"); isFile {
 			files = append(files, strings.Split(cert, "~")...)
 		}
