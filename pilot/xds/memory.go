@@ -78,7 +78,7 @@ func ask[K comparable](m *memory, p *quota.Pool[K], k K) (got <-chan struct{}, l
 // short reports whether memory is short.
 func (m *memory) short() bool { return m.resize() < 0 }
 
-// resize gives the pools the size that fits into the memory that is left, and returns its bytes.
+// resize sets the sizes of the pools to what fits into the memory that is left, and returns that memory in bytes.
 func (m *memory) resize() (left int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -76,7 +76,7 @@ func (c *conn) configured() bool {
 	return c.joined && !c.session.Pending() && c.session.Unacknowledged() == 0
 }
 
-// leavePlace gives the place of the stream back, or ends the wait for it.
+// leavePlace returns the place of the stream, or ends the wait for one.
 func (c *conn) leavePlace() {
 	p := &c.place
 	if p.leave == nil {
