@@ -48,7 +48,7 @@ STAGES   := vet e2e unit $(if $(RACE),race norace)
 NORACE   := deploy/tools/tests.sh 'histories\.(NoRace|FewerWithRace|Raced)' | grep -Ff <(deploy/tools/units.sh shared | sed 's/$$/ /') -
 # The parts of `make test-long`, each with its minutes on two cores; the folders of deploy and deploy/e2e that only it tests; and the tests that call testing.Short.
 LONG     := faults:1 conformance:4 boards:3 large:18 racing:9 mutants:12 seeds:10 compat:25
-LONG_PACKAGES := mutants agentfaults pilotagent conformance bench boards openness
+LONG_PACKAGES := mutants agentfaults pilotagent conformance bench boards
 LARGE    := deploy/tools/tests.sh 'testing\.Short\(\)' | grep -vE '/($(subst $(space),|,$(LONG_PACKAGES))) '
 
 # Tests run the program that was built.

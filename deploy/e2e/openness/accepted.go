@@ -40,12 +40,6 @@ var accepted = []struct {
 		},
 	},
 	{
-		"Where keys cannot be used, a key set takes their place whose private key does not exist: no token is valid.",
-		func(_ World, d Difference) bool {
-			return d.Kind == Token && strings.HasPrefix(d.Text, "other keys of issuer") && strings.Contains(d.Text, "nobody")
-		},
-	},
-	{
 		"No client can send a header whose name has a space, or another character that names of headers do not have.",
 		func(_ World, d Difference) bool {
 			header, ok := strings.CutPrefix(d.Text, "a token is not looked for: header ")

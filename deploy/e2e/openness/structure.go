@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/istiod-lite/istiod-lite/api/jwks"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
@@ -316,10 +317,11 @@ func (c *comparison) tokens(where string, theirs, ours []*jwtv3.JwtProvider) {
 		if i < 0 {
 			continue
 		}
-		same := slices.ContainsFunc(theirs, func(x *jwtv3.JwtProvider) bool {
+		// Two key sets verify no token: a proxy has one of them where the keys cannot be used or are not fetched.
+		verifies := !slices.Contains([]string{jwks.AcceptsNone, jwks.NotFetched}, string(keys(p)))
+		if verifies && !slices.ContainsFunc(theirs, func(x *jwtv3.JwtProvider) bool {
 			return x.GetIssuer() == p.GetIssuer() && bytes.Equal(keys(x), keys(p))
-		})
-		if !same {
+		}) {
 			c.report(Token, where, "other keys of issuer %s: %.60q; istiod: %.60q", p.GetIssuer(), keys(p), keys(theirs[i]))
 		}
 		if !slices.ContainsFunc(theirs, func(x *jwtv3.JwtProvider) bool {

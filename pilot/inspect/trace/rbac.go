@@ -188,6 +188,9 @@ func (x *stream) matches(p *rbacv3.Policy) (truth, string) {
 	}
 	caller := some(p.GetPrincipals(), x.isPrincipal)
 	if !caller.possible() {
+		if len(p.GetPrincipals()) == 0 {
+			return caller, "it has no principals, and matches no caller"
+		}
 		if on := x.unmet(p.GetPrincipals()[0]); on != "" {
 			return caller, "its condition on " + on + " is not met"
 		}
@@ -195,6 +198,9 @@ func (x *stream) matches(p *rbacv3.Policy) (truth, string) {
 	}
 	operation := some(p.GetPermissions(), x.isPermitted)
 	if !operation.possible() {
+		if len(p.GetPermissions()) == 0 {
+			return operation, "it has no permissions, and matches no request"
+		}
 		if on := x.unmetPermission(p.GetPermissions()[0]); on != "" {
 			return operation, "its condition on " + on + " is not met"
 		}
