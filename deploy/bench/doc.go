@@ -32,6 +32,7 @@
 //	W14   there a policy of one namespace changes every second, and then a policy of the root namespace
 //	W15a  W2a in that mesh with EnvoyFilters, access logs and TLS hosts of a gateway; W15b is W3 there, W15c W5
 //	W15d  there an EnvoyFilter changes every second, and then a Secret
+//	W16   the server is killed and started again while ten times the proxies are connected and an endpoint changes
 //
 // W2a, W3 to W5, W13a, W13b, W14 and W15 run in both protocols, and all others in delta. W3 and W10 make changes for a
 // minute, W4 to W7 for 20 seconds, or all of them for -length. W2a, W2b and W8 take as long as the server needs. In

@@ -232,7 +232,7 @@ func (b *bench) session(ctx context.Context, s session, round int, c contender, 
 				"err", err)
 		}
 	}
-	s.options, s.clients = b.options, b.clients
+	s.options, s.clients, s.cpu = b.options, b.clients, b.cpu
 	if all[0].needs().injection {
 		c.env = append(slices.Clone(c.env), "INJECT_ENABLED=true") // the last value is used
 	}

@@ -88,7 +88,7 @@ func startFed(ctx context.Context, c contender, l launch, from *server, core fun
 }
 
 func startOn(ctx context.Context, c contender, l launch, core func(start func() error, wait func()) error) (*server, error) {
-	s := &server{contender: c, ended: make(chan struct{}), logFile: filepath.Join(l.dir, fmt.Sprintf("%s-%d.log", c.name, l.number)),
+	s := &server{contender: c, logFile: filepath.Join(l.dir, fmt.Sprintf("%s-%d.log", c.name, l.number)),
 		rest: l.rest}
 	ports := make([]string, 5)
 	for i := range ports {
@@ -107,19 +107,40 @@ func startOn(ctx context.Context, c contender, l launch, core func(start func() 
 			"--httpsAddr", s.https, "--secureGRPCAddr", s.secure, "--ctrlz_port", "0", "--log_output_level", "default:warn",
 		}
 	}
-	log, err := os.Create(s.logFile)
-	if err != nil {
-		return nil, fmt.Errorf("make a log: %w", err)
-	}
-	defer log.Close()
 	s.cmd = exec.CommandContext(context.WithoutCancel(ctx), c.binary, args...)
-	s.cmd.Dir, s.cmd.Env, s.cmd.Stdout, s.cmd.Stderr = l.dir, c.env, log, log
-	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	err = core(func() error { s.started = time.Now(); return s.cmd.Start() }, func() { _ = s.cmd.Wait(); close(s.ended) })
-	if err != nil {
-		return nil, fmt.Errorf("start %s: %w", c.title, err)
+	s.cmd.Dir, s.cmd.Env = l.dir, c.env
+	if err := s.run(core); err != nil {
+		return nil, err
 	}
 	return s, nil
+}
+
+// run runs the command of the server on some cores.
+func (s *server) run(core func(start func() error, wait func()) error) error {
+	log, err := os.OpenFile(s.logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return fmt.Errorf("open a log: %w", err)
+	}
+	defer log.Close()
+	s.cmd.Stdout, s.cmd.Stderr = log, log
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	ended := make(chan struct{})
+	s.ended = ended
+	cmd := s.cmd
+	err = core(func() error { s.started = time.Now(); return cmd.Start() }, func() { _ = cmd.Wait(); close(ended) })
+	if err != nil {
+		return fmt.Errorf("start %s: %w", s.title, err)
+	}
+	return nil
+}
+
+// restart kills the server and starts it on the server's core, at the same addresses.
+func (s *server) restart(ctx context.Context, cpu cores) error {
+	s.stop()
+	before := s.cmd
+	s.cmd = exec.CommandContext(context.WithoutCancel(ctx), before.Path, before.Args[1:]...)
+	s.cmd.Dir, s.cmd.Env, s.isReady = before.Dir, before.Env, false
+	return s.run(cpu.onServerCore)
 }
 
 // stop kills the server, because its shutdown is not measured.

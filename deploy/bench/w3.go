@@ -34,31 +34,43 @@ func (endpointFlips) run(ctx context.Context, s *session) (figures, error) { ret
 
 // flip makes the changes of W3 and follows them to some proxies, or to all.
 func (s *session) flip(ctx context.Context, to func(proxy int) bool) (figures, error) {
+	c, tidy, err := s.addresses(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c.to = to
+	f, err := s.changed(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	return f, tidy()
+}
+
+// addresses returns changes of the address of one endpoint, and a function that removes the endpoint.
+func (s *session) addresses(ctx context.Context) (c changes, tidy func() error, err error) {
 	const service = 0
 	slices := s.clients.Core.DiscoveryV1().EndpointSlices(s.world.Namespace(service))
 	name := s.world.EndpointSlice(service).Name
 	slice, err := slices.Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("read an EndpointSlice: %w", err)
+		return c, nil, fmt.Errorf("read an EndpointSlice: %w", err)
 	}
 	last := slice.Endpoints[s.world.Pods-1].DeepCopy()
 	// without a pod: an unknown pod would be waited for
 	last.TargetRef = nil
 	slice.Endpoints = append(slice.Endpoints[:s.world.Pods], *last) // replaces the endpoint of a failed run
-	f, err := s.changed(ctx,
-		changes{every: 100 * time.Millisecond, kinds: []load.Type{load.Endpoints}, find: findAddress, to: to, apply: func(n int) error {
-			slice.Endpoints[len(slice.Endpoints)-1].Addresses = []string{address(n)}
-			slice, err = slices.Update(ctx, slice, metav1.UpdateOptions{})
-			return err
-		}})
-	if err != nil {
-		return nil, err
-	}
-	slice.Endpoints = slice.Endpoints[:len(slice.Endpoints)-1]
-	if _, err := slices.Update(ctx, slice, metav1.UpdateOptions{}); err != nil {
-		return nil, fmt.Errorf("take an endpoint away: %w", err)
-	}
-	return f, nil
+	c = changes{every: 100 * time.Millisecond, kinds: []load.Type{load.Endpoints}, find: findAddress, apply: func(n int) (err error) {
+		slice.Endpoints[len(slice.Endpoints)-1].Addresses = []string{address(n)}
+		slice, err = slices.Update(ctx, slice, metav1.UpdateOptions{})
+		return err
+	}}
+	return c, func() error {
+		slice.Endpoints = slice.Endpoints[:len(slice.Endpoints)-1]
+		if _, err := slices.Update(ctx, slice, metav1.UpdateOptions{}); err != nil {
+			return fmt.Errorf("take an endpoint away: %w", err)
+		}
+		return nil
+	}, nil
 }
 
 // address returns an address of a private network without other addresses in the world. It contains a number below

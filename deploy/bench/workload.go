@@ -52,7 +52,7 @@ func workloads() []workload {
 		noisyNeighbour{}, idleProxies{}, certificates{}, slowReaders{}, reviews{}, reviews{injection: true},
 		withPolicies{connects{}, "a"}, withPolicies{endpointFlips{}, "b"}, policyChanges{}, withPolicies{idleProxies{}, "c"},
 		inRichMesh{connects{}, "a"}, inRichMesh{endpointFlips{}, "b"}, inRichMesh{virtualServiceChanges{}, "c"}, richChanges{},
-		gatewayRoutes{gatewayAPI: true},
+		gatewayRoutes{gatewayAPI: true}, restarts{},
 	}
 }
 
@@ -87,6 +87,7 @@ type session struct {
 	options
 	mode    mode
 	proxies int
+	cpu     cores
 	world   world.World
 	clients *world.Clients
 	fleet   *load.Fleet // nil without a fleet

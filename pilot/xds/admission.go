@@ -3,6 +3,7 @@ package xds
 import (
 	"context"
 	"io/fs"
+	"log/slog"
 	"math"
 	"os"
 	"runtime/debug"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -25,6 +27,8 @@ import (
 type admission struct {
 	memory  *memory
 	metrics *metrics
+	logger  *slog.Logger
+	full    rate.Sometimes // limits the warning of streams that wait
 
 	identities, strangers struct {
 		streams *quota.Counter[identity.Holder]
@@ -69,13 +73,15 @@ func hostMemory(root fs.FS) int {
 	return noMemoryLimit
 }
 
-// newAdmission returns an admission for a number of concurrent streams. 0 means no bound.
-func newAdmission(streams int, l *limits.Limits, m *metrics) *admission {
+// newAdmission returns an admission for a number of concurrent streams. 0 means no bound. It warns of streams that wait
+// until others end.
+func newAdmission(streams int, l *limits.Limits, m *metrics, logger *slog.Logger) *admission {
 	each := quota.Share(streams)
 	if streams == 0 {
 		streams, each = math.MaxInt, math.MaxInt
 	}
-	a := &admission{memory: newMemory(streams), metrics: m}
+	a := &admission{memory: newMemory(streams), metrics: m, logger: logger, full: rate.Sometimes{Interval: time.Minute}}
+	m.waiting(a.memory.slots.Waiting, a.memory.places.Waiting)
 	memory := debug.SetMemoryLimit(-1)
 	a.cohortBytes = quota.Share(int(memory))
 	if memory == math.MaxInt64 {
@@ -135,6 +141,10 @@ func (a *admission) enter(ctx context.Context, p identity.Peer, closing <-chan s
 			err = errShutdown()
 		case <-waited.C:
 			if !a.memory.short() { // too many streams are served: this one goes on waiting
+				a.full.Do(func() {
+					a.logger.Warn("streams wait: run more replicas, or raise --maxStreams", "served", a.memory.streams,
+						"waiting", a.memory.slots.Waiting())
+				})
 				continue
 			}
 			a.metrics.refused(refusedMemory)

@@ -141,7 +141,7 @@ func TestStreamsWait(t *testing.T) {
 	one := r.delta("one.a")
 	one.expect("cds a=1")
 	two := r.delta("two.a")
-	time.Sleep(50 * time.Millisecond)
+	eventually(t, "it waits", func() bool { return sample(t, r.reg, "pilot_xds_waiting_streams", "for", "stream") == 1 })
 	if n := len(r.server.Clients()); n != 1 {
 		t.Fatalf("%d streams are served", n)
 	}

@@ -1,11 +1,14 @@
 package xds
 
 import (
+	"bytes"
 	"fmt"
+	"log/slog"
 	"math"
 	"runtime"
 	"runtime/debug"
 	runtimemetrics "runtime/metrics"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -119,11 +122,13 @@ func TestNoStreamsWhereMemoryIsShort(t *testing.T) {
 	two.expect("cds a=2")
 }
 
-// TestRefusedWhereMemoryStaysShort checks how long a stream waits for memory.
+// TestRefusedWhereMemoryStaysShort checks how long a stream waits for memory, and that a stream that waits for another
+// one to end waits for longer, and is logged.
 func TestRefusedWhereMemoryStaysShort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := limits.Default()
-		a := newAdmission(1, &l, newMetrics(nil))
+		var log bytes.Buffer
+		a := newAdmission(1, &l, newMetrics(nil), slog.New(slog.NewTextHandler(&log, nil)))
 		began := time.Now()
 		a.memory.setMost(-1)
 		if _, err := a.enter(t.Context(), identity.Peer{}, nil); status.Code(err) != codes.ResourceExhausted {
@@ -140,6 +145,10 @@ func TestRefusedWhereMemoryStaysShort(t *testing.T) {
 		must.Succeed(t, err)
 		leave()
 		synctest.Wait()
+		const warning = `msg="streams wait: run more replicas, or raise --maxStreams" served=1 waiting=1`
+		if n := strings.Count(log.String(), warning); n != 5 { // one each minute of 300 s
+			t.Errorf("%d warnings: %s", n, &log)
+		}
 	})
 }
 

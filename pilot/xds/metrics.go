@@ -168,6 +168,17 @@ const (
 // refused counts a stream that is not served.
 func (m *metrics) refused(why refusal) { m.refusals[why].Inc() }
 
+// waiting reports how many streams wait, by what they wait for.
+func (m *metrics) waiting(slots, places func() int) {
+	for what, count := range map[string]func() int{"stream": slots, "memory": places} {
+		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "pilot_xds_waiting_streams", ConstLabels: prometheus.Labels{"for": what},
+			Help: "Streams that wait, by what they wait for. Label for: stream, until another one ends, because --maxStreams or the memory " +
+				"limit allows no more; memory, until there is some for their first configuration.",
+		}, func() float64 { return float64(count()) }))
+	}
+}
+
 // groups registers the gauge of subscriber groups.
 func (m *metrics) groups(count func() int) {
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{

@@ -156,7 +156,7 @@ func New(o Options) *Server {
 		defer s.mu.Unlock()
 		return len(s.groups)
 	})
-	s.admission, s.listeners = newAdmission(o.Streams, &s.o.Limits, s.metrics), newAccepted(s.o.Limits.ConnectionsPerSource)
+	s.admission, s.listeners = newAdmission(o.Streams, &s.o.Limits, s.metrics, s.o.Logger), newAccepted(s.o.Limits.ConnectionsPerSource)
 	return s
 }
 

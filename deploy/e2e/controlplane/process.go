@@ -134,7 +134,7 @@ func (p *Process) Follow(ctx context.Context, line func(string)) error {
 	}
 }
 
-// Metric returns the value of a counter without labels.
+// Metric returns the value of a counter or gauge. The name ends with its labels, as on the page.
 func (p *Process) Metric(ctx context.Context, name string) (float64, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.Monitoring+"/metrics", nil)
 	if err != nil {
