@@ -39,7 +39,7 @@ func (s *session) resume() error {
 				continue
 			}
 		}
-		if err := s.send(t, names, nil, true); err != nil {
+		if err := s.send(subscribe{kind: t, added: names, first: true}); err != nil {
 			return err
 		}
 	}
@@ -81,23 +81,24 @@ func (s *session) take(message []byte, at time.Time) error {
 	if !whole {
 		s.hold(r)
 	}
-	if err := s.send(r.kind, nil, nil, false); err != nil { // acknowledge
-		return err
-	}
+	// What the response changes is recorded before anything is sent: if the stream ends now, the next one goes on from
+	// there.
+	var next []subscribe
 	switch r.kind {
 	case Clusters:
-		err = s.follow(r, Endpoints)
+		next = s.follow(r, Endpoints)
 	case Listeners:
-		err = errors.Join(s.follow(r, Routes), s.follow(r, Secrets))
+		next = append(s.follow(r, Routes), s.follow(r, Secrets)...)
 	case Endpoints, Routes, Secrets:
 		s.wants[r.kind].answer(r)
 	}
-	if err != nil {
-		return err
-	}
 	if r.kind == Routes && !whole && !s.asked[VirtualHosts] && slices.ContainsFunc(r.resources, resource.usesVHDS) {
 		s.asked[VirtualHosts] = true
-		if err := s.send(VirtualHosts, nil, nil, true); err != nil {
+		next = append(next, subscribe{kind: VirtualHosts, first: true})
+	}
+	acknowledge := subscribe{kind: r.kind}
+	for _, x := range append([]subscribe{acknowledge}, next...) {
+		if err := s.send(x); err != nil {
 			return err
 		}
 	}
@@ -125,7 +126,7 @@ func (s *session) proceed(at time.Time) error {
 	}
 	if !s.asked[Listeners] {
 		s.asked[Listeners] = true
-		return s.send(Listeners, nil, nil, true)
+		return s.send(subscribe{kind: Listeners, first: true})
 	}
 	if !s.done && s.got[Listeners] && len(s.wants[Routes].awaited)+len(s.wants[Secrets].awaited) == 0 &&
 		s.asked[VirtualHosts] == s.got[VirtualHosts] {
@@ -135,8 +136,17 @@ func (s *session) proceed(at time.Time) error {
 	return nil
 }
 
-// follow subscribes to the resources that a response names, and unsubscribes from resources that are no longer named.
-func (s *session) follow(r response, kind Type) error {
+// subscribe is a request: with names it subscribes, and without names it acknowledges the last response, or asks for
+// all resources.
+type subscribe struct {
+	kind        Type
+	added, gone []string
+	first       bool // the first of its type on the stream, which names what the proxy holds
+}
+
+// follow returns the request that subscribes to the resources that a response names, and unsubscribes from resources
+// that are no longer named. It returns nil if nothing changes.
+func (s *session) follow(r response, kind Type) []subscribe {
 	added, gone := s.wants[kind].update(r, s.fleet.o.StateOfTheWorld)
 	if len(added)+len(gone) == 0 {
 		return nil
@@ -147,39 +157,38 @@ func (s *session) follow(r response, kind Type) error {
 		delete(s.held[kind], name)
 	}
 	slices.Sort(added)
-	return s.send(kind, added, gone, first)
+	return []subscribe{{kind, added, gone, first}}
 }
 
-// send sends a request. With names it subscribes; without names it acknowledges the last response, or asks for all
-// resources. The first request of a type on a stream names what the proxy holds.
-func (s *session) send(kind Type, added, gone []string, first bool) error {
+// send sends a request.
+func (s *session) send(x subscribe) error {
 	node := s.node
 	if s.nodeSent {
 		node = nil
 	}
 	s.nodeSent = true
-	if first || len(added) > 0 {
-		s.sent[kind] = time.Now()
+	if x.first || len(x.added) > 0 {
+		s.sent[x.kind] = time.Now()
 	}
 	var request proto.Message
 	if s.fleet.o.StateOfTheWorld {
-		whole := &discoveryv3.DiscoveryRequest{Node: node, TypeUrl: typeURLs[kind], ResponseNonce: s.nonce[kind]}
+		whole := &discoveryv3.DiscoveryRequest{Node: node, TypeUrl: typeURLs[x.kind], ResponseNonce: s.nonce[x.kind]}
 		if !s.stalled {
-			whole.VersionInfo = s.version[kind]
+			whole.VersionInfo = s.version[x.kind]
 		}
-		if want := s.wants[kind]; want != nil {
+		if want := s.wants[x.kind]; want != nil {
 			whole.ResourceNames = slices.Sorted(maps.Keys(want.count))
 		}
 		request = whole
 	} else {
-		delta := &discoveryv3.DeltaDiscoveryRequest{Node: node, TypeUrl: typeURLs[kind], ResourceNamesSubscribe: added,
-			ResourceNamesUnsubscribe: gone}
+		delta := &discoveryv3.DeltaDiscoveryRequest{Node: node, TypeUrl: typeURLs[x.kind], ResourceNamesSubscribe: x.added,
+			ResourceNamesUnsubscribe: x.gone}
 		switch {
-		case first && !s.stalled:
-			delta.InitialResourceVersions = s.held[kind]
-			s.resumed[kind] = len(s.held[kind]) > 0
-		case !first && len(added)+len(gone) == 0:
-			delta.ResponseNonce = s.nonce[kind]
+		case x.first && !s.stalled:
+			delta.InitialResourceVersions = s.held[x.kind]
+			s.resumed[x.kind] = len(s.held[x.kind]) > 0
+		case !x.first && len(x.added)+len(x.gone) == 0:
+			delta.ResponseNonce = s.nonce[x.kind]
 		}
 		request = delta
 	}
