@@ -13,8 +13,9 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/xds/wire"
 )
 
-// window is the number of bytes that a client may send before the server reads them. It suits most requests.
-const window = 256 << 10
+// window is the number of bytes that a client may send before the server reads them. gRPC keeps them in memory for each
+// client, and all clients may connect at once.
+const window = 64 << 10
 
 // readBuffer is the buffer of each connection in bytes. Larger frames are read past it.
 const readBuffer = 4 << 10

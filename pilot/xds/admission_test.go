@@ -3,10 +3,13 @@ package xds
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -154,6 +157,56 @@ func TestStreamsOfOneIdentity(t *testing.T) {
 	}
 	all[0].cancel()
 	eventually(t, "there is room again", func() bool { _, err := r.firstOf("flood"); return err == nil })
+}
+
+// TestArrivals checks how long a stream waits while the first requests of another one are read.
+func TestArrivals(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		requests []time.Duration // when the other client sends them
+		leaves   bool            // after that
+		want     time.Duration
+	}{
+		{"nothing is sent", nil, false, arrivalMax},
+		{"one request", []time.Duration{0}, false, arrivalQuiet},
+		{"two requests", []time.Duration{0, arrivalQuiet / 2}, false, arrivalQuiet * 3 / 2},
+		{"a late request", []time.Duration{arrivalMax * 2}, false, arrivalMax},
+		{"it ends", []time.Duration{0}, true, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			l := limits.Default()
+			a := newAdmission(1, &l, newMetrics(nil), slog.New(slog.DiscardHandler))
+			a.arrivals.Resize(1)
+			next, leave, err := a.arrival(t.Context(), identity.Peer{}, nil)
+			must.Succeed(t, err)
+			began := time.Now()
+			var other sync.WaitGroup
+			defer other.Wait()
+			other.Go(func() {
+				for _, at := range c.requests {
+					time.Sleep(time.Until(began.Add(at)))
+					next()
+				}
+				if c.leaves {
+					leave()
+				}
+			})
+			_, end, err := a.arrival(t.Context(), identity.Peer{}, nil)
+			must.Succeed(t, err)
+			if took := time.Since(began); took != c.want {
+				t.Errorf("%s: it waits for %s, want %s", c.name, took, c.want)
+			}
+			end()
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			_, end, err = a.arrival(t.Context(), identity.Peer{}, nil)
+			must.Succeed(t, err)
+			if _, _, err := a.arrival(ctx, identity.Peer{}, nil); status.Code(err) != codes.Canceled {
+				t.Errorf("%s: a client that has left: %v", c.name, err)
+			}
+			end()
+		})
+	}
 }
 
 // TestStreamsOfOneTenant checks that the service accounts of a namespace together leave the last tenth of the streams

@@ -218,7 +218,7 @@ func (c *conn) runCalls() {
 }
 
 // read passes requests to the owner until the stream ends. It holds at most one request.
-func (c *conn) read() {
+func (c *conn) read(arrived func()) {
 	l := &c.server.o.Limits
 	bucket := rate.NewLimiter(rate.Limit(l.RequestsPerSecond), max(1, l.RequestsBurst))
 	var names *wire.Recent
@@ -227,7 +227,9 @@ func (c *conn) read() {
 	}
 	for {
 		r := &wire.Request{Delta: c.delta, Interner: c.server.interner, Limits: l, Recent: names}
-		if err := c.stream.RecvMsg(r); err != nil {
+		err := c.stream.RecvMsg(r)
+		arrived()
+		if err != nil {
 			select {
 			case c.requests <- incoming{err: err}:
 			case <-c.done:
@@ -254,7 +256,12 @@ func (c *conn) read() {
 // run serves the stream. Its goroutine is the owner.
 func (c *conn) run() error {
 	defer close(c.done)
-	if !c.server.spawn("xds reader", c.read) {
+	next, leave, err := c.server.admission.arrival(c.stream.Context(), c.peer, c.server.closing)
+	if err != nil {
+		return err
+	}
+	if !c.server.spawn("xds reader", func() { defer leave(); c.read(next) }) {
+		leave()
 		return errShutdown()
 	}
 	first, err := c.greet()

@@ -77,7 +77,7 @@ func TestLargeRequestsCost(t *testing.T) {
 			s.o.Limits.RequestsPerSecond, s.o.Limits.RequestsBurst = 1, 64
 			c := newFakeConn(t, s, &fakeStream{size: size}, identity.Peer{})
 			began := time.Now()
-			go c.read()
+			go c.read(func() {})
 			for range 66 {
 				<-c.requests
 			}

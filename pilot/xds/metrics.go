@@ -169,12 +169,13 @@ const (
 func (m *metrics) refused(why refusal) { m.refusals[why].Inc() }
 
 // waiting reports how many streams wait, by what they wait for.
-func (m *metrics) waiting(slots, places func() int) {
-	for what, count := range map[string]func() int{"stream": slots, "memory": places} {
+func (m *metrics) waiting(slots, arrivals, places func() int) {
+	for what, count := range map[string]func() int{"stream": slots, "arrival": arrivals, "memory": places} {
 		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "pilot_xds_waiting_streams", ConstLabels: prometheus.Labels{"for": what},
 			Help: "Streams that wait, by what they wait for. Label for: stream, until another one ends, because --maxStreams or the memory " +
-				"limit allows no more; memory, until there is some for their first configuration.",
+				"limit allows no more; arrival, until the first requests of other streams are read; memory, until there is some for " +
+				"their first configuration.",
 		}, func() float64 { return float64(count()) }))
 	}
 }

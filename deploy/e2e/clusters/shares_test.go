@@ -2,6 +2,7 @@ package clusters
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -64,7 +65,7 @@ func TestShares(t *testing.T) {
 		return out
 	}
 	fleet, err := load.Start(ctx, load.Options{
-		Address: b.address, Proxies: *sharesProxies, Retry: 10 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
+		Address: b.address, Proxies: *sharesProxies, Rate: 200, Logger: slog.New(slog.DiscardHandler),
 		Identity: func(i int) load.Identity {
 			return load.Identity{
 				Pod: fmt.Sprint("web-", i), Namespace: "default", IP: fmt.Sprintf("10.1.%d.%d", i/250, i%250), ServiceAccount: "web",
@@ -127,8 +128,12 @@ func (b *balancer) serve(t *testing.T, to ...string) {
 	go func() {
 		for {
 			client, err := l.Accept()
-			if err != nil {
+			switch {
+			case errors.Is(err, net.ErrClosed):
 				return
+			case err != nil: // such as too many files
+				time.Sleep(10 * time.Millisecond)
+				continue
 			}
 			b.mu.Lock()
 			to := b.to[b.random.IntN(len(b.to))]

@@ -1,7 +1,9 @@
 package wire
 
 import (
+	"cmp"
 	"hash/maphash"
+	"math/bits"
 	"slices"
 	"strconv"
 	"strings"
@@ -61,7 +63,8 @@ type view struct {
 
 // Bounds of shared versions.
 const (
-	maxSharedBytes = 8 << 20 // bytes of all shared versions
+	maxShared      = 4096    // shared versions that are looked up
+	maxSharedBytes = 8 << 20 // bytes of shared versions that are kept though no stream has them
 	maxOwnVersions = 64      // of one client, besides the shared ones
 	maxViews       = 256     // of one SharedVersions
 )
@@ -72,9 +75,13 @@ func (l *Interner) versions(typeURL string, list []entry) (InitialVersions, erro
 	if len(list) == 0 {
 		return InitialVersions{}, nil
 	}
-	least := l.hash(list) ^ maphash.String(l.seed, typeURL)
+	kind := maphash.String(l.seed, typeURL)
+	keys := versionKeys{like: l.hash(list) ^ kind, equal: kind}
+	for i := range list {
+		keys.equal += list[i].hash ^ bits.RotateLeft64(maphash.Bytes(l.seed, list[i].version), 1)
+	}
 	l.mu.Lock()
-	c := l.shared[least]
+	c := cmp.Or(l.shared[keys.equal].Value(), l.shared[keys.like].Value())
 	if c != nil {
 		c.used = true
 	}
@@ -86,7 +93,7 @@ func (l *Interner) versions(typeURL string, list []entry) (InitialVersions, erro
 		}
 		if len(own) <= min(len(list)/8+1, maxOwnVersions) && lost <= len(c.List)/8+1 {
 			if lost > 0 {
-				c = l.share(least, c.without(list))
+				c = l.share(keys, c.without(list))
 			}
 			slices.Reverse(own) // the last of several versions of a name takes effect
 			made, err := resources(own)
@@ -108,7 +115,7 @@ func (l *Interner) versions(typeURL string, list []entry) (InitialVersions, erro
 	if len(list) < l.Few {
 		return InitialVersions{Own: made}, nil
 	}
-	return InitialVersions{Shared: l.share(least, made)}, nil
+	return InitialVersions{Shared: l.share(keys, made)}, nil
 }
 
 // match returns the entries that are not in c, and the number of resources in c without an entry. It sets the position
@@ -149,8 +156,14 @@ func (c *SharedVersions) without(list []entry) []*envoy.Resource {
 	return left
 }
 
-// share makes shared versions and caches them.
-func (l *Interner) share(least uint64, list []*envoy.Resource) *SharedVersions {
+// versionKeys are the keys under which a request looks for shared versions. They do not depend on the order.
+type versionKeys struct {
+	equal uint64 // of all names and versions
+	like  uint64 // see Interner.hash
+}
+
+// share makes shared versions. Later requests find them as long as a stream has them, or they are recent.
+func (l *Interner) share(keys versionKeys, list []*envoy.Resource) *SharedVersions {
 	c := &SharedVersions{
 		set: envoy.NewSet(slices.Clone(list)), List: list, names: make([]string, len(list)), Compared: &diff.Cache{}, used: true,
 	}
@@ -162,30 +175,28 @@ func (l *Interner) share(least uint64, list []*envoy.Resource) *SharedVersions {
 	c.index = l.index(c.names)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.shared == nil {
-		l.shared = map[uint64]*SharedVersions{}
+	if l.shared == nil || len(l.shared) >= maxShared {
+		l.shared = map[uint64]weak.Pointer[SharedVersions]{}
 	}
-	l.evict(least)
+	l.shared[keys.like], l.shared[keys.equal] = weak.Make(c), weak.Make(c)
 	if c.cost > maxSharedBytes {
 		return c
 	}
 	if l.cost+c.cost > maxSharedBytes {
-		for k := range l.shared {
+		for k := range l.recent {
 			l.evict(k)
 		}
 	}
-	l.shared[least] = c
+	l.recent[c] = struct{}{}
 	l.cost += c.cost
 	return c
 }
 
-// evict drops shared versions. The caller holds mu.
-func (l *Interner) evict(least uint64) {
-	if c := l.shared[least]; c != nil {
-		delete(l.shared, least)
-		l.cost -= c.cost
-		c.Compared.Forget()
-	}
+// evict drops shared versions from the recent ones. The caller holds mu.
+func (l *Interner) evict(c *SharedVersions) {
+	delete(l.recent, c)
+	l.cost -= c.cost
+	c.Compared.Forget()
 }
 
 // lastOfEach returns the last entry of each name.

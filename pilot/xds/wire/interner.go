@@ -27,8 +27,9 @@ type Interner struct {
 	made   map[nameEdit]weak.Pointer[envoy.Names]
 	known  map[uint64]*knownNames                  // by the least hash of their names
 	slots  int                                     // size of all indexes in known
-	shared map[uint64]*SharedVersions              // by the least hash of their names
-	cost   int                                     // sum of the costs in shared
+	shared map[uint64]weak.Pointer[SharedVersions] // by both versionKeys
+	recent map[*SharedVersions]struct{}            // kept though no stream may have them
+	cost   int                                     // sum of the costs in recent
 	nodes  map[[sha256.Size]byte]node.Capabilities // by digest of the extensions
 }
 
@@ -55,7 +56,10 @@ const (
 
 // NewInterner returns an empty Interner.
 func NewInterner() *Interner {
-	return &Interner{seed: maphash.MakeSeed(), Few: fewNames, scratches: sync.Pool{New: func() any { return &rawRequest{} }}}
+	return &Interner{
+		seed: maphash.MakeSeed(), Few: fewNames, scratches: sync.Pool{New: func() any { return &rawRequest{} }},
+		recent: map[*SharedVersions]struct{}{},
+	}
 }
 
 // index is a hash table of positions in a list of names.
@@ -239,8 +243,8 @@ func digest(lists ...[]string) (sum [sha256.Size]byte) {
 	return sum
 }
 
-// Forget drops the entries for the previous snapshot, the lists that are not in use, and the versions that were not
-// used since the last call.
+// Forget drops the entries for the previous snapshot, the lists that are not in use, and the versions that no stream
+// has and that were not used since the last call.
 func (l *Interner) Forget() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -251,11 +255,16 @@ func (l *Interner) Forget() {
 			l.slots -= len(k.index)
 		}
 	}
-	for least, c := range l.shared {
+	for c := range l.recent {
 		if !c.used {
-			l.evict(least)
+			l.evict(c)
 		}
 		c.used = false
+	}
+	for least, c := range l.shared {
+		if c.Value() == nil {
+			delete(l.shared, least)
+		}
 	}
 }
 

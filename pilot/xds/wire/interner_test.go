@@ -45,11 +45,11 @@ func TestOversizedVersionsEvictNothing(t *testing.T) {
 		}
 	}
 	bring(100, "a")
-	if len(made.shared) != 1 {
+	if len(made.recent) != 1 {
 		t.Fatal("nothing is kept")
 	}
 	bring(20000, "b")
-	if len(made.shared) != 1 {
-		t.Errorf("%d shared lists are left", len(made.shared))
+	if len(made.recent) != 1 {
+		t.Errorf("%d shared lists are left", len(made.recent))
 	}
 }

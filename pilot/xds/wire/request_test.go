@@ -209,6 +209,32 @@ func TestRequestsShareNamesAndVersions(t *testing.T) {
 	}
 }
 
+// TestCohortsShareVersions checks that clients of a cohort share versions, although other cohorts have the same names
+// with other versions, and the lists of all cohorts are more than what is kept for later.
+func TestCohortsShareVersions(t *testing.T) {
+	interner, l := NewInterner(), limits.Default()
+	const cohorts, clients, names = 30, 5, 1000
+	shared := map[*SharedVersions]int{}
+	for i := range cohorts * clients {
+		d := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: envoy.VirtualHostType, InitialResourceVersions: map[string]string{}}
+		for j := range names {
+			d.InitialResourceVersions[fmt.Sprint("host-", j)] = "1"
+			if j%10 == 0 {
+				d.InitialResourceVersions[fmt.Sprint("host-", j)] = fmt.Sprint("of cohort ", i%cohorts)
+			}
+		}
+		b, err := proto.Marshal(d)
+		must.Succeed(t, err)
+		r := &Request{Delta: true, Interner: interner, Limits: &l}
+		must.Succeed(t, r.decode(&rawRequest{}, b))
+		must.Succeed(t, r.same(d, &l))
+		shared[r.Versions.Shared]++
+	}
+	if len(shared) != cohorts {
+		t.Errorf("%d lists are shared, want %d", len(shared), cohorts)
+	}
+}
+
 // Of what clients made up nothing is kept for long, however much it was.
 func TestRequestsAreForgotten(t *testing.T) {
 	interner, l := NewInterner(), limits.Default()
@@ -226,11 +252,11 @@ func TestRequestsAreForgotten(t *testing.T) {
 			t.Fatalf("%d bytes and %d slots are kept", interner.cost, interner.slots)
 		}
 	}
-	xdstest.Heap() // collects what nobody holds
-	interner.Forget()
-	xdstest.Heap()
-	interner.Forget()
-	if len(interner.shared) != 0 || interner.cost != 0 {
+	for range 3 {
+		xdstest.Heap() // collects garbage
+		interner.Forget()
+	}
+	if len(interner.shared) != 0 || len(interner.recent) != 0 || interner.cost != 0 {
 		t.Errorf("%d shared lists of %d bytes are kept", len(interner.shared), interner.cost)
 	}
 	if len(interner.known) != 0 || interner.slots != 0 {
