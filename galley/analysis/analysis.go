@@ -60,9 +60,6 @@ type analysis struct {
 	subsets map[subset]*kinds.Object // first DestinationRule that defines a subset
 	callers map[string]*clients      // clients of VirtualServices, by their own namespace and the selectors of their Gateways
 	counts  map[subset]int           // number of subsets, keyed by all but their name
-	// led says, of each host that VirtualServices have or lead to, whether one sends requests there. virtualServices
-	// fills it.
-	led map[string]bool
 	// widest has the host with the most ports, by the namespace and host of the rules that apply to it.
 	widest  map[subset]*host
 	found   []diag.Diagnostic
@@ -94,6 +91,7 @@ type analysis struct {
 	secrets     map[kinds.Key]*corev1.Secret
 	settings    map[string]*ruledSettings // results of settingsOf
 	secured     map[kinds.Key]bool        // result of securedBackends
+	led         map[string]bool           // result of ledHosts
 	// gatewayGroups is the result of groupsOfGateways.
 	gatewayGroups map[*workload][]*gatewayGroup
 }
@@ -104,7 +102,7 @@ func Run(objects []*kinds.Object, o Options) []diag.Diagnostic {
 	o.HostClusters = cmp.Or(o.HostClusters, limits.Default().HostClusters)
 	a := &analysis{
 		index: newIndex(objects, o), subsets: map[subset]*kinds.Object{},
-		led: map[string]bool{}, callers: map[string]*clients{}, counts: map[subset]int{}, widest: map[subset]*host{},
+		callers: map[string]*clients{}, counts: map[subset]int{}, widest: map[subset]*host{},
 		opened: map[string]*exposedPorts{}, filters: map[filtered]filter{}, readers: map[selectionKey]bool{}, worst: diag.Info,
 	}
 	for _, one := range Analyzers() {
@@ -130,10 +128,15 @@ func LeftOut(found []diag.Diagnostic) bool {
 	return slices.ContainsFunc(found, func(d diag.Diagnostic) bool { return d.Code == codeLimit && d.Object == "" })
 }
 
-// report adds a finding about a field of an object. It skips objects of remote clusters, which their own server
-// reports, and last good versions, which exist in no source.
+// concerns reports whether findings about an object are wanted. It skips objects of remote clusters, which their own
+// server reports, and last good versions, which exist in no source.
+func (x *index) concerns(o *kinds.Object) bool {
+	return o.Cluster == "" && !o.IsLastGood() && (x.options.Concerns == nil || x.options.Concerns(o))
+}
+
+// report adds a finding about a field of an object.
 func (a *analysis) report(o *kinds.Object, severity diag.Severity, code, field, fix, format string, args ...any) {
-	if o.Cluster != "" || o.IsLastGood() || suppressed(o, code) || a.options.Concerns != nil && !a.options.Concerns(o) {
+	if !a.concerns(o) || suppressed(o, code) {
 		return
 	}
 	if len(a.found) >= a.limit {

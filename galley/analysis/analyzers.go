@@ -209,7 +209,7 @@ func Analyzers() []Analyzer {
 }
 
 func (a *analysis) virtualServices() {
-	for _, o := range a.routes {
+	for _, o := range a.judged {
 		a.virtualService(o)
 	}
 }

@@ -17,7 +17,7 @@ import (
 
 // claims reports routes that depend on claims of tokens on gateways where no RequestAuthentication reads the tokens.
 func (a *analysis) claims() {
-	for _, o := range a.routes {
+	for _, o := range a.judged {
 		field := claimField(o.Spec.(*networkingv1.VirtualService))
 		if field == "" {
 			continue

@@ -16,7 +16,7 @@ import (
 // deprecated reports fields that are deprecated in the definition of Istio's objects.
 func (a *analysis) deprecated() {
 	for _, o := range a.objects {
-		if m, ok := o.Spec.(proto.Message); ok && o.Kind.Istio {
+		if m, ok := o.Spec.(proto.Message); ok && o.Kind.Istio && a.concerns(o) {
 			a.deprecatedIn(o, m.ProtoReflect(), "spec")
 		}
 	}

@@ -11,7 +11,7 @@ import (
 // gatewayExports reports VirtualServices for a Gateway that are exported to none of the namespaces where the Gateway's
 // proxies run. Proxies see a VirtualService by their own namespace, not by the namespace of the Gateway.
 func (a *analysis) gatewayExports() {
-	for _, o := range a.routes {
+	for _, o := range a.judged {
 		spec := o.Spec.(*networkingv1.VirtualService)
 		for i, g := range gatewaysOf(o) {
 			gateway := a.gatewayNamed(g)

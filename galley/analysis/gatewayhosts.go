@@ -35,7 +35,7 @@ func (a *analysis) gatewayHosts() {
 			}
 		}
 	}
-	for _, o := range a.routes {
+	for _, o := range a.judged {
 		for i, written := range o.Spec.(*networkingv1.VirtualService).Hosts {
 			name := names.FQDN(written, o.Namespace, a.domain)
 			gateways := gatewaysOf(o)

@@ -20,7 +20,7 @@ func (a *analysis) gatewayProtocols() {
 		}
 		uses[o.Namespace+"/"+o.Name] = of
 	}
-	for _, o := range a.routes {
+	for _, o := range a.judged {
 		spec := o.Spec.(*networkingv1.VirtualService)
 		have := map[servers.Use]bool{}
 		for _, g := range gatewaysOf(o) {

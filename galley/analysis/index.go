@@ -26,6 +26,7 @@ type index struct {
 
 	objects   []*kinds.Object // by kind, then by precedence, like the lists of one kind below
 	routes    []*kinds.Object // VirtualServices
+	judged    []*kinds.Object // VirtualServices about which findings are wanted
 	rules     []*kinds.Object // DestinationRules
 	selecting []*kinds.Object // objects of kinds with selectors
 	services  []*kinds.Object // Services
@@ -178,6 +179,9 @@ func (x *index) add(o *kinds.Object) {
 		}
 	case kinds.VirtualService:
 		x.routes = append(x.routes, o)
+		if x.concerns(o) {
+			x.judged = append(x.judged, o)
+		}
 		x.siblings[o.Namespace] = append(x.siblings[o.Namespace], o.Name)
 		x.byKey[o.Key] = o
 	case kinds.Gateway:

@@ -20,7 +20,7 @@ func (a *analysis) matchPorts() {
 			opened[name] = append(opened[name], s.GetPort().GetNumber())
 		}
 	}
-	for _, o := range a.routes {
+	for _, o := range a.judged {
 		spec := o.Spec.(*networkingv1.VirtualService)
 		m := matchCheck{analysis: a, object: o, opened: opened, called: a.calledBySidecars(o)}
 		for i, h := range spec.Http {

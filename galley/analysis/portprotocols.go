@@ -24,7 +24,7 @@ func (a *analysis) portProtocols() {
 	if a.patchesClusters() {
 		return
 	}
-	for _, o := range a.routes {
+	for _, o := range a.judged {
 		for i, h := range o.Spec.(*networkingv1.VirtualService).Http {
 			for j, r := range h.Route {
 				d := r.GetDestination()

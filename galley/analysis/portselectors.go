@@ -14,7 +14,7 @@ import (
 // portSelectors reports destinations without a port although their host has several. The proxy then uses the port of
 // the request, and a gateway's ports are rarely ports of the host.
 func (a *analysis) portSelectors() {
-	for _, o := range a.routes {
+	for _, o := range a.judged {
 		spec := o.Spec.(*networkingv1.VirtualService)
 		for i, h := range spec.Http {
 			for j, r := range h.Route {

@@ -15,7 +15,7 @@ import (
 // their Gateways. A rule with other conditions than the path may not match the next request of the client.
 func (a *analysis) redirectLoops() {
 	compared := comparisons{most: maxComparisons}
-	for _, o := range a.routes {
+	for _, o := range a.judged {
 		compared.begin()
 		for i, h := range o.Spec.(*networkingv1.VirtualService).Http {
 			if h.Redirect == nil || slices.ContainsFunc(h.Match, func(m *networkingv1alpha3.HTTPMatchRequest) bool {

@@ -17,7 +17,7 @@ func (a *analysis) rewrites() {
 	normal := a.mesh.GetPathNormalization().GetNormalization()
 	merges := normal == meshv1alpha1.MeshConfig_ProxyPathNormalization_MERGE_SLASHES ||
 		normal == meshv1alpha1.MeshConfig_ProxyPathNormalization_DECODE_AND_MERGE_SLASHES
-	for _, o := range a.routes {
+	for _, o := range a.judged {
 		before := map[string]bool{} // prefixes of earlier matches
 		for i, h := range o.Spec.(*networkingv1.VirtualService).Http {
 			to := h.GetRewrite().GetUri()

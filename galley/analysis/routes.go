@@ -44,10 +44,6 @@ func (a *analysis) virtualService(o *kinds.Object) {
 	mirror := *v
 	mirror.severity, mirror.effect = diag.Warning, "the mirrored copies of requests are lost"
 	if v.gateways[meshGateway] {
-		for _, h := range spec.Hosts {
-			name := names.FQDN(h, o.Namespace, a.domain)
-			a.led[name] = a.led[name] || len(spec.Http) == 0
-		}
 		v.hosts(spec)
 	}
 	fitting := v.fitting(spec)
@@ -210,7 +206,6 @@ type virtual struct {
 	gateways map[string]bool // as gatewaysOf returns them
 	clients  *clients        // clients of the rules for all gateways
 
-	rests    bool          // the destinations have the weight 0
 	severity diag.Severity // severity of a destination that does not exist
 	effect   string
 }
@@ -222,7 +217,7 @@ func weighted(v *virtual, weight int32, destinations int) *virtual {
 		return v
 	}
 	resting := *v
-	resting.rests, resting.severity, resting.effect = true, diag.Info, "its weight is 0, and with another weight requests get 503"
+	resting.severity, resting.effect = diag.Info, "its weight is 0, and with another weight requests get 503"
 	return &resting
 }
 
@@ -340,7 +335,6 @@ func (v *virtual) destination(field string, d *networkingv1alpha3.Destination, u
 		return
 	}
 	name := names.Destination(d.Host, v.object.Namespace, v.domain)
-	v.led[name] = v.led[name] || !v.rests
 	all := v.index.hosts[name]
 	if len(all) == 0 {
 		v.noHost(field+".host", d.Host, name)

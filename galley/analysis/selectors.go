@@ -107,8 +107,72 @@ func (a *analysis) endedWith(namespace string, labels map[string]string) *kinds.
 // bypassed reports whether a Service is the host or a destination of VirtualServices, and all of them give it no weight
 // at present.
 func (a *analysis) bypassed(o *kinds.Object) bool {
-	led, known := a.led[names.FQDN(o.Name, o.Namespace, a.domain)]
+	led, known := a.ledHosts()[names.FQDN(o.Name, o.Namespace, a.domain)]
 	return o.Kind == kinds.Service && known && !led
+}
+
+// ledHosts returns the hosts that VirtualServices for sidecars have or that VirtualServices lead to, and whether one
+// sends requests there.
+func (a *analysis) ledHosts() map[string]bool {
+	if a.led != nil {
+		return a.led
+	}
+	a.led = map[string]bool{}
+	lead := func(o *kinds.Object, d *networkingv1alpha3.Destination, sends bool) {
+		if d.GetHost() != "" {
+			name := names.Destination(d.Host, o.Namespace, a.domain)
+			a.led[name] = a.led[name] || sends
+		}
+	}
+	for o, h := range a.httpRules {
+		for _, r := range h.Route {
+			lead(o, r.Destination, r.Weight != 0 || len(h.Route) == 1)
+		}
+		lead(o, h.Mirror, true)
+		for _, m := range h.Mirrors {
+			lead(o, m.Destination, true)
+		}
+	}
+	for _, o := range a.routes {
+		spec := o.Spec.(*networkingv1.VirtualService)
+		if slices.Contains(gatewaysOf(o), meshGateway) {
+			for _, h := range spec.Hosts {
+				name := names.FQDN(h, o.Namespace, a.domain)
+				a.led[name] = a.led[name] || len(spec.Http) == 0
+			}
+		}
+		for _, t := range spec.Tls {
+			for _, r := range t.Route {
+				lead(o, r.Destination, r.Weight != 0 || len(t.Route) == 1)
+			}
+		}
+		for _, t := range spec.Tcp {
+			for _, r := range t.Route {
+				lead(o, r.Destination, r.Weight != 0 || len(t.Route) == 1)
+			}
+		}
+	}
+	return a.led
+}
+
+// httpRules yields the HTTP rules of VirtualServices. Many derived VirtualServices share rules, and such a rule is
+// yielded once for each of their namespaces.
+func (a *analysis) httpRules(yield func(*kinds.Object, *networkingv1alpha3.HTTPRoute) bool) {
+	type rule struct {
+		namespace string
+		*networkingv1alpha3.HTTPRoute
+	}
+	seen := map[rule]bool{}
+	for _, o := range a.routes {
+		for _, h := range o.Spec.(*networkingv1.VirtualService).Http {
+			if seen[rule{o.Namespace, h}] {
+				continue
+			}
+			if seen[rule{o.Namespace, h}] = true; !yield(o, h) {
+				return
+			}
+		}
+	}
 }
 
 // otherLabels returns the fix for labels that no workload of the namespace has; "" stands for any namespace. It

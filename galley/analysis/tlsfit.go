@@ -288,12 +288,10 @@ func (a *analysis) mutualWithoutProxy(o *kinds.Object, policy trafficPolicy, com
 // protocol of the port.
 func (a *analysis) requestDestinations() map[hostPort]bool {
 	to := map[hostPort]bool{}
-	for _, o := range a.routes {
-		for _, h := range o.Spec.(*networkingv1.VirtualService).Http {
-			for _, r := range h.Route {
-				d := r.GetDestination()
-				to[hostPort{a.resolved(names.Destination(d.GetHost(), o.Namespace, a.domain)), d.GetPort().GetNumber()}] = true
-			}
+	for o, h := range a.httpRules {
+		for _, r := range h.Route {
+			d := r.GetDestination()
+			to[hostPort{a.resolved(names.Destination(d.GetHost(), o.Namespace, a.domain)), d.GetPort().GetNumber()}] = true
 		}
 	}
 	return to

@@ -14,7 +14,7 @@ import (
 
 // unreachable reports routes of a VirtualService that never match, because an earlier route takes all their requests.
 func (a *analysis) unreachable() {
-	for _, o := range a.routes {
+	for _, o := range a.judged {
 		spec := o.Spec.(*networkingv1.VirtualService)
 		a.unreachableHTTP(o)
 		tls := shadows{analysis: a, object: o, path: "spec.tls"}

@@ -24,7 +24,7 @@ func (a *analysis) unusedRoutes() {
 	if a.egressDecides() {
 		return
 	}
-	for _, o := range a.routes {
+	for _, o := range a.judged {
 		spec := o.Spec.(*networkingv1.VirtualService)
 		if !slices.Equal(slices.Compact(gatewaysOf(o)), []string{meshGateway}) {
 			continue

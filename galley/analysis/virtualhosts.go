@@ -11,7 +11,7 @@ import (
 
 // virtualHosts reports hosts of VirtualServices that no service has, which sidecars know at few ports.
 func (a *analysis) virtualHosts() {
-	for _, o := range a.routes {
+	for _, o := range a.judged {
 		spec := o.Spec.(*networkingv1.VirtualService)
 		called := a.calledBySidecars(o)
 		if !called.known || len(spec.Http) == 0 {

@@ -161,27 +161,26 @@ func (w *World) references() []diag.Diagnostic {
 	if last == nil {
 		return nil
 	}
+	derived := w.derivedKeys()
 	found := analysis.Run(objects, analysis.Options{
 		Domain: w.o.Domain, Mesh: last.Mesh, Whole: w.o.whole(), Still: w.parts.Still, RepeatedText: last.RepeatedText,
 		HostClusters: last.HostClusters, MeshConfig: w.o.meshKeys(),
-		Advice: w.o.Advice, HTTP3: w.o.HTTP3, Concerns: w.o.Concerns, World: analysed{last},
+		Advice: w.o.Advice, HTTP3: w.o.HTTP3, World: analysed{last},
+		// Users cannot correct derived objects. The stages report what is wrong with the objects that they are derived from.
+		Concerns: func(o *kinds.Object) bool { return !derived[o.Key] && (w.o.Concerns == nil || w.o.Concerns(o)) },
 	})
-	return append(analysis.Unsuppressed(w.absentCredentials(objects), objects), w.aboutSources(found)...)
+	return append(analysis.Unsuppressed(w.absentCredentials(objects), objects), found...)
 }
 
-// aboutSources removes the findings about derived objects, which users cannot correct. The stages report what is wrong
-// with the objects that they are derived from.
-func (w *World) aboutSources(found []diag.Diagnostic) []diag.Diagnostic {
-	if len(found) == 0 {
-		return nil
-	}
-	derived := map[string]bool{}
+// derivedKeys returns the keys of the derived objects in force.
+func (w *World) derivedKeys() map[kinds.Key]bool {
 	w.mu.Lock()
+	defer w.mu.Unlock()
+	keys := make(map[kinds.Key]bool, len(w.stages.derived))
 	for key := range w.stages.derived {
-		derived[key.String()] = true
+		keys[key] = true
 	}
-	w.mu.Unlock()
-	return slices.DeleteFunc(found, func(d diag.Diagnostic) bool { return derived[d.Object] })
+	return keys
 }
 
 // analysed is an analysis.World.
