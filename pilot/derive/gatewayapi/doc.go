@@ -41,6 +41,7 @@
 //     namespace/name. A listener that terminates TLS leads each name to its own route: [TestConnections],
 //     [deploy/e2e/traffic.TestServerNames]. Matches of HTTPRoutes are tried in the order of the Gateway API:
 //     [TestPrecedence]. Findings and conditions name what routes lose: [TestLosers], [TestIdleRoute], [TestLostPort].
+//     Hosts with the same routes share their rules: [TestSharedHosts].
 //   - Listeners that terminate TLS for overlapping names have a condition: [TestOverlaps]. A UDPRoute has no effect,
 //     which its status and findings say: [TestUDPRoutes].
 //   - The status of a BackendTLSPolicy names each Gateway with routes to its targets, also by ListenerSets:

@@ -3,6 +3,7 @@ package gatewayapi
 import (
 	"cmp"
 	"fmt"
+	"hash/maphash"
 	"slices"
 	"strings"
 
@@ -34,7 +35,8 @@ type contribution struct {
 type host struct {
 	target
 	of   []contribution
-	lost map[*route][]loss // matches and connections that routes lose to another route
+	lost map[*route][]loss // matches and connections that routes lose to another route; hosts with the same routes share it
+	what string            // what of each loss, if hosts share them
 	own  bool              // whether the routes are in the service's namespace and apply to all clients
 	// listener of exactly this hostname, whose requests a wider one may not take; nil if they need no answer without
 	// routes
@@ -173,14 +175,11 @@ func (r *run) makeHosts() {
 		case r.unanswered(h):
 			part.Objects = []derive.Derived{h.alone.unrouted()}
 		case len(h.of) > 0 && h.namespace == "":
-			part.Objects = []derive.Derived{{Object: h.gatewayHost(), Origin: h.of[0].route.object.Key}}
+			part.Objects = []derive.Derived{{Object: r.gatewayHost(h), Origin: h.of[0].route.object.Key}}
 		case len(h.of) > 0:
 			part.Objects = []derive.Derived{{Object: h.meshHost(r.producers(h)), Origin: h.of[0].route.object.Key}}
 		}
 		for x, lost := range h.lost {
-			for _, l := range lost {
-				part.Findings = append(part.Findings, x.finding(l))
-			}
 			if !slices.Equal(lost, before[x]) {
 				r.partsDue[x] = true
 			}
@@ -201,12 +200,13 @@ func (h *host) sort() {
 	})
 }
 
-// loses records that a route of the host loses a match or connections.
-func (h *host) loses(x *route, l loss) {
-	if h.lost == nil {
-		h.lost = map[*route][]loss{}
+// losses returns what a route of the host loses to other routes.
+func (h *host) losses(x *route) []loss {
+	list := slices.Clone(h.lost[x])
+	for i := range list {
+		list[i].what = cmp.Or(list[i].what, h.what)
 	}
-	h.lost[x] = append(h.lost[x], l)
+	return list
 }
 
 // producers returns the routes in the service's own namespace, unless they are the routes of the host itself.
@@ -277,26 +277,48 @@ func eachRepeated(all []ranked, lost func(x ranked, to *route)) {
 	}
 }
 
-// gatewayHost returns the VirtualService of a host of a listener.
-func (h *host) gatewayHost() *kinds.Object {
-	var routes []*route
-	for _, c := range h.of {
-		if !slices.Contains(routes, c.route) {
-			routes = append(routes, c.route)
+// merged is the rules of some routes in the order in which they are tried, and the matches that routes lose to others.
+type merged struct {
+	routes []*route
+	http   []*networkingv1alpha3.HTTPRoute
+	lost   map[*route][]loss
+}
+
+// merge merges the rules of routes for Gateways, once for all hosts with the same routes.
+func (r *run) merge(routes []*route) *merged {
+	var h maphash.Hash
+	h.SetSeed(r.seed)
+	for _, x := range routes {
+		maphash.WriteComparable(&h, x)
+	}
+	same := r.merges[h.Sum64()]
+	for _, m := range same {
+		if slices.Equal(m.routes, routes) {
+			return m
 		}
 	}
-	l := h.of[0].listener
-	http := merge(routes, func(x *route) *rules { return &x.rules }, func(x ranked, to *route) {
-		h.loses(x.route, x.route.losesMatch(to, x.httpRule, fmt.Sprintf("the same match for %s of listener %s of %s", h.host, l.Name, l.owner)))
+	m := &merged{routes: routes, lost: map[*route][]loss{}}
+	m.http = merge(routes, func(x *route) *rules { return &x.rules }, func(x ranked, to *route) {
+		m.lost[x.route] = append(m.lost[x.route], x.route.losesMatch(to, x.httpRule, ""))
 	})
-	return routes[0].virtualService(l.hostName(h.host),
-		&networkingv1.VirtualService{Hosts: []string{h.host}, Gateways: []string{l.name}, Http: http})
+	r.merges[h.Sum64()] = append(same, m)
+	return m
+}
+
+// gatewayHost returns the VirtualService of a host of a listener.
+func (r *run) gatewayHost(h *host) *kinds.Object {
+	l := h.of[0].listener
+	m := r.merge(slices.Compact(lists.Map(h.of, func(c contribution) *route { return c.route })))
+	h.lost, h.what = m.lost, fmt.Sprintf("the same match for %s of listener %s of %s", h.host, l.Name, l.owner)
+	return m.routes[0].virtualService(l.hostName(h.host),
+		&networkingv1.VirtualService{Hosts: []string{h.host}, Gateways: []string{l.name}, Http: m.http})
 }
 
 // meshHost returns the VirtualService of a service. Routes that name a port of the service hide, for this port, routes
 // that name none. Routes of the service's own namespace, the producers, apply to all clients. Routes of another
 // namespace apply to clients of that namespace, and hide the producers there for each port that they are for.
 func (h *host) meshHost(producers []contribution) *kinds.Object {
+	h.lost = map[*route][]loss{}
 	spec := &networkingv1.VirtualService{Hosts: []string{h.host}, Gateways: []string{"mesh"}}
 	if !h.of[0].parent.own {
 		spec.ExportTo = []string{"."}
@@ -308,7 +330,7 @@ func (h *host) meshHost(producers []contribution) *kinds.Object {
 		}
 		loses := func(x *route, l loss) {
 			if l.port = port; !inherited {
-				h.loses(x, l)
+				h.lost[x] = append(h.lost[x], l)
 			}
 		}
 		if routes := forPort(from, port, kinds.HTTPRoute, kinds.GRPCRoute); len(routes) > 0 {
@@ -361,16 +383,16 @@ func forPort(of []contribution, port uint32, kind ...*kinds.Kind) []*route {
 	for _, c := range of {
 		switch {
 		case !slices.Contains(kind, c.route.object.Kind):
-		case c.parent.port == port && !slices.Contains(exactly, c.route):
+		case c.parent.port == port:
 			exactly = append(exactly, c.route)
-		case c.parent.port == 0 && !slices.Contains(anyPort, c.route):
+		case c.parent.port == 0:
 			anyPort = append(anyPort, c.route)
 		}
 	}
 	if len(exactly) == 0 {
-		return anyPort
+		exactly = anyPort
 	}
-	return exactly
+	return slices.Compact(exactly)
 }
 
 // sniOf returns the names by which a TLSRoute matches connections to a service.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 )
 
 // loss is a match or a set of connections that a route loses because another route has precedence.
@@ -68,11 +69,55 @@ func (x *route) finding(l loss) diag.Diagnostic {
 	return finding(x.object, diag.Warning, codeConflict, l.field, fix, l.String())
 }
 
-// mostLosses limits how many losses a condition names.
+// mostLosses limits how many losses a condition names, and findings about one field.
 const mostLosses = 5
 
-// conflicted returns the condition Conflicted of a parent at which a route loses something.
-func (x *route) conflicted(p *parent) (c condition, is bool) {
+// compareLosses orders losses by their field and by what is lost.
+func compareLosses(a, b loss) int {
+	return cmp.Or(cmp.Compare(a.field, b.field), cmp.Compare(a.what, b.what))
+}
+
+// hostLoss is what a route loses at one of its hosts, by one of its parents.
+type hostLoss struct {
+	loss
+	parent *parent
+}
+
+// lostAtHosts returns what a route loses at its hosts, by field and by what is lost.
+func (x *route) lostAtHosts() (all []hostLoss) {
+	for _, at := range x.hosts {
+		for _, l := range at.host.losses(x) {
+			all = append(all, hostLoss{l, at.parent})
+		}
+	}
+	slices.SortFunc(all, func(a, b hostLoss) int { return compareLosses(a.loss, b.loss) })
+	return all
+}
+
+// findingsOf returns findings about what a route loses at its hosts, as lostAtHosts returns it.
+func (x *route) findingsOf(lost []hostLoss) (found []diag.Diagnostic) {
+	all := slices.Compact(lists.Map(lost, func(l hostLoss) loss { return l.loss })) // the same host of several parents
+	for len(all) > 0 {
+		n := slices.IndexFunc(all, func(l loss) bool { return l.field != all[0].field })
+		if n < 0 {
+			n = len(all)
+		}
+		for _, l := range all[:min(n, mostLosses)] {
+			found = append(found, x.finding(l))
+		}
+		if n > mostLosses {
+			more := x.finding(all[mostLosses])
+			more.Message = fmt.Sprintf("other routes have the same for %d more hosts or ports: %s", n-mostLosses, all[mostLosses].effect)
+			found = append(found, more)
+		}
+		all = all[n:]
+	}
+	return found
+}
+
+// conflicted returns the condition Conflicted of a parent at which a route loses something. lost is what lostAtHosts
+// returns.
+func (x *route) conflicted(p *parent, lost []hostLoss) (c condition, is bool) {
 	var all []loss
 	for _, s := range x.streams {
 		for _, cl := range s.claims {
@@ -81,20 +126,15 @@ func (x *route) conflicted(p *parent) (c condition, is bool) {
 			}
 		}
 	}
-	for _, at := range x.hosts {
-		if !sameParent(at.parent, p) {
-			continue
-		}
-		for _, l := range at.host.lost[x] {
-			if at.parent.port == 0 || at.parent.port == l.port {
-				all = append(all, l)
-			}
+	for _, l := range lost {
+		if sameParent(l.parent, p) && (l.parent.port == 0 || l.parent.port == l.port) {
+			all = append(all, l.loss)
 		}
 	}
 	if len(all) == 0 {
 		return condition{}, false
 	}
-	slices.SortFunc(all, func(a, b loss) int { return cmp.Or(cmp.Compare(a.field, b.field), cmp.Compare(a.what, b.what)) })
+	slices.SortFunc(all, compareLosses)
 	all = slices.Compact(all) // the same loss at two parts of a parent
 	var messages []string
 	for i, l := range all {

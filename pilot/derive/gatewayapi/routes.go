@@ -95,8 +95,9 @@ func (r *run) makeRouteParts() {
 
 // part returns the part of the derivation that depends on this route alone.
 func (x *route) part() derive.Part {
-	p := derive.Part{Findings: x.findings}
-	if s := x.makeStatus(); s != nil {
+	lost := x.lostAtHosts()
+	p := derive.Part{Findings: slices.Concat(x.findings, x.findingsOf(lost))}
+	if s := x.makeStatus(lost); s != nil {
 		p.Statuses = []*derive.Status{s}
 	}
 	return p

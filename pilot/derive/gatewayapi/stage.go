@@ -2,6 +2,7 @@ package gatewayapi
 
 import (
 	"cmp"
+	"hash/maphash"
 	"slices"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
@@ -94,6 +95,9 @@ type run struct {
 	policiesDue     map[kinds.Key]bool // statuses of policies
 	led             map[lead]bool      // changed pairs of Gateway and Service, and whether there were routes before
 	idle            []cell             // cells that had no reader when last seen
+
+	merges map[uint64][]*merged // by the hash of their routes
+	seed   maphash.Seed         // of these hashes
 }
 
 func derived(o Options, s *state, in derive.Input) derive.Derivation {
@@ -102,6 +106,7 @@ func derived(o Options, s *state, in derive.Input) derive.Derivation {
 		unitsDue: map[*kinds.Kind]map[kinds.Key]bool{}, hostsDue: map[*host]bool{}, streamsDue: map[connections]bool{},
 		partsDue: map[*route]bool{}, statusesDue: map[*gateway]bool{},
 		certificatesDue: map[kinds.Key]bool{}, securedDue: map[kinds.Key]bool{}, policiesDue: map[kinds.Key]bool{}, led: map[lead]bool{},
+		merges: map[uint64][]*merged{}, seed: maphash.MakeSeed(),
 	}
 	for _, kind := range inputs() {
 		r.unitsDue[kind] = map[kinds.Key]bool{}
@@ -191,7 +196,10 @@ func older(a, b *kinds.Object) int {
 
 // compareNames orders by "namespace/name" as a text, as the Gateway API says: a-b/x is before a/x.
 func compareNames(a, b kinds.Key) int {
-	return cmp.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
+	if a.Namespace == b.Namespace {
+		return cmp.Compare(a.Name, b.Name)
+	}
+	return cmp.Compare(a.Namespace+"/", b.Namespace+"/")
 }
 
 // compareKinds orders routes of the same age and name.

@@ -309,7 +309,7 @@ func routeStatus(o *kinds.Object) gatewayv1.RouteStatus {
 }
 
 // makeStatus returns the wanted status of a route, or nil for none. Entries of other controllers stay.
-func (x *route) makeStatus() *derive.Status {
+func (x *route) makeStatus(lost []hostLoss) *derive.Status {
 	was := routeStatus(x.object)
 	now := gatewayv1.RouteStatus{Parents: []gatewayv1.RouteParentStatus{}}
 	ours := false
@@ -358,7 +358,7 @@ func (x *route) makeStatus() *derive.Status {
 			resolved = *of.unresolved
 		}
 		all := []typed{{"Accepted", acceptance}, {"ResolvedRefs", resolved}}
-		if conflict, is := x.conflicted(p); is {
+		if conflict, is := x.conflicted(p, lost); is {
 			all = append(all, typed{"Conflicted", conflict})
 		}
 		now.Parents = append(now.Parents, gatewayv1.RouteParentStatus{ParentRef: ref, ControllerName: controller,
