@@ -20,6 +20,33 @@ import (
 
 // BenchmarkOneHTTPRoute commits one changed HTTPRoute of 5000, each with a host of its own.
 func BenchmarkOneHTTPRoute(b *testing.B) {
+	w, route := worldOfHTTPRoutes(b, 5000)
+	header := 0
+	b.ReportAllocs()
+	for b.Loop() {
+		header++
+		before := w.Snapshot()
+		if w.Commit([]kinds.Change{route(header%5000, header)}, time.Time{}); w.Snapshot() == before {
+			b.Fatal("nothing has changed")
+		}
+		if n := len(w.TakeStatuses()); n != 1 && header > 1 {
+			b.Fatalf("%d statuses have changed", n)
+		}
+	}
+}
+
+// BenchmarkAnalysisOfHTTPRoutes analyses 5000 HTTPRoutes, each with a host of its own.
+func BenchmarkAnalysisOfHTTPRoutes(b *testing.B) {
+	w, _ := worldOfHTTPRoutes(b, 5000)
+	b.ReportAllocs()
+	for b.Loop() {
+		w.Analyze()
+	}
+}
+
+// worldOfHTTPRoutes returns a World with n HTTPRoutes, and a function that returns one of them with a value of a header.
+func worldOfHTTPRoutes(b *testing.B, n int) (*World, func(i, header int) kinds.Change) {
+	b.Helper()
 	w := New(Options{Logger: slog.New(slog.DiscardHandler), Namespace: "istio-system", Domain: "cluster.local"},
 		Parts{Catalog: catalog.Features(), Stages: catalog.Stages("cluster.local", "istio-system", limits.Default())})
 	port := gatewayv1.PortNumber(80)
@@ -52,26 +79,15 @@ func BenchmarkOneHTTPRoute(b *testing.B) {
 	} {
 		all = append(all, kinds.Change{Key: o.Key, Object: o})
 	}
-	for i := range 5000 {
+	for i := range n {
 		all = append(all, route(i, 0))
 	}
 	config.Sort(all)
 	w.Commit(all, time.Time{})
-	if n := len(w.Snapshot().AllObjects(kinds.VirtualService)); n != 5000 {
-		b.Fatalf("%d VirtualServices", n)
+	if got := len(w.Snapshot().AllObjects(kinds.VirtualService)); got != n {
+		b.Fatalf("%d VirtualServices", got)
 	}
-	header := 0
-	b.ReportAllocs()
-	for b.Loop() {
-		header++
-		before := w.Snapshot()
-		if w.Commit([]kinds.Change{route(header%5000, header)}, time.Time{}); w.Snapshot() == before {
-			b.Fatal("nothing has changed")
-		}
-		if n := len(w.TakeStatuses()); n != 1 && header > 1 {
-			b.Fatalf("%d statuses have changed", n)
-		}
-	}
+	return w, route
 }
 
 // BenchmarkHeapOfObjects reports the heap that objects of one source cost, beside what they are themselves.
