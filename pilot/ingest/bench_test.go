@@ -44,7 +44,8 @@ func BenchmarkAnalysisOfHTTPRoutes(b *testing.B) {
 	}
 }
 
-// worldOfHTTPRoutes returns a World with n HTTPRoutes, and a function that returns one of them with a value of a header.
+// worldOfHTTPRoutes returns a World with n HTTPRoutes, and a function that returns one of them with a value of a
+// header.
 func worldOfHTTPRoutes(b *testing.B, n int) (*World, func(i, header int) kinds.Change) {
 	b.Helper()
 	w := New(Options{Logger: slog.New(slog.DiscardHandler), Namespace: "istio-system", Domain: "cluster.local"},

@@ -14,8 +14,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/inspect"
 )
 
-// BenchmarkSharedHosts measures what the command analyze does with HTTPRoutes that share 16 hosts, or have 16 hosts of a
-// pool, and attach to 8 listeners. The time for each route is what should not grow.
+// BenchmarkSharedHosts measures what the command analyze does with HTTPRoutes that share 16 hosts, or have 16 hosts of
+// a pool, and attach to 8 listeners. The time for each route is what should not grow.
 func BenchmarkSharedHosts(b *testing.B) {
 	for _, c := range []struct {
 		name string

@@ -36,7 +36,7 @@ type host struct {
 	target
 	of   []contribution
 	lost map[*route][]loss // matches and connections that routes lose to another route; hosts with the same routes share it
-	what string            // what of each loss, if hosts share them
+	what string            // the matches that routes lose, if hosts share lost
 	own  bool              // whether the routes are in the service's namespace and apply to all clients
 	// listener of exactly this hostname, whose requests a wider one may not take; nil if they need no answer without
 	// routes
