@@ -219,7 +219,10 @@ func listed(list []string) string {
 
 // byPrecedence orders objects that compete: the oldest first, those of one age by name and namespace.
 func byPrecedence(x, y *kinds.Object) int {
-	return cmp.Or(x.Created.Compare(y.Created), cmp.Compare(x.Name, y.Name), cmp.Compare(x.Namespace, y.Namespace))
+	if c := x.Created.Compare(y.Created); c != 0 {
+		return c
+	}
+	return cmp.Or(cmp.Compare(x.Name, y.Name), cmp.Compare(x.Namespace, y.Namespace))
 }
 
 // exported reports whether an object in namespace own with a list exportTo is visible in namespace to.

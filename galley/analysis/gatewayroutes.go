@@ -5,6 +5,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/api/matches"
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
@@ -50,7 +51,6 @@ func (a *analysis) contestedOn(o *kinds.Object, compared *comparisons) (list []c
 		return nil
 	}
 	exports := a.exportsOf(spec.ExportTo, o.Namespace)
-	seen := map[contested]bool{}
 	for _, g := range gatewaysOf(o) {
 		if g == meshGateway {
 			continue
@@ -60,14 +60,11 @@ func (a *analysis) contestedOn(o *kinds.Object, compared *comparisons) (list []c
 				if !compared.more() {
 					return list
 				}
-				if c := (contested{g, names.FQDN(written, o.Namespace, a.domain), export, false}); !seen[c] {
-					seen[c] = true
-					list = append(list, c)
-				}
+				list = append(list, contested{g, names.FQDN(written, o.Namespace, a.domain), export, false})
 			}
 		}
 	}
-	return list
+	return lists.Unique(list)
 }
 
 // routesOfHost are the routes of a host on a Gateway.

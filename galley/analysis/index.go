@@ -97,7 +97,10 @@ func newIndex(objects []*kinds.Object, o Options) *index {
 	}
 	// Sort, so that the same objects give the same findings and hints in any input order.
 	objects = slices.SortedFunc(slices.Values(objects), func(a, b *kinds.Object) int {
-		return cmp.Or(cmp.Compare(a.Kind.Name, b.Kind.Name), byPrecedence(a, b), cmp.Compare(a.Cluster, b.Cluster))
+		if a.Kind.Name != b.Kind.Name {
+			return cmp.Compare(a.Kind.Name, b.Kind.Name)
+		}
+		return cmp.Or(byPrecedence(a, b), cmp.Compare(a.Cluster, b.Cluster))
 	})
 	x := &index{
 		domain: o.Domain, root: m.GetRootNamespace(), mesh: m, options: o, objects: objects,

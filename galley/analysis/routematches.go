@@ -56,11 +56,12 @@ func (a *analysis) claimMatch(o *kinds.Object, spec *gatewayv1.HTTPRouteSpec, fi
 	}
 	reported := false
 	for _, p := range spec.ParentRefs {
+		parent := parentText(p)
 		for _, host := range hosts {
 			if !compared.more() {
 				return
 			}
-			key := routeMatch{o.Namespace, parentText(p), string(host), match}
+			key := routeMatch{o.Namespace, parent, string(host), match}
 			first := claims[key]
 			if first == nil {
 				claims[key] = o
