@@ -7,7 +7,8 @@
 //     resolved, within bounds.
 //   - schema_proto.go, schema_go.go: the tree is compared with the schema of its kind (the proto descriptor of an Istio
 //     kind, the Go type of a Kubernetes kind), so that every fault is found at its position.
-//   - document.go: the tree, which now fits the schema, is decoded by protojson or by a strict JSON decoder.
+//   - document.go: the tree, which now fits the schema, is decoded by protojson or by a strict JSON decoder. The review
+//     of an Istio object needs no decoded object: it does so only if protoSchema is in doubt.
 //   - one file for each kind or family: rules beyond the schema (ranges, formats, fields that exclude each other).
 //     Package lua checks scripts.
 //
@@ -41,6 +42,7 @@
 //     read as kubectl reads them: [TestTreeIsWhatKubectlReads].
 //   - A review of an Istio object takes memory in proportion to its size, says the same each time, for JSON as for
 //     YAML, names a field in each finding, and reports everything that a server would not use: [FuzzKinds].
+//   - A review finds all that decoding the object would find: [TestDoubt].
 //   - A review is answered within bounds of time and memory: [TestReview], [TestReviewIsBounded], [TestNodesOfFiles],
 //     [TestRegexBudgetOfAnObject].
 //   - An object that asks too much of every proxy is refused, and the finding names the limit: [TestSize].

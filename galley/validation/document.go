@@ -284,19 +284,23 @@ func unknownFieldFix(n *node, field string) string {
 func (d *decoder) istio(n *node, f *findings, o *kinds.Object) {
 	spec := o.Kind.New().(proto.Message)
 	o.Spec = spec
+	doubt := false
 	for i := range n.fields {
 		field := &n.fields[i]
 		switch field.name {
 		case "apiVersion", "kind", "status":
 		case "metadata":
-			if !d.stored {
+			switch {
+			case !d.stored:
 				goSchema{findings: f}.value(field.value, reflect.TypeFor[metav1.ObjectMeta](), "metadata")
+			case d.review:
+				doubt = field.value.slimMeta(f) || doubt
 			}
 		case "spec":
 			if field.value.shape == null {
 				field.value.shape = mapping
 			}
-			s := protoSchema{findings: f, strict: !d.stored, secure: o.Kind.Security, admission: d.admission()}
+			s := protoSchema{findings: f, strict: !d.stored, secure: o.Kind.Security, admission: d.admission(), doubt: &doubt}
 			s.lenient = d.admission() || d.stored && !s.secure
 			s.message(field.value, spec.ProtoReflect().Descriptor(), "spec")
 		default:
@@ -310,7 +314,7 @@ func (d *decoder) istio(n *node, f *findings, o *kinds.Object) {
 			f.errorAt(field.pos, field.name, "UnknownField", fix, "unknown field %q", field.name)
 		}
 	}
-	if f.failed() {
+	if f.failed() || d.admission() && !doubt { // a review needs no message
 		return
 	}
 	if s := n.get("spec"); s != nil {

@@ -5,8 +5,12 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"reflect"
 	"slices"
 	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
@@ -59,7 +63,7 @@ func (d *decoder) storedKey(n *node, f *findings, o *kinds.Object) {
 	}
 }
 
-// slim removes all metadata of a stored object that the control plane does not use.
+// slim removes all metadata of a stored object that the control plane does not use. keptMeta has what it leaves.
 func (n *node) slim() {
 	if n == nil {
 		return
@@ -71,6 +75,24 @@ func (n *node) slim() {
 		}
 		return true
 	})
+}
+
+// slimMeta checks the types of what slim leaves, and reports whether only a decoder finds all that is wrong with it.
+func (n *node) slimMeta(f *findings) (doubt bool) {
+	goSchema{findings: f}.value(n, reflect.TypeFor[keptMeta](), "metadata")
+	return n.repeats() || n.get("labels").repeats() || n.get("annotations").repeats()
+}
+
+// keptMeta has the fields of metav1.ObjectMeta that slim leaves.
+type keptMeta struct {
+	Name              string            `json:"name"`
+	Namespace         string            `json:"namespace"`
+	UID               types.UID         `json:"uid"`
+	Labels            map[string]string `json:"labels"`
+	Annotations       map[string]string `json:"annotations"`
+	CreationTimestamp metav1.Time       `json:"creationTimestamp"`
+	DeletionTimestamp *metav1.Time      `json:"deletionTimestamp"`
+	Generation        int64             `json:"generation"`
 }
 
 // health copies the health in the status of a WorkloadEntry into an annotation, because objects have no status here.

@@ -24,6 +24,16 @@ type protoSchema struct {
 	secure bool // an unknown field is an error in an object in force
 	// admission reduces faults that Istio's webhook accepts to warnings, and removes the fields.
 	admission bool
+	// doubt is optional. It is set if the tree has a value in which protojson may find a fault that protoSchema does not
+	// look for: data of any form, keys that are repeated or are numbers, and numbers other than whole ones of 32 bits.
+	doubt *bool
+}
+
+// doubted records a doubt.
+func (s protoSchema) doubted() {
+	if s.doubt != nil {
+		*s.doubt = true
+	}
 }
 
 func (s protoSchema) message(n *node, md protoreflect.MessageDescriptor, path string) {
@@ -31,8 +41,8 @@ func (s protoSchema) message(n *node, md protoreflect.MessageDescriptor, path st
 		s.errorAt(n.pos, path, "WrongType", "write a mapping of fields", "expected a mapping, found %s", n.describe())
 		return
 	}
-	seen := map[protoreflect.Name]bool{}
-	oneofs := map[protoreflect.Name]string{}
+	seen := make([]bool, md.Fields().Len())
+	oneofs := make([]string, md.Oneofs().Len()) // the field of each that is set
 	if s.lenient {
 		s.forgetUnknown(n, md, path)
 	}
@@ -48,16 +58,16 @@ func (s protoSchema) message(n *node, md protoreflect.MessageDescriptor, path st
 		}
 		f.name = fd.JSONName()
 		sub := fieldPath(path, f.name)
-		if seen[fd.Name()] {
+		if seen[fd.Index()] {
 			s.errorAt(f.pos, sub, "DuplicateKey", "keep one of the two", "field %q is given twice, as %s and %s", f.name, fd.JSONName(), fd.Name())
 			continue
 		}
-		seen[fd.Name()] = true
+		seen[fd.Index()] = true
 		if f.value.shape == null && !isValue(fd) {
 			continue
 		}
 		if o := fd.ContainingOneof(); o != nil && !o.IsSynthetic() {
-			if other, set := oneofs[o.Name()]; set {
+			if other := oneofs[o.Index()]; other != "" {
 				if s.admission {
 					s.add(diag.Warning, f.pos, sub, "OneOf", "keep one of the two", "%s and %s cannot both be set"+unused, other, f.name)
 					later := md.Fields().ByJSONName(other)
@@ -66,13 +76,13 @@ func (s protoSchema) message(n *node, md protoreflect.MessageDescriptor, path st
 					}
 					s.field(f.value, md.Fields().ByJSONName(f.name), sub)
 					n.get(later.JSONName()).shape = null
-					oneofs[o.Name()] = fd.JSONName()
+					oneofs[o.Index()] = fd.JSONName()
 					continue
 				}
 				s.errorAt(f.pos, sub, "OneOf", "keep one of the two", "%s and %s cannot both be set", other, f.name)
 				continue
 			}
-			oneofs[o.Name()] = f.name
+			oneofs[o.Index()] = f.name
 		}
 		s.field(f.value, fd, sub)
 	}
@@ -95,32 +105,44 @@ func (s protoSchema) forgetUnknown(n *node, md protoreflect.MessageDescriptor, p
 func (s protoSchema) field(n *node, fd protoreflect.FieldDescriptor, path string) {
 	switch {
 	case fd.IsMap():
-		if n.shape != mapping {
-			s.errorAt(n.pos, path, "WrongType", "write a mapping of keys and values", "expected a mapping, found %s", n.describe())
-			return
-		}
-		for _, f := range n.fields {
-			s.fill(f.value, fd.MapValue(), fieldPath(path, f.name))
-		}
-		n.fields = slices.DeleteFunc(n.fields, func(f field) bool { return f.value.shape == null && !isValue(fd.MapValue()) })
-		for _, f := range n.fields {
-			sub := fieldPath(path, f.name)
-			if !mapKey(fd.MapKey(), f.name) {
-				s.errorAt(f.pos, sub, "WrongType", "", "key %q is not %s", f.name, kindName(fd.MapKey()))
-			}
-			s.single(f.value, fd.MapValue(), sub)
-		}
+		s.entries(n, fd, path)
 	case fd.IsList():
-		if n.shape != list {
-			s.errorAt(n.pos, path, "WrongType", `begin each item with "- "`, "expected a list, found %s", n.describe())
-			return
-		}
-		for i, item := range n.items {
-			s.fill(item, fd, indexPath(path, i))
-			s.single(item, fd, indexPath(path, i))
-		}
+		s.list(n, fd, path)
 	default:
 		s.single(n, fd, path)
+	}
+}
+
+func (s protoSchema) entries(n *node, fd protoreflect.FieldDescriptor, path string) {
+	if n.shape != mapping {
+		s.errorAt(n.pos, path, "WrongType", "write a mapping of keys and values", "expected a mapping, found %s", n.describe())
+		return
+	}
+	for _, f := range n.fields {
+		s.fill(f.value, fd.MapValue(), fieldPath(path, f.name))
+	}
+	n.fields = slices.DeleteFunc(n.fields, func(f field) bool { return f.value.shape == null && !isValue(fd.MapValue()) })
+	if fd.MapKey().Kind() != protoreflect.StringKind || n.repeats() {
+		s.doubted()
+	}
+	for _, f := range n.fields {
+		sub := fieldPath(path, f.name)
+		if !mapKey(fd.MapKey(), f.name) {
+			s.errorAt(f.pos, sub, "WrongType", "", "key %q is not %s", f.name, kindName(fd.MapKey()))
+		}
+		s.single(f.value, fd.MapValue(), sub)
+	}
+}
+
+func (s protoSchema) list(n *node, fd protoreflect.FieldDescriptor, path string) {
+	if n.shape != list {
+		s.errorAt(n.pos, path, "WrongType", `begin each item with "- "`, "expected a list, found %s", n.describe())
+		return
+	}
+	for i, item := range n.items {
+		at := indexPath(path, i)
+		s.fill(item, fd, at)
+		s.single(item, fd, at)
 	}
 }
 
@@ -156,22 +178,27 @@ func (s protoSchema) wellKnown(n *node, md protoreflect.MessageDescriptor, path 
 	case "google.protobuf.Duration":
 		s.duration(n, path)
 	case "google.protobuf.Timestamp":
+		s.doubted()
 		if _, err := time.Parse(time.RFC3339Nano, n.value); n.shape != text || err != nil {
 			s.errorAt(n.pos, path, "WrongType", "write it as 2006-01-02T15:04:05Z", "expected a time, found %s", n.describe())
 		}
 	case "google.protobuf.Struct":
+		s.doubted()
 		if n.shape != mapping {
 			s.errorAt(n.pos, path, "WrongType", "write a mapping", "expected a mapping, found %s", n.describe())
 		}
 	case "google.protobuf.ListValue":
+		s.doubted()
 		if n.shape != list {
 			s.errorAt(n.pos, path, "WrongType", `begin each item with "- "`, "expected a list, found %s", n.describe())
 		}
 	case "google.protobuf.Any":
+		s.doubted()
 		if n.str("@type") == "" {
 			s.errorAt(n.pos, path, "MissingField", `add "@type"`, "a value of any type has to name its type")
 		}
 	case "google.protobuf.Value":
+		s.doubted()
 	case "google.protobuf.BoolValue", "google.protobuf.StringValue",
 		"google.protobuf.BytesValue", "google.protobuf.DoubleValue", "google.protobuf.FloatValue",
 		"google.protobuf.Int32Value", "google.protobuf.Int64Value", "google.protobuf.UInt32Value", "google.protobuf.UInt64Value":
@@ -219,10 +246,12 @@ func (s protoSchema) scalar(n *node, fd protoreflect.FieldDescriptor, path strin
 			s.errorAt(n.pos, path, "WrongType", quoteFix(n)+ofClaims(n, path), "expected a string, found %s", quoted(n))
 		}
 	case protoreflect.BytesKind:
+		s.doubted()
 		if n.shape != text || !isBase64(n.value) {
 			s.errorAt(n.pos, path, "WrongType", "write the bytes as base64", "expected base64, found %s", n.describe())
 		}
 	case protoreflect.DoubleKind, protoreflect.FloatKind:
+		s.doubted()
 		if !s.strict {
 			unquote(n)
 		}
@@ -234,6 +263,9 @@ func (s protoSchema) scalar(n *node, fd protoreflect.FieldDescriptor, path strin
 			unquote(n)
 		}
 		low, high := intRange(kind)
+		if high > math.MaxUint32 { // asInt compares as float64, which does not have all whole numbers of 64 bits
+			s.doubted()
+		}
 		why := asInt(n, low, high)
 		if why == "" && s.admission && strings.ContainsAny(n.value, ".eE") { // no API server sends that
 			why = "expected a whole number without point and exponent"
@@ -245,13 +277,14 @@ func (s protoSchema) scalar(n *node, fd protoreflect.FieldDescriptor, path strin
 }
 
 func (s protoSchema) enum(n *node, ed protoreflect.EnumDescriptor, path string) {
+	if n.shape == text && ed.Values().ByName(protoreflect.Name(n.value)) != nil {
+		return
+	}
 	var names []string
 	for i := range ed.Values().Len() {
 		names = append(names, string(ed.Values().Get(i).Name()))
 	}
 	switch {
-	case n.shape == text && slices.Contains(names, n.value):
-		return
 	case n.shape == number && !s.strict:
 		v, err := strconv.ParseInt(n.value, 10, 32)
 		if known := ed.Values().ByNumber(protoreflect.EnumNumber(v)); err == nil && known != nil {

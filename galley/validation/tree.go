@@ -82,6 +82,21 @@ func (n *node) remove(name string) {
 	}
 }
 
+// repeats reports whether a mapping has two fields of one name, as only JSON can.
+func (n *node) repeats() bool {
+	if n == nil {
+		return false
+	}
+	names := map[string]bool{}
+	for _, f := range n.fields {
+		if names[f.name] {
+			return true
+		}
+		names[f.name] = true
+	}
+	return false
+}
+
 // clone returns a copy of the tree.
 func (n *node) clone() *node {
 	out := *n
@@ -377,7 +392,7 @@ func find(marks []mark, offset int) pos {
 }
 
 func fieldPath(path, name string) string {
-	if name == "" || strings.ContainsAny(name, `.[]"/ `) || strings.ContainsFunc(name, unicode.IsControl) {
+	if !isPlainName(name, "_-") && (name == "" || strings.ContainsAny(name, `.[]"/ `) || strings.ContainsFunc(name, unicode.IsControl)) {
 		name = strconv.Quote(name)
 		return path + "[" + name + "]"
 	}
