@@ -58,7 +58,7 @@ func trafficPolicy(p fieldRef) {
 		if first, dup := ports[s.at("port").at("number").text()]; dup {
 			s.warn("remove one of the two", "the settings have no effect: those at %s are for the same port, and come first", first)
 		}
-		ports[s.at("port").at("number").text()] = s.path
+		ports[s.at("port").at("number").text()] = s.path()
 		portPolicy(s)
 	}
 	if t := p.at("tunnel"); !t.absent() {

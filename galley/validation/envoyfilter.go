@@ -285,10 +285,10 @@ func (p fieldRef) fits(m proto.Message) {
 	}
 	n := untyped(p.node)
 	judged := &findings{}
-	protoSchema{findings: judged, lenient: true}.message(n, md, p.path)
+	protoSchema{findings: judged, lenient: true}.message(n, md, p.path())
 	for _, d := range judged.list {
 		if at := p; d.Severity == diag.Error {
-			at.path, at.istioAccepts = d.Field, p.istioAccepts || d.Code == "OneOf" ||
+			at.base, at.name, at.istioAccepts = d.Field, "", p.istioAccepts || d.Code == "OneOf" ||
 				d.Code == "DuplicateKey" || d.Code == "WrongType" && strings.HasSuffix(d.Message, "found null")
 			at.bad(fix, "%s", d.Message)
 		}

@@ -19,7 +19,7 @@ import (
 // checker checks the meaning of one object.
 type checker struct {
 	*findings
-	limits      limits.Limits
+	limits      *limits.Limits
 	review      bool // the object is not in force yet
 	admission   bool // an API server asks whether to store the object
 	regex       int  // total instructions of regular expressions
@@ -32,15 +32,27 @@ type fieldRef struct {
 	*checker
 	node         *node
 	pos          pos
-	path         string
-	istioAccepts bool // see tolerated
+	base         string // the path of the field, or of the enclosing value if name is set
+	name         string // the name of a field whose path no one has asked for yet, or ""
+	istioAccepts bool   // see tolerated
+}
+
+// path returns the path of the field. Most fields have no fault, so that their paths are not made.
+func (p fieldRef) path() string {
+	if p.name == "" {
+		return p.base
+	}
+	return fieldPath(p.base, p.name)
 }
 
 // at returns the field with a JSON name. Findings about an absent field have the position of the enclosing value.
 func (p fieldRef) at(name string) fieldRef {
-	out := fieldRef{p.checker, nil, p.pos, fieldPath(p.path, name), p.istioAccepts}
+	out := fieldRef{p.checker, nil, p.pos, p.path(), name, p.istioAccepts}
 	if n := p.node.get(name); n != nil && n.shape != null {
 		out.node, out.pos = n, n.pos
+		if n.shape >= list { // the paths of its fields begin with its own
+			out.base, out.name = out.path(), ""
+		}
 	}
 	return out
 }
@@ -57,9 +69,10 @@ func (p fieldRef) items() []fieldRef {
 	if p.node == nil {
 		return nil
 	}
+	path := p.path()
 	out := make([]fieldRef, 0, len(p.node.items))
 	for i, item := range p.node.items {
-		out = append(out, fieldRef{p.checker, item, item.pos, indexPath(p.path, i), p.istioAccepts})
+		out = append(out, fieldRef{p.checker, item, item.pos, indexPath(path, i), "", p.istioAccepts})
 	}
 	return out
 }
@@ -69,8 +82,9 @@ func (p fieldRef) each(visit func(key string, value fieldRef)) {
 	if p.node == nil {
 		return
 	}
+	path := p.path()
 	for _, f := range p.node.fields {
-		visit(f.name, fieldRef{p.checker, f.value, f.value.pos, fieldPath(p.path, f.name), p.istioAccepts})
+		visit(f.name, fieldRef{p.checker, f.value, f.value.pos, fieldPath(path, f.name), "", p.istioAccepts})
 	}
 }
 
@@ -104,7 +118,7 @@ func (p fieldRef) add(severity diag.Severity, code, fix, format string, args ...
 	if severity == diag.Error && p.istioAccepts && p.admission {
 		severity, format = diag.Warning, format+unused
 	}
-	p.findings.add(severity, p.pos, p.path, code, fix, format, args...)
+	p.findings.add(severity, p.pos, p.path(), code, fix, format, args...)
 }
 
 // unused is the end of a review's warnings about faults that are errors in force.
@@ -218,7 +232,7 @@ func (p fieldRef) regexp() {
 	if p.absent() {
 		return
 	}
-	n, err := safe.RegexSize(p.limits, p.text())
+	n, err := safe.RegexSize(*p.limits, p.text())
 	if err != nil {
 		p.bad("write an expression in the syntax of RE2", "%v", err)
 		return
@@ -237,7 +251,7 @@ func (p fieldRef) kubeExpression() {
 	if p.absent() {
 		return
 	}
-	if _, err := safe.RegexSize(p.limits, p.text()); err == nil {
+	if _, err := safe.RegexSize(*p.limits, p.text()); err == nil {
 		p.programSize()
 	}
 }
@@ -375,12 +389,12 @@ func (u unique) add(p fieldRef, what string) {
 		p.bad("choose another", "%s %q is already used at %s", what, p.text(), first)
 		return
 	}
-	u[p.text()] = p.path
+	u[p.text()] = p.path()
 }
 
 // check checks the meaning of a decoded object, whose text is n.
 func (d *decoder) check(o *kinds.Object, n *node, f *findings) {
-	top := fieldRef{checker: &checker{findings: f, limits: d.limits, review: d.review, admission: d.admission()}, node: n, pos: n.pos}
+	top := fieldRef{checker: &checker{findings: f, limits: &d.limits, review: d.review, admission: d.admission()}, node: n, pos: n.pos}
 	if o.Kind.Istio {
 		top = top.at("spec")
 	}

@@ -9,9 +9,9 @@ import (
 
 // headerFault returns the message and the fix for a header value, both empty where it is accepted.
 func headerFault(value string) (message, fix string) {
-	f := &findings{}
-	fieldRef{checker: &checker{findings: f, limits: limits.Default()},
-		node: &node{shape: text, value: value}, pos: pos{1, 1}, path: "x"}.headerValue()
+	f, l := &findings{}, limits.Default()
+	fieldRef{checker: &checker{findings: f, limits: &l},
+		node: &node{shape: text, value: value}, pos: pos{1, 1}, base: "x"}.headerValue()
 	if len(f.list) == 0 {
 		return "", ""
 	}

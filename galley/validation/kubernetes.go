@@ -51,7 +51,7 @@ func service(p fieldRef) {
 		if first, dup := numbers[key]; dup {
 			port.at("port").bad("choose another", "port %s is already used at %s", key, first)
 		}
-		numbers[key] = port.path
+		numbers[key] = port.path()
 		targetPort(port.at("targetPort"))
 		if port.at("appProtocol").empty() && protocol == "TCP" {
 			portName(port.at("name"))

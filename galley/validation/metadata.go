@@ -32,7 +32,7 @@ func (d *decoder) key(n *node, f *findings, o *kinds.Object) {
 		}
 		return
 	}
-	c := fieldRef{checker: &checker{findings: f, limits: d.limits}, node: meta, pos: meta.pos, path: "metadata"}
+	c := fieldRef{checker: &checker{findings: f, limits: &d.limits}, node: meta, pos: meta.pos, base: "metadata"}
 	o.Name = meta.str("name")
 	switch name := c.at("name"); {
 	case name.absent() && meta.mistypes("name"):

@@ -67,7 +67,7 @@ func contradictions(when []fieldRef) {
 		if !known {
 			first[key] = w
 		} else if !slices.ContainsFunc(values, func(v string) bool { return slices.Contains(texts(other.at("values")), v) }) {
-			w.at("values").neverMatches("write all values into one condition", "%s has other values: nothing matches both", other.path)
+			w.at("values").neverMatches("write all values into one condition", "%s has other values: nothing matches both", other.path())
 		}
 	}
 }

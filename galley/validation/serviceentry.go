@@ -397,7 +397,7 @@ func sidecar(p fieldRef) {
 		if first, dup := listeners[key]; dup {
 			port.bad("choose another port", "the port is already used at %s", first)
 		}
-		listeners[key] = out.path
+		listeners[key] = out.path()
 	}
 }
 

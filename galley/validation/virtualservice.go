@@ -43,7 +43,7 @@ func virtualService(p fieldRef) {
 		if catchAll != "" && p.admission { // in force, the analysis reports it
 			r.warn("move it before the other, or give that one a match", "the route is never reached: %s already takes every request", catchAll)
 		} else if catchAll == "" && r.at("delegate").absent() && takesAll(r) {
-			catchAll = r.path
+			catchAll = r.path()
 		}
 	}
 	preflights(p.at("http").items())
