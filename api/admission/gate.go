@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -233,7 +234,9 @@ func (g *Gate) read(w http.ResponseWriter, r *http.Request, own *bodies) (text [
 		slow = true
 		_ = conn.SetReadDeadline(time.Now())
 	}, own.of(size), g.all.of(size))
-	text, err = io.ReadAll(http.MaxBytesReader(w, body, g.limits.WebhookBody))
+	into := bytes.NewBuffer(make([]byte, 0, max(r.ContentLength, 0)+bytes.MinRead)) // what release frees
+	_, err = into.ReadFrom(http.MaxBytesReader(w, body, g.limits.WebhookBody))
+	text = into.Bytes()
 	stop()
 	if err == nil && len(text) > 0 {
 		return text, release, nil

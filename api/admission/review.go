@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"runtime"
 	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -18,6 +19,7 @@ type Reviewer func(r *http.Request, request *admissionv1.AdmissionRequest) *admi
 // the UID of the request. refused is optional; it is called with the HTTP status of each request that is not reviewed.
 func (g *Gate) Handler(review Reviewer, refused func(status int)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		growStack()
 		err := g.answer(w, r, review)
 		if err == nil {
 			return
@@ -32,6 +34,15 @@ func (g *Gate) Handler(review Reviewer, refused func(status int)) http.Handler {
 		w.Header().Set("Connection", "close") // the rest of the body is not read
 		http.Error(w, no.message, no.status)
 	})
+}
+
+// growStack makes the stack of a goroutine large enough for most reviews. HTTP/2 starts a goroutine for each request,
+// whose small stack would grow several times, and each time all frames are moved. At the beginning there are few.
+//
+//go:noinline
+func growStack() {
+	var frame [12 << 10]byte
+	runtime.KeepAlive(&frame)
 }
 
 func (g *Gate) answer(w http.ResponseWriter, r *http.Request, review Reviewer) error {

@@ -80,6 +80,11 @@ func (w *webhook) review(_ *http.Request, r *admissionv1.AdmissionRequest) *admi
 		return admission.Allow()
 	}
 	findings, _ := validation.Review(w.limits, gvk, r.Object.Raw)
+	return w.answer(gvk, kind, findings)
+}
+
+// answer returns the answer to a review with findings.
+func (w *webhook) answer(gvk schema.GroupVersionKind, kind *kinds.Kind, findings []diag.Diagnostic) *admissionv1.AdmissionResponse {
 	faults, warnings := split(findings)
 	if len(faults) == 0 {
 		w.metrics.passed.WithLabelValues(gvk.Group, gvk.Version, kind.Plural).Inc()
