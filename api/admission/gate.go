@@ -234,7 +234,7 @@ func (g *Gate) read(w http.ResponseWriter, r *http.Request, own *bodies) (text [
 		slow = true
 		_ = conn.SetReadDeadline(time.Now())
 	}, own.of(size), g.all.of(size))
-	into := bytes.NewBuffer(make([]byte, 0, max(r.ContentLength, 0)+bytes.MinRead)) // what release frees
+	into := bytes.NewBuffer(make([]byte, 0, size+bytes.MinRead)) // what release gives back
 	_, err = into.ReadFrom(http.MaxBytesReader(w, body, g.limits.WebhookBody))
 	text = into.Bytes()
 	stop()

@@ -19,7 +19,6 @@ type Reviewer func(r *http.Request, request *admissionv1.AdmissionRequest) *admi
 // the UID of the request. refused is optional; it is called with the HTTP status of each request that is not reviewed.
 func (g *Gate) Handler(review Reviewer, refused func(status int)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		growStack()
 		err := g.answer(w, r, review)
 		if err == nil {
 			return
@@ -58,6 +57,7 @@ func (g *Gate) answer(w http.ResponseWriter, r *http.Request, review Reviewer) e
 		return err
 	}
 	defer leave()
+	growStack()
 	in, err := decode(body)
 	if err != nil {
 		return err

@@ -7,13 +7,23 @@ import (
 
 // Pool is a number of places that holders keep for long, such as the places of streams. The last tenth of the places is
 // for holders that have at most a tenth of the pool, so a holder that takes all other places keeps out no holder that
-// needs few. A holder that has more waits while only the last tenth is free.
+// needs few. A holder that has more waits while only the last tenth is free. Holders with few places go first until
+// they have a tenth of the places together; then the one that has waited longest does.
 type Pool[K comparable] struct {
 	mu        sync.Mutex
 	all       int
 	free      int        // negative if more places are held than there are
 	held      map[K]int  // including places that are waited for
-	few, many *list.List // what waits, of type chan struct{}, closed when a place is granted; the oldest comes first
+	few, many *list.List // requests of type *waiting, the oldest first
+	ofFew     int        // places that were granted from few
+	number    uint64     // of the last request
+}
+
+// waiting is a request for a place.
+type waiting struct {
+	granted chan struct{} // closed when the place is granted
+	number  uint64
+	few     bool
 }
 
 // NewPool returns a Pool of some places.
@@ -44,21 +54,26 @@ func (p *Pool[K]) Enter(k K) (got <-chan struct{}, leave func()) {
 	defer p.mu.Unlock()
 	var unbounded K
 	p.held[k]++
-	queue, granted := p.many, make(chan struct{})
-	if k == unbounded || p.held[k] <= Share(p.all) {
+	p.number++
+	w := &waiting{make(chan struct{}), p.number, k == unbounded || p.held[k] <= Share(p.all)}
+	queue := p.many
+	if w.few {
 		queue = p.few
 	}
-	place := queue.PushBack(granted)
+	place := queue.PushBack(w)
 	p.grant()
-	return granted, sync.OnceFunc(func() {
+	return w.granted, sync.OnceFunc(func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if p.held[k]--; p.held[k] == 0 {
 			delete(p.held, k)
 		}
 		select {
-		case <-granted:
+		case <-w.granted:
 			p.free++
+			if w.few {
+				p.ofFew--
+			}
 		default:
 			queue.Remove(place)
 		}
@@ -68,14 +83,25 @@ func (p *Pool[K]) Enter(k K) (got <-chan struct{}, leave func()) {
 
 // grant hands out the free places. The caller holds mu.
 func (p *Pool[K]) grant() {
-	next := func(l *list.List, least int) bool {
-		if l.Len() == 0 || p.free <= least {
-			return false
+	for p.free > 0 {
+		few, many := p.few.Front(), p.many.Front()
+		if p.free <= p.all/10 {
+			many = nil
 		}
-		close(l.Remove(l.Front()).(chan struct{}))
+		from, next := p.few, few
+		if few == nil || many != nil && p.ofFew >= p.all/10 && number(many) < number(few) {
+			from, next = p.many, many
+		}
+		if next == nil {
+			return
+		}
+		w := from.Remove(next).(*waiting)
+		if w.few {
+			p.ofFew++
+		}
 		p.free--
-		return true
-	}
-	for next(p.few, 0) || next(p.many, p.all/10) {
+		close(w.granted)
 	}
 }
+
+func number(e *list.Element) uint64 { return e.Value.(*waiting).number }

@@ -2,6 +2,7 @@ package quota
 
 import (
 	"math"
+	"slices"
 	"testing"
 )
 
@@ -59,6 +60,47 @@ func TestPool(t *testing.T) {
 	}
 	if p.free != 17 || p.held["flood"] != 1 || len(p.held) != 3 {
 		t.Errorf("%d places are free, %v", p.free, p.held)
+	}
+}
+
+// TestPoolIsFair checks that holders that come again and again for little do not keep a holder of much waiting.
+func TestPoolIsFair(t *testing.T) {
+	p := NewPool[int](20)
+	type place struct {
+		holder int
+		got    <-chan struct{}
+		leave  func()
+	}
+	var all []place
+	enter := func(holder int) {
+		got, leave := p.Enter(holder)
+		all = append(all, place{holder, got, leave})
+	}
+	for range 100 {
+		enter(0)
+	}
+	for holder := range 28 {
+		enter(1 + holder/2)
+	}
+	left := 100
+	for round := 0; left > 0; round++ {
+		if round == 15 { // 20 places and 128 requests: some 7 rounds
+			t.Fatalf("after %d rounds %d requests of one holder wait", round, left)
+		}
+		for _, x := range slices.Clone(all) {
+			select {
+			case <-x.got:
+			default:
+				continue
+			}
+			x.leave()
+			all = slices.DeleteFunc(all, func(y place) bool { return y.got == x.got })
+			if x.holder == 0 {
+				left--
+			} else {
+				enter(x.holder)
+			}
+		}
 	}
 }
 

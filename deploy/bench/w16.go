@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -58,6 +59,8 @@ func (restarts) run(ctx context.Context, s *session) (figures, error) {
 	if err != nil {
 		return nil, err
 	}
+	making, stop := context.WithCancel(ctx)
+	defer stop()
 	track, counted := s.fleet.Track(load.TrackOptions{Kinds: change.kinds, Number: change.find}), s.fleet.Counters()
 	go func() {
 		killed = time.Now()
@@ -66,12 +69,13 @@ func (restarts) run(ctx context.Context, s *session) (figures, error) {
 			err = s.ready(ctx)
 			ready = time.Now()
 		}
+		if err != nil {
+			stop() // no change reaches a proxy
+		}
 		restarted <- err
 	}()
-	if _, err := s.make(ctx, change, track); err != nil {
-		return nil, err
-	}
-	if err := <-restarted; err != nil {
+	_, err = s.make(making, change, track)
+	if err := errors.Join(<-restarted, err); err != nil {
 		return nil, err
 	}
 	for s.fleet.Live() < s.fleet.Size() {

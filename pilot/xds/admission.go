@@ -27,7 +27,7 @@ import (
 // without a proved identity, and of one tenant. It is safe for concurrent use.
 type admission struct {
 	memory   *memory
-	arrivals *quota.Pool[identity.Holder]
+	arrivals *quota.Pool[identity.Tenant]
 	metrics  *metrics
 	logger   *slog.Logger
 	full     rate.Sometimes // limits the warning of streams that wait
@@ -83,7 +83,7 @@ func newAdmission(streams int, l *limits.Limits, m *metrics, logger *slog.Logger
 		streams, each = math.MaxInt, math.MaxInt
 	}
 	a := &admission{memory: newMemory(streams), metrics: m, logger: logger, full: rate.Sometimes{Interval: time.Minute}}
-	a.arrivals = quota.NewPool[identity.Holder](arrivalsPerCPU * runtime.GOMAXPROCS(0))
+	a.arrivals = quota.NewPool[identity.Tenant](arrivalsPerCPU * runtime.GOMAXPROCS(0))
 	m.waiting(a.memory.slots.Waiting, a.arrivals.Waiting, a.memory.places.Waiting)
 	memory := debug.SetMemoryLimit(-1)
 	a.cohortBytes = quota.Share(int(memory))
@@ -150,48 +150,17 @@ func (a *admission) enter(ctx context.Context, p identity.Peer, closing <-chan s
 				})
 				continue
 			}
+			select {
+			case <-got:
+				return leave, nil
+			default:
+			}
 			a.metrics.refused(refusedMemory)
 			err = status.Error(codes.ResourceExhausted, "the server has too little memory for another stream")
 		}
 		leave()
 		return nil, err
 	}
-}
-
-const (
-	// arrivalsPerCPU is the number of streams, for each CPU, whose first requests are read at a time. A client that
-	// connects again names all that it has, in requests of 0.1 MB for 1000 services: after an outage these take memory.
-	arrivalsPerCPU = 64
-	// arrivalQuiet is how long a client must send nothing until its first requests are over.
-	arrivalQuiet = 100 * time.Millisecond
-	// arrivalMax bounds the time for the first requests of one client.
-	arrivalMax = time.Second
-)
-
-// arrival waits until the first requests of a stream may be read. The caller must call next after each request, and
-// leave when it reads no more. It fails with a gRPC status if ctx or the server ends.
-func (a *admission) arrival(ctx context.Context, p identity.Peer, closing <-chan struct{}) (next, leave func(), err error) {
-	h, _ := p.Holder()
-	got, end := a.arrivals.Enter(h)
-	select {
-	case <-got:
-	case <-ctx.Done():
-		err = status.FromContextError(ctx.Err()).Err()
-	case <-closing:
-		err = errShutdown()
-	}
-	if err != nil {
-		end()
-		return nil, nil, err
-	}
-	ends := time.Now().Add(arrivalMax)
-	timer := time.AfterFunc(arrivalMax, end)
-	next = func() {
-		if timer.Stop() {
-			timer.Reset(min(arrivalQuiet, time.Until(ends)))
-		}
-	}
-	return next, func() { timer.Stop(); end() }, nil
 }
 
 // hold replaces the names of a type that a stream of a peer subscribes to in the accounts. A nil list is empty. It

@@ -177,7 +177,7 @@ func TestArrivals(t *testing.T) {
 			l := limits.Default()
 			a := newAdmission(1, &l, newMetrics(nil), slog.New(slog.DiscardHandler))
 			a.arrivals.Resize(1)
-			next, leave, err := a.arrival(t.Context(), identity.Peer{}, nil)
+			first, err := a.arrive(t.Context(), identity.Peer{}, nil)
 			must.Succeed(t, err)
 			began := time.Now()
 			var other sync.WaitGroup
@@ -185,26 +185,26 @@ func TestArrivals(t *testing.T) {
 			other.Go(func() {
 				for _, at := range c.requests {
 					time.Sleep(time.Until(began.Add(at)))
-					next()
+					first.within(arrivalQuiet)
 				}
 				if c.leaves {
-					leave()
+					first.end()
 				}
 			})
-			_, end, err := a.arrival(t.Context(), identity.Peer{}, nil)
+			second, err := a.arrive(t.Context(), identity.Peer{}, nil)
 			must.Succeed(t, err)
 			if took := time.Since(began); took != c.want {
 				t.Errorf("%s: it waits for %s, want %s", c.name, took, c.want)
 			}
-			end()
+			second.end()
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
-			_, end, err = a.arrival(t.Context(), identity.Peer{}, nil)
+			third, err := a.arrive(t.Context(), identity.Peer{}, nil)
 			must.Succeed(t, err)
-			if _, _, err := a.arrival(ctx, identity.Peer{}, nil); status.Code(err) != codes.Canceled {
+			if _, err := a.arrive(ctx, identity.Peer{}, nil); status.Code(err) != codes.Canceled {
 				t.Errorf("%s: a client that has left: %v", c.name, err)
 			}
-			end()
+			third.end()
 		})
 	}
 }

@@ -36,6 +36,7 @@ type conn struct {
 	accepted  *trackedConn // nil if no listener tracks it
 	peer      identity.Peer
 	connected time.Time
+	began     time.Time // when the stream had last waited for its turn; newcomer and resumeMax begin then
 
 	// The fields below are set before the stream is registered, and constant afterwards.
 	id      string // POD.NAMESPACE-NUMBER
@@ -117,7 +118,7 @@ const resumeMax = 15 * time.Second
 
 func newConn(s *Server, stream grpc.ServerStream, delta bool, peer identity.Peer) *conn {
 	c := &conn{
-		server: s, stream: stream, delta: delta, peer: peer, connected: time.Now(),
+		server: s, stream: stream, delta: delta, peer: peer, connected: time.Now(), began: time.Now(),
 		requests: make(chan incoming),
 		sent:     make(chan error, 1),
 		wake:     make(chan struct{}, 1),
@@ -217,51 +218,21 @@ func (c *conn) runCalls() {
 	}
 }
 
-// read passes requests to the owner until the stream ends. It holds at most one request.
-func (c *conn) read(arrived func()) {
-	l := &c.server.o.Limits
-	bucket := rate.NewLimiter(rate.Limit(l.RequestsPerSecond), max(1, l.RequestsBurst))
-	var names *wire.Recent
-	if !c.delta {
-		names = &wire.Recent{}
-	}
-	for {
-		r := &wire.Request{Delta: c.delta, Interner: c.server.interner, Limits: l, Recent: names}
-		err := c.stream.RecvMsg(r)
-		arrived()
-		if err != nil {
-			select {
-			case c.requests <- incoming{err: err}:
-			case <-c.done:
-			}
-			return
-		}
-		// Not reading from a client that sends too many requests slows it down.
-		cost := min(1+r.Size>>16, bucket.Burst()) // a large request costs as much as many small ones
-		if wait := bucket.ReserveN(time.Now(), cost).Delay(); wait > 0 {
-			select {
-			case <-time.After(wait):
-			case <-c.done:
-				return
-			}
-		}
-		select {
-		case c.requests <- incoming{request: r}:
-		case <-c.done:
-			return
-		}
-	}
-}
-
 // run serves the stream. Its goroutine is the owner.
 func (c *conn) run() error {
 	defer close(c.done)
-	next, leave, err := c.server.admission.arrival(c.stream.Context(), c.peer, c.server.closing)
+	a, err := c.server.admission.arrive(c.stream.Context(), c.peer, c.server.closing)
 	if err != nil {
 		return err
 	}
-	if !c.server.spawn("xds reader", func() { defer leave(); c.read(next) }) {
-		leave()
+	c.began = time.Now()
+	reader := func() {
+		defer c.end(status.Error(codes.Internal, "internal error")) // after a panic; otherwise the stream has ended
+		defer a.end()
+		c.read(a)
+	}
+	if !c.server.spawn("xds reader", reader) {
+		a.end()
 		return errShutdown()
 	}
 	first, err := c.greet()
@@ -333,6 +304,8 @@ func (c *conn) greet() (*wire.Request, error) {
 		return r, err
 	case <-timer.C:
 		return nil, status.Error(codes.DeadlineExceeded, "the client sent no request within 30 seconds")
+	case err := <-c.stop:
+		return nil, err
 	case <-s.closing:
 		return nil, errShutdown()
 	}
@@ -498,7 +471,7 @@ func (c *conn) urgent() bool {
 	if h, bounded := c.peer.Holder(); bounded && !h.Proved() {
 		return false
 	}
-	return c.profile.urgent || !c.joined || time.Since(c.connected) < c.server.newcomer
+	return c.profile.urgent || !c.joined || time.Since(c.began) < c.server.newcomer
 }
 
 // request handles one request and updates the stream's deadlines.
@@ -510,7 +483,7 @@ func (c *conn) request(r *wire.Request, log *slog.Logger) error {
 	c.keepPlace()
 	now := time.Now()
 	// EndResuming has no effect before the client answers. Any request may be the answer, so each sets the deadline again.
-	if c.session.Resuming() && (!c.deadlines.waits(resumed) || r.Asks() && now.Sub(c.connected) < resumeMax) {
+	if c.session.Resuming() && (!c.deadlines.waits(resumed) || r.Asks() && now.Sub(c.began) < resumeMax) {
 		c.deadlines.set(resumed, now.Add(resumeQuiet))
 	}
 	warming := c.warming()

@@ -81,7 +81,8 @@
 //   - Peers on other hosts without an identity are bounded for each address: [TestUnprovedStreamsAreFew],
 //     [TestUnprovedNamesAreFew], [TestConnectionsOfOneAddressAreBounded].
 //   - Where memory is short, new streams wait. First configurations are sent to as many streams at a time as fit into
-//     the memory that is left, in order: [TestNoStreamsWhereMemoryIsShort], [TestPlaces], [TestAmpleMemory].
+//     the memory that is left, in order: [TestNoStreamsWhereMemoryIsShort], [TestPlaces], [TestAmpleMemory],
+//     [TestPlacesOfResumers]. The first requests of a few of them are read at a time: [TestArrivals].
 //   - A faulty client costs a bounded number of log lines: [TestLogOfClientFaultsIsBounded]. A stream keeps no copy of
 //     its node's metadata: [TestNodeIsNotKept].
 //   - A push counts the clients that were sent something because of it, until they have acknowledged it, rejected it

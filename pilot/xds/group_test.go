@@ -290,7 +290,7 @@ func TestLeavesItsGroupBeforeThatHasChecked(t *testing.T) {
 	}
 	r.publish(true, "cds a=2")
 	if !of.call(t.Context(), func(s *session.Session) {
-		of.connected = of.connected.Add(-time.Hour)
+		of.began = of.began.Add(-time.Hour)
 		_, err := s.Take(&wire.Request{Delta: true, TypeURL: envoy.NameTableType, Limits: &r.server.o.Limits, Interner: r.server.interner})
 		if err != nil {
 			t.Error(err)

@@ -77,7 +77,9 @@ func TestLargeRequestsCost(t *testing.T) {
 			s.o.Limits.RequestsPerSecond, s.o.Limits.RequestsBurst = 1, 64
 			c := newFakeConn(t, s, &fakeStream{size: size}, identity.Peer{})
 			began := time.Now()
-			go c.read(func() {})
+			a, err := s.admission.arrive(t.Context(), identity.Peer{}, nil)
+			must.Succeed(t, err)
+			go c.read(a)
 			for range 66 {
 				<-c.requests
 			}
@@ -115,7 +117,7 @@ func TestStrangersAreNeverUrgent(t *testing.T) {
 		if got := c.urgent(); got != x.want {
 			t.Errorf("%s that is new: %v", name, got)
 		}
-		c.joined, c.connected, c.profile.urgent = true, time.Now().Add(-time.Hour), true
+		c.joined, c.began, c.profile.urgent = true, time.Now().Add(-time.Hour), true
 		if got := c.urgent(); got != x.want {
 			t.Errorf("%s that is a gateway: %v", name, got)
 		}

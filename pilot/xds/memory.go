@@ -12,16 +12,17 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/quota"
 )
 
-// memory grants streams what needs memory. A new stream needs a slot, and a stream that is sent its first configuration
-// a place. If there is too little memory, streams wait for both in the order of quota.Pool. It is safe for concurrent
-// use.
+// memory limits the streams that are served, and the first configurations that are sent, by the memory that is left. A
+// new stream needs a slot, and a stream that is sent its first configuration a place. If there is too little memory,
+// streams wait for both in the order of quota.Pool. It is safe for concurrent use.
 type memory struct {
 	streams int                          // number of slots while memory is not short
 	slots   *quota.Pool[identity.Tenant] // it has no slots while memory is short
-	places  *quota.Pool[identity.Holder] // as many first configurations fit into the memory that is left, and into most
-	timer   *time.Timer                  // measures again while streams wait
+	places  *quota.Pool[identity.Tenant] // as many as first configurations fit into the memory that is left, and into most
+	timer   *time.Timer                  // measures again while streams wait for memory
 
 	mu    sync.Mutex
+	armed bool // the timer runs
 	most  int  // bytes of all first configurations that are being sent
 	first int  // bytes of a first configuration
 	known bool // first is not a guess
@@ -46,7 +47,7 @@ const (
 // newMemory returns a memory for a number of concurrent streams.
 func newMemory(streams int) *memory {
 	m := &memory{
-		streams: streams, slots: quota.NewPool[identity.Tenant](streams), places: quota.NewPool[identity.Holder](math.MaxInt),
+		streams: streams, slots: quota.NewPool[identity.Tenant](streams), places: quota.NewPool[identity.Tenant](math.MaxInt),
 		most: mostFirst, first: firstGuess,
 	}
 	m.timer = time.AfterFunc(time.Hour, m.grant)
@@ -56,21 +57,26 @@ func newMemory(streams int) *memory {
 
 // slot asks for a slot of a stream, as quota.Pool does.
 func (m *memory) slot(t identity.Tenant) (got <-chan struct{}, leave func()) {
-	return ask(m, m.slots, t)
+	return m.ask(m.slots, t)
 }
 
 // place asks for a place of a stream, as quota.Pool does.
-func (m *memory) place(h identity.Holder) (got <-chan struct{}, leave func()) {
-	return ask(m, m.places, h)
+func (m *memory) place(t identity.Tenant) (got <-chan struct{}, leave func()) {
+	return m.ask(m.places, t)
 }
 
-func ask[K comparable](m *memory, p *quota.Pool[K], k K) (got <-chan struct{}, leave func()) {
+func (m *memory) ask(p *quota.Pool[identity.Tenant], t identity.Tenant) (got <-chan struct{}, leave func()) {
 	m.resize()
-	got, leave = p.Enter(k)
+	got, leave = p.Enter(t)
 	select {
 	case <-got:
 	default:
-		m.timer.Reset(measureInterval)
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if !m.armed {
+			m.armed = true
+			m.timer.Reset(measureInterval)
+		}
 	}
 	return got, leave
 }
@@ -92,14 +98,23 @@ func (m *memory) resize() (left int) {
 	return left
 }
 
-// grant measures memory while streams wait. If they wait for long, it collects garbage.
+// grant measures memory while streams wait for it. If they wait for long, it collects garbage.
 func (m *memory) grant() {
-	if m.resize() < mostFirst && m.stale(time.Now()) {
+	left := m.resize()
+	if m.awaited(left) && left < m.most && m.stale(time.Now()) {
 		runtime.GC()
+		left = m.resize()
 	}
-	if m.slots.Waiting()+m.places.Waiting() > 0 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.armed = m.awaited(left); m.armed {
 		m.timer.Reset(measureInterval)
 	}
+}
+
+// awaited reports whether streams wait for memory. Where memory is not short, slots are awaited until a stream ends.
+func (m *memory) awaited(left int) bool {
+	return m.places.Waiting() > 0 || left < 0 && m.slots.Waiting() > 0
 }
 
 // stale reports whether the last collection was long ago.
@@ -114,22 +129,28 @@ func (m *memory) stale(now time.Time) bool {
 	return now.Sub(m.collected) > collectInterval
 }
 
-// sent records that a stream was sent so many bytes of its first configuration.
+// sent records that a stream was sent so many bytes of its first configuration so far. No stream makes the number of
+// places less than four.
 func (m *memory) sent(bytes int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.first = max(m.first, bytes)
+	m.first = max(m.first, min(bytes, m.most/4))
 }
 
-// sentAll records that a stream was sent all that it has requested of its first configuration. A larger size is
-// forgotten slowly.
+// sentAll records that a stream was sent all that it has requested so far. The first such stream replaces the guess.
 func (m *memory) sentAll(bytes int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.first -= m.first / 8; !m.known {
-		m.known, m.first = true, 0
+	if !m.known {
+		m.known, m.first = true, max(min(bytes, m.most/4), firstLeast)
 	}
-	m.first = max(m.first, bytes, firstLeast)
+}
+
+// whole records the size of a first configuration that a client has acknowledged. A larger size is forgotten slowly.
+func (m *memory) whole(bytes int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.first = max(m.first-m.first/8, min(bytes, m.most/4), firstLeast)
 }
 
 // memoryLeft returns the bytes between what was live at the last collection and 85 % of the memory limit. It returns

@@ -87,6 +87,28 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
+// TestPlacesOfResumers checks that a client that names versions while it waits for a place keeps its turn and gives the
+// place back, and that a client that lacks most of what it should have waits for a place although it names versions.
+func TestPlacesOfResumers(t *testing.T) {
+	r := newRig(t)
+	large := strings.Repeat("x", firstLeast)
+	r.publish(true, "cds a=1 b="+large, "lds l=1")
+	r.server.admission.memory.setMost(1)
+	first := r.delta("first.a")
+	m := first.expect("cds a=1 b=" + large)
+	second := r.delta("second.a")
+	r.queued(1)
+	second.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: envoy.ListenerType, InitialResourceVersions: map[string]string{"l": "1"}})
+	stale := r.resumed("stale.a", map[string]string{"a": "old", "b": "old"})
+	stale.acknowledge(stale.expect("cds a=1 b=" + large)) // the first response needs no place
+	stale.subscribe("rds", "r")
+	r.queued(2)
+	first.acknowledge(m)
+	second.acknowledge(second.expect("cds a=1 b=" + large))
+	stale.expect("rds r=none")
+	r.queued(0)
+}
+
 // TestAmpleMemory checks that no stream waits while there is memory for all, even if their clients acknowledge nothing.
 func TestAmpleMemory(t *testing.T) {
 	r := newRig(t)
@@ -165,14 +187,18 @@ func TestFirstConfiguration(t *testing.T) {
 	want("a part that is larger than the guess", firstGuess+1)
 	m.sentAll(1 << 20)
 	want("the first one", 1<<20)
+	m.sentAll(2 << 20)
+	want("another one that is not yet whole", 1<<20)
 	m.sent(8 << 20)
 	want("a larger one", 8<<20)
-	m.sentAll(1 << 20)
+	m.whole(1 << 20)
 	want("a smaller one", 7<<20)
 	for range 100 {
-		m.sentAll(1)
+		m.whole(1)
 	}
 	want("many small ones", firstLeast)
+	m.sent(mostFirst)
+	want("one that is sent without an end", mostFirst/4)
 }
 
 // TestMemoryLeft checks that memory is short if what is live takes 85 % of the limit.

@@ -6,13 +6,14 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/xds/wire"
 )
 
-// place is the place of a stream while it is sent its first configuration. A stream has it once, from the turn in which
-// the first response is made until the client has acknowledged all responses.
+// place is the permission of a stream to be sent its first configuration. A stream has it once, from the turn in which
+// the first response is made until the client has acknowledged all responses. A stream that resumes needs it only if
+// its client lacks much of what it should have, whatever versions it names.
 type place struct {
 	got   <-chan struct{} // closed when the place is granted; nil before the stream asks for it
 	leave func()          // nil unless the stream waits for the place or has it
-	ends  time.Time       // when the stream gives it back at the latest; zero before it is granted
-	bytes int             // of the responses so far
+	ends  time.Time       // when the stream gives it back at the latest; zero while the stream may still need it
+	bytes int             // of the responses until then
 }
 
 const (
@@ -23,20 +24,20 @@ const (
 	placeQuiet = 200 * time.Millisecond
 )
 
-// takePlace asks for the place of the stream. It reports whether the stream has it, or has had it. A stream that
-// resumes needs none, because its client has most resources.
+// takePlace asks for the place of the stream. It reports whether the stream has it, has had it, or needs none.
 func (c *conn) takePlace() bool {
 	p := &c.place
-	if !p.ends.IsZero() || c.session.Resumed() {
+	switch {
+	case !p.ends.IsZero(), p.got == nil && c.session.Resumed() && p.bytes < firstLeast:
 		return true
-	}
-	if p.got == nil {
+	case p.got == nil:
 		h, _ := c.peer.Holder()
-		p.got, p.leave = c.server.admission.memory.place(h)
+		p.got, p.leave = c.server.admission.memory.place(h.Tenant())
 	}
 	select {
 	case <-p.got:
-		p.ends = time.Now().Add(placeMax)
+		c.began = time.Now()
+		p.ends = c.began.Add(placeMax)
 		c.deadlines.set(placed, p.ends)
 		return true
 	default:
@@ -44,16 +45,19 @@ func (c *conn) takePlace() bool {
 	}
 }
 
-// countPlace counts a response of the first configuration.
-func (c *conn) countPlace(r *wire.Response) {
-	if p := &c.place; p.leave != nil {
-		p.bytes += r.Size()
+// countFirst counts a response of the first configuration.
+func (c *conn) countFirst(r *wire.Response) {
+	p := &c.place
+	if p.leave == nil && !p.ends.IsZero() {
+		return
+	}
+	if p.bytes += r.Size(); p.leave != nil {
 		c.server.admission.memory.sent(p.bytes)
 	}
 }
 
-// countPlaceAll records that the client was sent all that it has requested.
-func (c *conn) countPlaceAll() {
+// endFirst records that the client was sent all that it has requested so far.
+func (c *conn) endFirst() {
 	if p := &c.place; p.leave != nil && p.bytes > 0 {
 		c.server.admission.memory.sentAll(p.bytes)
 	}
@@ -61,14 +65,23 @@ func (c *conn) countPlaceAll() {
 
 // keepPlace sets the deadline of the place after a request.
 func (c *conn) keepPlace() {
-	p := &c.place
+	p, whole := &c.place, c.configured()
 	switch {
+	case p.got == nil && whole && p.bytes < firstLeast: // it has resumed, and needs no place
+		p.ends = time.Now()
 	case p.leave == nil || p.ends.IsZero():
-	case !c.configured():
+	case !whole:
 		c.deadlines.set(placed, p.ends)
 	case c.deadlines[placed].Equal(p.ends):
-		c.deadlines.set(placed, time.Now().Add(placeQuiet))
+		c.deadlines.set(placed, earlier(p.ends, time.Now().Add(placeQuiet)))
 	}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
 }
 
 // configured reports whether the client has acknowledged all that it has requested.
@@ -81,6 +94,9 @@ func (c *conn) leavePlace() {
 	p := &c.place
 	if p.leave == nil {
 		return
+	}
+	if !p.ends.IsZero() && c.configured() {
+		c.server.admission.memory.whole(p.bytes)
 	}
 	p.leave()
 	p.leave = nil

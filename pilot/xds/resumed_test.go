@@ -20,7 +20,7 @@ func TestGoneClustersAreRemovedFromLateResumer(t *testing.T) {
 	c.send(&discoveryv3.DeltaDiscoveryRequest{Node: xdstest.Node("web.a"), TypeUrl: envoy.NameTableType})
 	c.expect("nds n=1")
 	of := r.server.streams()[0]
-	if !of.call(t.Context(), func(*session.Session) { of.connected = of.connected.Add(-time.Minute) }) {
+	if !of.call(t.Context(), func(*session.Session) { of.began = of.began.Add(-time.Minute) }) {
 		t.Fatal("gone")
 	}
 	c.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: envoy.ClusterType, InitialResourceVersions: map[string]string{"a": "1", "gone": "1"}})

@@ -94,7 +94,7 @@ func (c *conn) endPass() {
 		c.server.metrics.convergence.Observe(time.Since(c.pass.received).Seconds())
 	}
 	c.pass = pass{}
-	c.countPlaceAll()
+	c.endFirst()
 	c.session.ReleaseSnapshot()
 }
 
@@ -112,7 +112,7 @@ func (c *conn) send(r *wire.Response, unacknowledged int) error {
 		st.SentAt = now
 	}
 	c.countSent(r, now)
-	c.countPlace(r)
+	c.countFirst(r)
 	c.mu.Lock()
 	c.sendingType, c.sendStarted = r.TypeURL, now
 	c.mu.Unlock()

@@ -297,7 +297,7 @@ func (s *Server) serve(stream grpc.ServerStream, delta bool) error {
 		c.turns, c.cohorts, c.tenant = turns, cohorts, tenant
 	}
 	panicked := true
-	safe.Run(s.o.Logger.With("conn", c.id), "xds stream", func() { err = c.run(); panicked = false })
+	safe.Run(s.o.Logger.With("address", c.remote), "xds stream", func() { err = c.run(); panicked = false })
 	if panicked {
 		s.metrics.internalErrors.Inc()
 		return status.Error(codes.Internal, "internal error")

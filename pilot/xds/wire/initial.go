@@ -3,6 +3,7 @@ package wire
 import (
 	"cmp"
 	"hash/maphash"
+	"maps"
 	"math/bits"
 	"slices"
 	"strconv"
@@ -175,6 +176,9 @@ func (l *Interner) share(keys versionKeys, list []*envoy.Resource) *SharedVersio
 	c.index = l.index(c.names)
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if len(l.shared) >= maxShared {
+		maps.DeleteFunc(l.shared, func(_ uint64, c weak.Pointer[SharedVersions]) bool { return c.Value() == nil })
+	}
 	if l.shared == nil || len(l.shared) >= maxShared {
 		l.shared = map[uint64]weak.Pointer[SharedVersions]{}
 	}
