@@ -56,7 +56,7 @@ func (s *session) addresses(ctx context.Context) (c changes, tidy func() error, 
 		return c, nil, fmt.Errorf("read an EndpointSlice: %w", err)
 	}
 	last := slice.Endpoints[s.world.Pods-1].DeepCopy()
-	// without a pod: an unknown pod would be waited for
+	// The server waits for a pod that it does not know.
 	last.TargetRef = nil
 	slice.Endpoints = append(slice.Endpoints[:s.world.Pods], *last) // replaces the endpoint of a failed run
 	c = changes{every: 100 * time.Millisecond, kinds: []load.Type{load.Endpoints}, find: findAddress, apply: func(n int) (err error) {

@@ -33,7 +33,7 @@ type fieldRef struct {
 	node         *node
 	pos          pos
 	base         string // the path of the field, or of the enclosing value if name is set
-	name         string // the name of a field whose path no one has asked for yet, or ""
+	name         string // the name of a field whose path is not made yet, or ""
 	istioAccepts bool   // see tolerated
 }
 

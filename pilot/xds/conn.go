@@ -311,8 +311,8 @@ func (c *conn) greet() (*wire.Request, error) {
 	}
 }
 
-// loop serves until the stream ends. It waits for a request, a push, the current Send, a translation slot and the next
-// deadline at the same time. Each channel makes each wait more expensive.
+// loop serves until the stream ends. It waits at the same time for a request, a push, the current Send, the next
+// deadline, and one of a place, a turn and a translation slot. Each channel makes each wait more expensive.
 func (c *conn) loop(log *slog.Logger) error {
 	s := c.server
 	c.watchdog = newWatchdog(c.accepted, s.o.Limits.SendGrace, log, func() { c.cut(log) })

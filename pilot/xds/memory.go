@@ -18,7 +18,7 @@ import (
 type memory struct {
 	streams int                          // number of slots while memory is not short
 	slots   *quota.Pool[identity.Tenant] // it has no slots while memory is short
-	places  *quota.Pool[identity.Tenant] // as many as first configurations fit into the memory that is left, and into most
+	places  *quota.Pool[identity.Tenant] // as many as first configurations fit into most, and into the memory that is left
 	timer   *time.Timer                  // measures again while streams wait for memory
 
 	mu    sync.Mutex

@@ -23,9 +23,9 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
-// With the age of the chart, and as many proxies as one likes, TestShares is a measurement:
+// With the age of the chart and more proxies, TestShares is a measurement:
 //
-//	go test ./deploy/e2e/clusters -run TestShares -v -timeout 40m -args -shares.age 10m -shares.proxies 3000
+//	go test ./deploy/e2e/clusters -run TestShares -v -timeout 50m -args -shares.age 10m -shares.proxies 3000
 var (
 	sharesAge     = flag.Duration("shares.age", 5*time.Second, "age at which the replicas of TestShares close connections")
 	sharesProxies = flag.Int("shares.proxies", 240, "number of proxies of TestShares")
@@ -78,7 +78,7 @@ func TestShares(t *testing.T) {
 	first := fleet.Counters()
 	t.Logf("at first %v, %d bytes a proxy", shares(), first.Bytes()/int64(fleet.Size()))
 
-	b.lead(all[0].GRPC, all[1].GRPC, all[2].GRPC)
+	b.forward(all[0].GRPC, all[1].GRPC, all[2].GRPC)
 	began := time.Now()
 	even := func(list [3]float64) bool {
 		each := float64(fleet.Size()) / float64(len(list))
@@ -103,7 +103,7 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// balancer leads each connection to one of several addresses, which it chooses at random, as kube-proxy does.
+// balancer forwards each connection to one of several addresses, which it chooses at random, as kube-proxy does.
 type balancer struct {
 	address string
 
@@ -112,15 +112,15 @@ type balancer struct {
 	random *rand.Rand
 }
 
-// lead changes the addresses. Connections that are open stay where they are.
-func (b *balancer) lead(to ...string) {
+// forward changes the addresses. Connections that are open stay where they are.
+func (b *balancer) forward(to ...string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.to = to
 }
 
 func (b *balancer) serve(t *testing.T, to ...string) {
-	b.lead(to...)
+	b.forward(to...)
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	must.Succeed(t, err)
 	t.Cleanup(func() { _ = l.Close() })

@@ -69,7 +69,7 @@ func (x *route) finding(l loss) diag.Diagnostic {
 	return finding(x.object, diag.Warning, codeConflict, l.field, fix, l.String())
 }
 
-// mostLosses limits how many losses a condition names, and findings about one field.
+// mostLosses limits how many losses a condition names, and how many findings there are about one field.
 const mostLosses = 5
 
 // compareLosses orders losses by their field and by what is lost.
