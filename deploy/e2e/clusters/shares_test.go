@@ -144,7 +144,7 @@ func (b *balancer) serve(t *testing.T, to ...string) {
 				continue
 			}
 			pass := func(to, from net.Conn) {
-				_, _ = io.Copy(to, from)
+				_, _ = io.Copy(struct{ io.Writer }{to}, from) // splice would take two more files
 				_, _ = to.Close(), from.Close()
 			}
 			go pass(client, server)
