@@ -210,10 +210,14 @@ type virtual struct {
 	effect   string
 }
 
+// takesRequests reports whether a destination with a weight takes requests beside the others of its rule. A single
+// destination needs no weight.
+func takesRequests(weight int32, destinations int) bool { return weight != 0 || destinations == 1 }
+
 // weighted returns the analysis of a destination with a weight, as one of some destinations of a rule. Without weight
 // it gets no requests.
 func weighted(v *virtual, weight int32, destinations int) *virtual {
-	if weight != 0 || destinations == 1 {
+	if takesRequests(weight, destinations) {
 		return v
 	}
 	resting := *v

@@ -126,7 +126,7 @@ func (a *analysis) ledHosts() map[string]bool {
 	}
 	for o, h := range a.httpRules {
 		for _, r := range h.Route {
-			lead(o, r.Destination, r.Weight != 0 || len(h.Route) == 1)
+			lead(o, r.Destination, takesRequests(r.Weight, len(h.Route)))
 		}
 		lead(o, h.Mirror, true)
 		for _, m := range h.Mirrors {
@@ -143,12 +143,12 @@ func (a *analysis) ledHosts() map[string]bool {
 		}
 		for _, t := range spec.Tls {
 			for _, r := range t.Route {
-				lead(o, r.Destination, r.Weight != 0 || len(t.Route) == 1)
+				lead(o, r.Destination, takesRequests(r.Weight, len(t.Route)))
 			}
 		}
 		for _, t := range spec.Tcp {
 			for _, r := range t.Route {
-				lead(o, r.Destination, r.Weight != 0 || len(t.Route) == 1)
+				lead(o, r.Destination, takesRequests(r.Weight, len(t.Route)))
 			}
 		}
 	}

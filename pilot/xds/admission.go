@@ -75,8 +75,8 @@ func hostMemory(root fs.FS) int {
 	return noMemoryLimit
 }
 
-// newAdmission returns an admission for a number of concurrent streams. 0 means no bound. It
-// logs a warning if streams wait until others end.
+// newAdmission returns an admission for a number of concurrent streams. 0 means no bound. It logs a warning if
+// streams wait until others end.
 func newAdmission(streams int, l *limits.Limits, m *metrics, logger *slog.Logger) *admission {
 	each := quota.Share(streams)
 	if streams == 0 {

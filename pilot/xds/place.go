@@ -73,15 +73,10 @@ func (c *conn) keepPlace() {
 	case !whole:
 		c.deadlines.set(placed, p.ends)
 	case c.deadlines[placed].Equal(p.ends):
-		c.deadlines.set(placed, earlier(p.ends, time.Now().Add(placeQuiet)))
+		if quiet := time.Now().Add(placeQuiet); quiet.Before(p.ends) {
+			c.deadlines.set(placed, quiet)
+		}
 	}
-}
-
-func earlier(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
 }
 
 // configured reports whether the client has acknowledged all that it has requested.

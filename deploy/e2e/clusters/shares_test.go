@@ -2,10 +2,8 @@ package clusters
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"log/slog"
 	"math/rand/v2"
 	"net"
@@ -18,6 +16,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/cmd/load"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/controlplane"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/pods"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
 	"github.com/istiod-lite/istiod-lite/deploy/histories"
 	"github.com/istiod-lite/istiod-lite/deploy/must"
@@ -123,32 +122,21 @@ func (b *balancer) serve(t *testing.T, to ...string) {
 	b.forward(to...)
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	must.Succeed(t, err)
-	t.Cleanup(func() { _ = l.Close() })
 	b.address = l.Addr().String()
-	go func() {
-		for {
-			client, err := l.Accept()
-			switch {
-			case errors.Is(err, net.ErrClosed):
-				return
-			case err != nil: // such as too many files
-				time.Sleep(10 * time.Millisecond)
-				continue
-			}
-			b.mu.Lock()
-			to := b.to[b.random.IntN(len(b.to))]
-			b.mu.Unlock()
-			server, err := new(net.Dialer).DialContext(t.Context(), "tcp", to)
-			if err != nil {
-				_ = client.Close()
-				continue
-			}
-			pass := func(to, from net.Conn) {
-				_, _ = io.Copy(struct{ io.Writer }{to}, from) // splice would take two more files
-				_, _ = to.Close(), from.Close()
-			}
-			go pass(client, server)
-			go pass(server, client)
+	relayed := make(chan error, 1)
+	go func() { relayed <- pods.Relay(t.Context(), l, b.dial) }()
+	t.Cleanup(func() {
+		if err := <-relayed; err != nil {
+			t.Error(err)
 		}
-	}()
+	})
+}
+
+// dial connects to one of the addresses. It hides the type of the connection: to splice it would take four more files.
+func (b *balancer) dial(ctx context.Context) (net.Conn, error) {
+	b.mu.Lock()
+	to := b.to[b.random.IntN(len(b.to))]
+	b.mu.Unlock()
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", to)
+	return struct{ net.Conn }{conn}, err
 }
