@@ -393,6 +393,20 @@ func TestFaultsOutsideOfSpec(t *testing.T) {
 		{kinds.VirtualService,
 			"spec: {hosts: [a.b], tcp: [{route: [{destination: {host: c}, weight: x}, {destination: {host: d}, weight: 100}]}]}",
 			`{hosts: [a.b], tcp: [{route: [{destination: {host: c}}, {destination: {host: d}, weight: 100}]}]}`},
+		{kinds.VirtualService,
+			"spec: {hosts: [a.b], tcp: [{route: [{destination: {host: c}, weight: null}, {destination: {host: d, port: {number: 0}}, " +
+				"weight: 74}]}]}",
+			`{hosts: [a.b], tcp: [{route: [{destination: {host: c}}, {destination: {host: unusable.invalid}, weight: 1}]}]}`},
+		{kinds.VirtualService,
+			"spec: {hosts: [a.b], http: [{route: [{destination: {host: c}, weight: 0}, {destination: {host: d, port: {number: 0}}, weight: 1}, " +
+				"{destination: {host: e, port: {number: 0}}, weight: 2}]}]}",
+			`{hosts: [a.b], http: [{route: [{destination: {host: c}}, {destination: {host: unusable.invalid}, weight: 1}]}]}`},
+		{kinds.VirtualService, // a destination without a share gets none from another one
+			"spec: {hosts: [a.b], tcp: [{route: [{destination: {host: c}}, {destination: {host: d, port: {number: 0}}, weight: 74}]}]}",
+			`{hosts: [a.b], tcp: [{route: [{destination: {host: c}}, {destination: {host: unusable.invalid}, weight: 1}]}]}`},
+		{kinds.VirtualService,
+			"spec: {hosts: [a.b], http: [{route: [{destination: {host: c}, weight: 5}, {destination: {host: d, port: {number: 0}}, weight: 74}]}]}",
+			`{hosts: [a.b], http: [{route: [{destination: {host: c}, weight: 5}]}]}`},
 		{kinds.Sidecar, "spec: {egres: [{hosts: [./*]}]}", `{egress: [{hosts: ["~/*"]}]}`},
 		{kinds.DestinationRule, "spec: {host: a.b, trafficpolicy: {tls: {mode: SIMPLE}}}",
 			`{host: a.b, trafficPolicy: {tls: {mode: SIMPLE, credentialName: "invalid://"}}}`},

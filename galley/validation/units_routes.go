@@ -15,7 +15,7 @@ func virtualServiceUnits() []unit {
 			{path: at + ".match.[]", exact: true},
 			{path: at + ".match", close: dropRoute},
 			{path: at + ".route", close: replaceBy(`[{"destination": {"host": "` + unusable + `"}}]`)},
-			{path: at + ".route.[]"},
+			{path: at + ".route.[]", close: closeDestination},
 			{path: at + ".route.[].weight", close: remainder},
 		}
 	}
@@ -42,7 +42,7 @@ func virtualServiceUnits() []unit {
 		{path: "spec.http.[].mirror"},
 		{path: "spec.http.[].match", close: answerAll},
 		{path: "spec.http.[].match.[]", free: []string{"name", "statPrefix"}, exact: true, close: widen},
-		{path: "spec.http.[].route.[]"},
+		{path: "spec.http.[].route.[]", close: closeDestination},
 		{path: "spec.http.[].route.[].weight", close: remainder},
 	}
 	for _, at := range []string{"spec.http.[].", "spec.http.[].route.[]."} {
@@ -225,6 +225,25 @@ func remainder(_ *salvage, chain []step, _ string) bool {
 		return false
 	}
 	last(chain).become(&node{shape: number, value: strconv.Itoa(left)})
+	return true
+}
+
+// closeDestination leaves out a destination; the others get its share. If the others have no share, the destination
+// stays and leads to a host that does not exist, because the route gives the others no requests.
+func closeDestination(_ *salvage, chain []step, _ string) bool {
+	all, bad := chain[len(chain)-2].node.items, last(chain)
+	shared := slices.ContainsFunc(all, func(d *node) bool {
+		weight := d.get("weight")
+		if d == bad || weight == nil {
+			return false
+		}
+		n, _ := strconv.Atoi(weight.value)
+		return n > 0
+	})
+	if len(all) < 2 || shared {
+		return false
+	}
+	bad.become(parsed(`{"destination": {"host": "` + unusable + `"}, "weight": 1}`))
 	return true
 }
 

@@ -373,6 +373,8 @@ func TestAccepted(t *testing.T) {
 		{entry("A.B"), Difference{Sidecar, Visible, "outbound|80||a.b", "a cluster"}, true},
 		{entry("A.B"), Difference{Sidecar, Passes, "out", "to outbound|80||a.b; istiod: 503, cluster outbound|80||a.b is not there"}, true},
 		{entry("a.b"), Difference{Sidecar, Visible, "outbound|80||a.b", "a cluster"}, false},
+		{entry("A.B."), Difference{Sidecar, Visible, "route configuration 80", "the host a.b"}, true},
+		{entry("a.b"), Difference{Sidecar, Visible, "route configuration 80", "the host a.b"}, false},
 		{entry("A.C"), Difference{Sidecar, Visible, "outbound|80||a.b", "a cluster"}, false},
 		{of("Gateway"), Difference{Gateway, Unverified, "a", "another authority: kubernetes://éa-cacert ; istiod: kubernetes://éa "}, true},
 		{of("Gateway"), Difference{Gateway, Unverified, "a", "another authority: kubernetes://a-cacert ; istiod: kubernetes://a "}, false},
