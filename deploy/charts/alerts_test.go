@@ -34,13 +34,13 @@ func TestAlerts(t *testing.T) {
 			t.Fatalf("%s: no PrometheusRule", h.Name)
 		}
 		rule, _, _ = strings.Cut(rule, "\n---\n")
-		if n := strings.Count(rule, "- alert: "); n != 9 {
+		if n := strings.Count(rule, "- alert: "); n != 10 {
 			t.Errorf("%s: %d alerts", h.Name, n)
 		}
 		names := regexp.MustCompile(`\b(?:pilot|citadel|galley|webhook|istiod)_[a-z_]+\b`).FindAllString(rule, -1)
 		slices.Sort(names)
 		names = slices.Compact(names)
-		if len(names) != 9 {
+		if len(names) != 11 {
 			t.Errorf("%s: metrics %v", h.Name, names)
 		}
 		for _, name := range names {

@@ -53,6 +53,10 @@ func faults(began float64) []struct {
 			return map[string]float64{`pilot_proxy_convergence_time_bucket{le="20"}`: 1000 + 200*float64(m),
 				`pilot_proxy_convergence_time_bucket{le="+Inf"}`: 1000 + 200*float64(m)}
 		}, "IstiodPushesSlow"},
+		{"proxies wait for memory", constant(`pilot_xds_waiting_streams{for="memory"}`, 7), "IstiodProxiesWait"},
+		{"proxies are refused", func(m int) map[string]float64 {
+			return map[string]float64{`pilot_xds_refused_streams{reason="names"}`: 2 + float64(m)}
+		}, "IstiodProxiesWait"},
 		{"a proxy that hangs is cut time and again", func(m int) map[string]float64 {
 			return map[string]float64{`pilot_xds_write_timeout`: 3 + float64(m/5)}
 		}, "IstiodProxiesDoNotRead"},
@@ -79,6 +83,8 @@ func atRest(began float64, minutes int) map[string]float64 {
 		`pilot_total_rejected_configs`:                   0,
 		`pilot_total_xds_rejects{type="lds"}`:            4,
 		`pilot_total_xds_rejects{type="cds"}`:            0,
+		`pilot_xds_waiting_streams{for="arrival"}`:       3,
+		`pilot_xds_refused_streams{reason="names"}`:      2,
 		`pilot_proxy_convergence_time_bucket{le="1"}`:    1000 + 100*float64(minutes),
 		`pilot_proxy_convergence_time_bucket{le="5"}`:    1000 + 100*float64(minutes),
 		`pilot_proxy_convergence_time_bucket{le="20"}`:   1000 + 100*float64(minutes),
