@@ -17,6 +17,13 @@ type Limits struct {
 	SendGrace         time.Duration // how long a client that is being sent a message may take no bytes; then the connection is closed
 	Generations       int           // concurrent translations, for each CPU
 
+	// Streams that connect at once.
+	FirstRequests      int           // streams whose first requests are read at a time, for each CPU; more wait
+	FirstRequestsTime  time.Duration // time in which the first requests of one stream are read
+	FirstBytes         int           // bytes of the first configurations that are sent at a time; more streams wait
+	FirstConfiguration time.Duration // how long a stream is one of these if its client does not acknowledge everything before
+	MemoryWait         time.Duration // how long a stream waits for memory before it is refused
+
 	// Bounds of all peers at one address, on another host, that prove no identity.
 	ConnectionsPerSource int // connections, whatever their peers prove later
 	StreamsPerSource     int // streams; more are refused
@@ -134,6 +141,12 @@ func Default() Limits {
 		RequestsBurst:     2000,
 		SendGrace:         10 * time.Second,
 		Generations:       2,
+
+		FirstRequests:      64,
+		FirstRequestsTime:  time.Second,
+		FirstConfiguration: 10 * time.Second,
+		FirstBytes:         512 << 20,
+		MemoryWait:         30 * time.Second,
 
 		ConnectionsPerSource: 1000,
 		StreamsPerSource:     100,

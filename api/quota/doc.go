@@ -11,5 +11,6 @@
 // # Guarantees
 //
 //   - No identity, address or tenant takes more than its share of a pool, of slots or of connections: [TestPool],
-//     [TestSlots], [TestConnectionsOfOneAddress].
+//     [TestSlots], [TestConnectionsOfOneAddress]. A Pool serves in turn holders of few places and of many:
+//     [TestPoolIsFair], [TestSmallPool]. Its size may change: [TestResize].
 package quota

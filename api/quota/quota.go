@@ -107,6 +107,10 @@ func (v *Values[K, V]) Release(k K, x V, size int) {
 	}
 }
 
+// Add adds bytes that are no value's, which may be fewer than 0, to a holder's values, and reports whether the total is
+// allowed. If not, they are still added until the caller subtracts them.
+func (v *Values[K, V]) Add(k K, bytes int) bool { return v.sizes.Add(k, bytes) }
+
 // Held returns how many bytes a holder holds.
 func (v *Values[K, V]) Held(k K) int { return v.sizes.Held(k) }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/quota"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/xds/session"
+	"github.com/istiod-lite/istiod-lite/pilot/xds/wire"
 )
 
 // admission decides which streams are served. It bounds the shared resources of one identity, of one address of peers
@@ -32,15 +33,19 @@ type admission struct {
 	logger   *slog.Logger
 	full     rate.Sometimes // limits the warning of streams that wait
 
+	firstRequests, memoryWait time.Duration // see limits.Limits
+
 	identities, strangers struct {
 		streams *quota.Counter[identity.Holder]
 		lists   *quota.Values[identity.Holder, subscribed]
 	}
+	versions    *namedVersions[identity.Holder]
 	cohorts     *quota.Table[identity.Holder, *cohorts]
 	cohortBytes int // most bytes that are kept for the cohorts of one identity or address
 
 	tenants struct {
 		lists       *quota.Values[identity.Tenant, subscribed]
+		versions    *namedVersions[identity.Tenant]
 		cohorts     *quota.Table[identity.Tenant, *cohorts]
 		cohortBytes int
 	}
@@ -82,9 +87,12 @@ func newAdmission(streams int, l *limits.Limits, m *metrics, logger *slog.Logger
 	if streams == 0 {
 		streams, each = math.MaxInt, math.MaxInt
 	}
-	a := &admission{memory: newMemory(streams), metrics: m, logger: logger, full: rate.Sometimes{Interval: time.Minute}}
-	a.arrivals = quota.NewPool[identity.Tenant](arrivalsPerCPU * runtime.GOMAXPROCS(0))
-	m.waiting(a.memory.slots.Waiting, a.arrivals.Waiting, a.memory.places.Waiting)
+	a := &admission{
+		memory: newMemory(streams, l.FirstBytes), metrics: m, logger: logger, full: rate.Sometimes{Interval: time.Minute},
+		firstRequests: l.FirstRequestsTime, memoryWait: l.MemoryWait,
+	}
+	a.arrivals = quota.NewPool[identity.Tenant](l.FirstRequests * runtime.GOMAXPROCS(0))
+	m.waiting(map[string]func() int{"stream": a.memory.slots.Waiting, "arrival": a.arrivals.Waiting, "memory": a.memory.places.Waiting})
 	memory := debug.SetMemoryLimit(-1)
 	a.cohortBytes = quota.Share(int(memory))
 	if memory == math.MaxInt64 {
@@ -95,15 +103,14 @@ func newAdmission(streams int, l *limits.Limits, m *metrics, logger *slog.Logger
 	a.identities.lists = quota.NewValues[identity.Holder, subscribed](quota.Share(int(memory)))
 	a.strangers.streams = quota.NewCounter[identity.Holder](l.StreamsPerSource)
 	a.strangers.lists = quota.NewValues[identity.Holder, subscribed](min(l.NameBytesPerSource, quota.Share(int(memory))))
+	a.versions = quota.NewValues[identity.Holder, *wire.SharedVersions](quota.Share(int(memory)))
 	a.cohorts = quota.NewTable[identity.Holder](func() *cohorts { return newCohorts(fewCohorts) })
 	a.tenants.lists = quota.NewValues[identity.Tenant, subscribed](tenantShares * quota.Share(int(memory)))
+	a.tenants.versions = quota.NewValues[identity.Tenant, *wire.SharedVersions](tenantShares * quota.Share(int(memory)))
 	a.tenants.cohorts = quota.NewTable[identity.Tenant](func() *cohorts { return newCohorts(fewOfTenant) })
 	a.tenants.cohortBytes = tenantShares * a.cohortBytes
 	return a
 }
-
-// memoryWait is how long a stream waits for memory before it is refused.
-const memoryWait = 30 * time.Second
 
 // enter waits until the stream of a peer may be served. The caller must call leave at its end. It fails with a gRPC
 // status if the peer's identity or address has too many streams, if memory stays short, or if ctx or the server ends.
@@ -132,7 +139,7 @@ func (a *admission) enter(ctx context.Context, p identity.Peer, closing <-chan s
 		return leave, nil
 	default:
 	}
-	waited := time.NewTicker(memoryWait)
+	waited := time.NewTicker(a.memoryWait)
 	defer waited.Stop()
 	for {
 		select {

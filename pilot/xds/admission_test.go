@@ -161,16 +161,17 @@ func TestStreamsOfOneIdentity(t *testing.T) {
 
 // TestArrivals checks how long a stream waits while the first requests of another one are read.
 func TestArrivals(t *testing.T) {
+	limit := limits.Default().FirstRequestsTime
 	for _, c := range []struct {
 		name     string
 		requests []time.Duration // when the other client sends them
 		leaves   bool            // after that
 		want     time.Duration
 	}{
-		{"nothing is sent", nil, false, arrivalMax},
+		{"nothing is sent", nil, false, limit},
 		{"one request", []time.Duration{0}, false, arrivalQuiet},
 		{"two requests", []time.Duration{0, arrivalQuiet / 2}, false, arrivalQuiet * 3 / 2},
-		{"a late request", []time.Duration{arrivalMax * 2}, false, arrivalMax},
+		{"a late request", []time.Duration{limit * 2}, false, limit},
 		{"it ends", []time.Duration{0}, true, 0},
 	} {
 		synctest.Test(t, func(t *testing.T) {

@@ -11,19 +11,14 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/xds/wire"
 )
 
-const (
-	// arrivalsPerCPU is the number of streams, for each CPU, whose first requests are read at a time. A client that
-	// connects again names all that it has, in requests of 0.1 MB for 1000 services: after an outage these take memory.
-	arrivalsPerCPU = 64
-	// arrivalQuiet is how long a client must send nothing until its first requests are over.
-	arrivalQuiet = 100 * time.Millisecond
-	// arrivalMax bounds the time for the first requests of one client.
-	arrivalMax = time.Second
-)
+// arrivalQuiet is how long a client must send nothing until its first requests are over.
+const arrivalQuiet = 100 * time.Millisecond
 
-// arrival is the turn of a stream in which its first requests are read. It ends after arrivalMax, or when the client
-// sends nothing for arrivalQuiet.
+// arrival is the turn of a stream in which its first requests are read. A client that connects again names all that it
+// has, in requests that together take 0.3 MB for 1000 services: after an outage these take memory. The turn ends after
+// Limits.FirstRequestsTime, or when the client sends nothing for arrivalQuiet.
 type arrival struct {
+	most  time.Duration
 	ends  time.Time
 	timer *time.Timer // gives the turn to another stream
 }
@@ -35,7 +30,7 @@ func (a *admission) arrive(ctx context.Context, p identity.Peer, closing <-chan 
 	var err error
 	select {
 	case <-got:
-		return &arrival{time.Now().Add(arrivalMax), time.AfterFunc(arrivalMax, leave)}, nil
+		return &arrival{a.firstRequests, time.Now().Add(a.firstRequests), time.AfterFunc(a.firstRequests, leave)}, nil
 	case <-ctx.Done():
 		err = status.FromContextError(ctx.Err()).Err()
 	case <-closing:
@@ -52,6 +47,12 @@ func (a *arrival) within(d time.Duration) {
 	}
 }
 
+// extend begins the time of the arrival again.
+func (a *arrival) extend() {
+	a.ends = time.Now().Add(a.most)
+	a.within(a.most)
+}
+
 // end ends the arrival now.
 func (a *arrival) end() { a.within(0) }
 
@@ -60,14 +61,17 @@ func (c *conn) read(a *arrival) {
 	l := &c.server.o.Limits
 	bucket := rate.NewLimiter(rate.Limit(l.RequestsPerSecond), max(1, l.RequestsBurst))
 	var names *wire.Recent
-	if !c.delta {
+	var types map[string]struct{}
+	if c.delta {
+		types = map[string]struct{}{}
+	} else {
 		names = &wire.Recent{}
 	}
-	for quiet := arrivalMax; ; quiet = arrivalQuiet {
-		r := &wire.Request{Delta: c.delta, Interner: c.server.interner, Limits: l, Recent: names}
+	for quiet := l.FirstRequestsTime; ; quiet = arrivalQuiet {
+		r := &wire.Request{Delta: c.delta, Interner: c.server.interner, Limits: l, Recent: names, Types: types}
 		a.within(quiet)
 		err := c.stream.RecvMsg(r)
-		a.within(arrivalMax) // the time until the owner takes the request is not the client's
+		a.within(l.FirstRequestsTime) // the time until the owner takes the request is not the client's
 		if err != nil {
 			select {
 			case c.requests <- incoming{err: err}:
@@ -84,9 +88,13 @@ func (c *conn) read(a *arrival) {
 				return
 			}
 		}
+		err = c.server.admission.holdVersions(c.stream.Context(), c.peer, r.Versions, a.extend)
 		select {
-		case c.requests <- incoming{request: r}:
+		case c.requests <- incoming{r, err}:
 		case <-c.done:
+			if err == nil {
+				c.server.admission.releaseVersions(c.peer, r.Versions)
+			}
 			return
 		}
 	}

@@ -91,6 +91,7 @@ type conn struct {
 	made       time.Duration  // duration of the last translation
 	account    account
 	place      place
+	versions   []wire.InitialVersions // named by the client, in the accounts of server.admission
 }
 
 // incoming is a request, or the error that ended the stream.
@@ -235,6 +236,7 @@ func (c *conn) run() error {
 		a.end()
 		return errShutdown()
 	}
+	defer c.releaseVersions()
 	first, err := c.greet()
 	if err != nil || first == nil { // without an error, the client left before its first request
 		return err
@@ -275,6 +277,7 @@ func (c *conn) greet() (*wire.Request, error) {
 			return nil, ending(in.err)
 		}
 		r := in.request
+		c.keepVersions(r)
 		if asksForDebug(r) {
 			return nil, c.serveDebug(r)
 		}
@@ -381,6 +384,7 @@ func (c *conn) loop(log *slog.Logger) error {
 			if in.err != nil {
 				return ending(in.err)
 			}
+			c.keepVersions(in.request)
 			if err := c.request(in.request, log); err != nil {
 				return err
 			}
@@ -480,6 +484,7 @@ func (c *conn) request(r *wire.Request, log *slog.Logger) error {
 		return err
 	}
 	c.joinGroup()
+	c.settleVersions()
 	c.keepPlace()
 	now := time.Now()
 	// EndResuming has no effect before the client answers. Any request may be the answer, so each sets the deadline again.

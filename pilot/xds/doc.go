@@ -15,8 +15,9 @@
 //     requests to it. The owner sends a response itself if the client has acknowledged almost all earlier ones, so that
 //     Send does not block. A goroutine sends other responses. The owner handles all other events while it waits for a
 //     translation slot, and never waits for the peer. The watchdog ends the stream of a client that does not read.
-//     deadlines.go has the waits of a stream that starts, resumes or leaves, and place.go its place among the streams
-//     that are sent their first configuration. profile.go has the differences between kinds of clients.
+//     arrival.go has the turn of a stream whose first requests are read, deadlines.go the waits of a stream that
+//     starts, resumes or leaves, and place.go its place among the streams that are sent their first configuration.
+//     profile.go has the differences between kinds of clients.
 //   - subscriberGroup: streams that are sent the same resources. It checks once for all of them whether a snapshot
 //     changes any, in a goroutine that ends with the check.
 //   - Server: the set of streams, the newest snapshot, the translation slots, the metrics. Publish never waits for a
@@ -44,8 +45,8 @@
 //     the cluster: [TestCertificateProvesNoCluster], [TestSecretsOfRemoteClusters],
 //     [deploy/e2e/kube.TestRemoteSecrets].
 //   - Secrets that objects of the Gateway API share with another namespace go there too, for as long as they are
-//     shared. The Secrets of a Gateway go to the account of its own proxies, which may list no Secrets, and to no
-//     other account: [TestSharedSecrets], [TestSecretsSharedWithAccounts], [TestSecretsSharedWithoutAccess],
+//     shared. The Secrets of a Gateway go to the account of its own proxies, which may list no Secrets, and to no other
+//     account: [TestSharedSecrets], [TestSecretsSharedWithAccounts], [TestSecretsSharedWithoutAccess],
 //     [pilot/derive/gatewayapi.TestShared].
 //   - A secret that a peer may no longer have is taken from it: [TestAccessToSecrets], from real Envoys too, by either
 //     protocol: [deploy/e2e/gatewaytls.TestCluster].
@@ -57,34 +58,36 @@
 //   - An Envoy that waits for certificates is a finding: [TestWaitsForCertificates], [TestWarmingIsNoFinding]. So is
 //     metadata without effect: [TestMetadataIsNoticed].
 //   - Objects are served to permitted addresses only: [TestObjectsAreServedToAPIClientsOnly].
-//   - A peer's identity is the one that it proved. A proxy of another namespace by its metadata or its name is
-//     refused: [TestPeersAreAuthenticated]. So is a proxy of a pod that runs as another service account:
-//     [TestAccountOfThePod], [pilot/cohort.TestWorkloadOfProxy]. A stream ends when its proof expires, and soon after
-//     the proof was revoked or proves something else: [TestStreamEndsWithItsCredential],
-//     [TestStreamEndsWhenItsProofIsRevoked], [TestStreamEndsWhenItsPeerIsAnother], [TestDebugPagesAfterARevocation],
-//     [pilot/bootstrap.TestRevoked], [citadel/authenticate.TestPodGoesAfterAReview].
+//   - A peer's identity is the one that it proved. A proxy of another namespace by its metadata or its name is refused:
+//     [TestPeersAreAuthenticated]. So is a proxy of a pod that runs as another service account: [TestAccountOfThePod],
+//     [pilot/cohort.TestWorkloadOfProxy]. A stream ends when its proof expires, and soon after the proof was revoked or
+//     proves something else: [TestStreamEndsWithItsCredential], [TestStreamEndsWhenItsProofIsRevoked],
+//     [TestStreamEndsWhenItsPeerIsAnother], [TestDebugPagesAfterARevocation], [pilot/bootstrap.TestRevoked],
+//     [citadel/authenticate.TestPodGoesAfterAReview].
 //   - Publishing never waits for a stream. A slow stream is sent the newest snapshot, and a stalled stream is cut:
 //     [TestPublishNeverWaits], [TestTheLatestWins], [TestStalledReaderIsCut].
 //   - A stream is not woken by a Snapshot that changes nothing for it, and is sent the newest when it asks. If proxies
 //     only may belong to other cohorts, no group compares Sets: [TestGroupSleepsThroughPushesWithNothingForIt],
 //     [TestUnknownTypeStaysInItsGroup], [TestNotifiedLateThenChangesGroup], [TestLeavesItsGroupBeforeThatHasChecked],
 //     [pilot/bootstrap.TestHistories].
-//   - Gateways and new proxies go first, and no authenticated proxy is refused: [TestGatewaysAndNewProxiesGoFirst],
-//     [TestConnectStorm]. Envoys that can are sent virtual hosts by themselves:
-//     [TestVirtualHostsAloneForEnvoysThatCan].
-//   - No identity holds more than a tenth of the streams, of the memory for subscribed names, or of the memory for
-//     configuration that no other proxy has: [TestStreamsOfOneIdentity], [TestNamesOfOneIdentity],
-//     [TestCohortsOfOneIdentity]. The identities of one namespace, or all peers without one, leave the last tenth of
-//     the streams and most of that memory to others: [TestStreamsOfOneTenant], [TestMemoryOfOneTenant].
+//   - Gateways and new proxies go first, and no authenticated proxy within its bounds is refused while there is memory:
+//     [TestGatewaysAndNewProxiesGoFirst], [TestConnectStorm], [TestRefusedWhereMemoryStaysShort]. Envoys that can are
+//     sent virtual hosts by themselves: [TestVirtualHostsAloneForEnvoysThatCan].
+//   - No identity holds more than a tenth of the streams, of the memory for subscribed names, of the memory for
+//     versions that clients have named, or of the memory for configuration that no other proxy has:
+//     [TestStreamsOfOneIdentity], [TestNamesOfOneIdentity], [TestVersionsOfOneIdentity], [TestCohortsOfOneIdentity].
+//     The identities of one namespace, or all peers without one, leave the last tenth of the streams and most of that
+//     memory to others: [TestStreamsOfOneTenant], [TestMemoryOfOneTenant].
 //   - Few of one identity's streams and groups wait for a slot at a time, so that others do not wait behind all of
 //     them: [TestTurns], [TestGroupsTakeTurns], [TestDebugAnswersOfOneIdentity].
 //   - Peers on other hosts without an identity are bounded for each address: [TestUnprovedStreamsAreFew],
 //     [TestUnprovedNamesAreFew], [TestConnectionsOfOneAddressAreBounded].
 //   - Where memory is short, new streams wait. First configurations are sent to as many streams at a time as fit into
 //     the memory that is left, in order: [TestNoStreamsWhereMemoryIsShort], [TestPlaces], [TestAmpleMemory],
-//     [TestPlacesOfResumers]. The first requests of a few of them are read at a time: [TestArrivals].
+//     [TestPlacesOfResumers], [TestFirstConfiguration]. The first requests of a few of them are read at a time:
+//     [TestArrivals].
 //   - A faulty client costs a bounded number of log lines: [TestLogOfClientFaultsIsBounded]. A stream keeps no copy of
 //     its node's metadata: [TestNodeIsNotKept].
-//   - A push counts the clients that were sent something because of it, until they have acknowledged it, rejected it
-//     or left: [TestPushesAreCounted].
+//   - A push counts the clients that were sent something because of it, until they have acknowledged it, rejected it or
+//     left: [TestPushesAreCounted].
 package xds

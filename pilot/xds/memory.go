@@ -32,9 +32,6 @@ type memory struct {
 }
 
 const (
-	// mostFirst is the default of memory.most. More streams at a time would get less each, and a client that gets nothing
-	// for long loses its connection. With 10,000 services a first configuration has 21 MB.
-	mostFirst = 512 << 20
 	// firstGuess is the size of a first configuration before one was sent, and firstLeast the least that is assumed.
 	firstGuess, firstLeast = 32 << 20, 256 << 10
 	// measureInterval is the time between measurements while streams wait.
@@ -44,11 +41,13 @@ const (
 	collectInterval = 2 * time.Second
 )
 
-// newMemory returns a memory for a number of concurrent streams.
-func newMemory(streams int) *memory {
+// newMemory returns a memory for a number of concurrent streams, and for most bytes of first configurations that are
+// sent at a time. With more of them streams would get less each, and a client that gets nothing for long loses its
+// connection. With 10,000 services a first configuration has 21 MB.
+func newMemory(streams, most int) *memory {
 	m := &memory{
 		streams: streams, slots: quota.NewPool[identity.Tenant](streams), places: quota.NewPool[identity.Tenant](math.MaxInt),
-		most: mostFirst, first: firstGuess,
+		most: most, first: firstGuess,
 	}
 	m.timer = time.AfterFunc(time.Hour, m.grant)
 	m.timer.Stop()

@@ -156,13 +156,13 @@ func TestRefusedWhereMemoryStaysShort(t *testing.T) {
 		if _, err := a.enter(t.Context(), identity.Peer{}, nil); status.Code(err) != codes.ResourceExhausted {
 			t.Error(err)
 		}
-		if took := time.Since(began); took != memoryWait {
+		if took := time.Since(began); took != l.MemoryWait {
 			t.Errorf("it waited %s", took)
 		}
 		a.memory.setMost(1)
 		leave, err := a.enter(t.Context(), identity.Peer{}, nil)
 		must.Succeed(t, err)
-		time.AfterFunc(10*memoryWait, leave)
+		time.AfterFunc(10*l.MemoryWait, leave)
 		leave, err = a.enter(t.Context(), identity.Peer{}, nil) // it waits for the one slot, and not for memory
 		must.Succeed(t, err)
 		leave()
@@ -176,7 +176,7 @@ func TestRefusedWhereMemoryStaysShort(t *testing.T) {
 
 // TestFirstConfiguration checks the assumed size of a first configuration.
 func TestFirstConfiguration(t *testing.T) {
-	m := newMemory(1)
+	m := newMemory(1, 512<<20)
 	want := func(what string, bytes int) {
 		t.Helper()
 		if m.first != bytes {
@@ -197,8 +197,8 @@ func TestFirstConfiguration(t *testing.T) {
 		m.whole(1)
 	}
 	want("many small ones", firstLeast)
-	m.sent(mostFirst)
-	want("one that is sent without an end", mostFirst/4)
+	m.sent(512 << 20)
+	want("one that is sent without an end", 128<<20)
 }
 
 // TestMemoryLeft checks that memory is short if what is live takes 85 % of the limit.

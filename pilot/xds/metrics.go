@@ -111,10 +111,10 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		rejected:     map[string]map[[2]string]int64{},
 	}
 	refusals := counter(
-		"pilot_xds_refused_streams", "Streams that were refused or ended, by the bound that they reached: streams, names, cohorts or memory.",
-		"reason",
+		"pilot_xds_refused_streams",
+		"Streams that were refused or ended, by the bound that they reached: streams, names, versions, cohorts or memory.", "reason",
 	)
-	for _, r := range []refusal{refusedStreams, refusedNames, refusedCohorts, refusedMemory} {
+	for _, r := range []refusal{refusedStreams, refusedNames, refusedVersions, refusedCohorts, refusedMemory} {
 		m.refusals[r] = refusals.WithLabelValues(string(r))
 	}
 	waits := counter(
@@ -159,18 +159,19 @@ type refusal string
 
 // Refusals.
 const (
-	refusedStreams refusal = "streams" // its identity or address has too many streams
-	refusedNames   refusal = "names"   // its identity or address subscribes to too many names
-	refusedCohorts refusal = "cohorts" // configuration for its identity's or address's proxies alone takes too much memory
-	refusedMemory  refusal = "memory"  // the server has too little memory
+	refusedStreams  refusal = "streams"  // its identity or address has too many streams
+	refusedNames    refusal = "names"    // its identity or address subscribes to too many names
+	refusedVersions refusal = "versions" // its identity or address has named too many versions
+	refusedCohorts  refusal = "cohorts"  // configuration for its identity's or address's proxies alone takes too much memory
+	refusedMemory   refusal = "memory"   // the server has too little memory
 )
 
 // refused counts a stream that is not served.
 func (m *metrics) refused(why refusal) { m.refusals[why].Inc() }
 
 // waiting reports how many streams wait, by what they wait for.
-func (m *metrics) waiting(slots, arrivals, places func() int) {
-	for what, count := range map[string]func() int{"stream": slots, "arrival": arrivals, "memory": places} {
+func (m *metrics) waiting(counts map[string]func() int) {
+	for what, count := range counts {
 		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "pilot_xds_waiting_streams", ConstLabels: prometheus.Labels{"for": what},
 			Help: "Streams that wait, by what they wait for. Label for: stream, until another one ends, because --maxStreams or the memory " +

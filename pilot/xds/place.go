@@ -16,13 +16,9 @@ type place struct {
 	bytes int             // of the responses until then
 }
 
-const (
-	// placeMax bounds the time in which a stream has its place. By then, a collection has shown what the stream takes.
-	placeMax = 10 * time.Second
-	// placeQuiet is how long a client must request nothing after it has acknowledged everything. An Envoy requests one
-	// type after the other.
-	placeQuiet = 200 * time.Millisecond
-)
+// placeQuiet is how long a client must request nothing after it has acknowledged everything, until it gives its place
+// back. An Envoy requests one type after the other.
+const placeQuiet = 200 * time.Millisecond
 
 // takePlace asks for the place of the stream. It reports whether the stream has it, has had it, or needs none.
 func (c *conn) takePlace() bool {
@@ -37,7 +33,7 @@ func (c *conn) takePlace() bool {
 	select {
 	case <-p.got:
 		c.began = time.Now()
-		p.ends = c.began.Add(placeMax)
+		p.ends = c.began.Add(c.server.o.Limits.FirstConfiguration)
 		c.deadlines.set(placed, p.ends)
 		return true
 	default:
@@ -65,7 +61,11 @@ func (c *conn) endFirst() {
 
 // keepPlace sets the deadline of the place after a request.
 func (c *conn) keepPlace() {
-	p, whole := &c.place, c.configured()
+	p := &c.place
+	if p.leave == nil && !p.ends.IsZero() { // it has had its place, or needs none
+		return
+	}
+	whole := c.configured()
 	switch {
 	case p.got == nil && whole && p.bytes < firstLeast: // it has resumed, and needs no place
 		p.ends = time.Now()

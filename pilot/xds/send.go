@@ -19,6 +19,7 @@ var errSending = errors.New("sending failed") // a panic ended Send
 func (c *conn) step(slot chan struct{}) error {
 	unacknowledged := c.session.Unacknowledged()
 	r, err := c.translate(slot)
+	c.settleVersions()
 	switch {
 	case err != nil:
 		return err

@@ -36,6 +36,7 @@
 //   - A client that resumes has no cluster removed before its listeners and routes are known, however late the server
 //     reads its requests: [TestSession/delta_reconnect_late], [pilot/xds.TestClustersStayUntilResumerHasAnswered].
 //   - The versions that a client resumed with, and closed streams, are freed: [TestInitialVersionsAreFreed],
+//     [TestKeepsVersions],
 //     [TestClosedStreamsAreFreed].
 //   - In a real Envoy virtual hosts come, change and go without a failed request, also when the server crashes or the
 //     option changes: [deploy/e2e.TestDelta/Hosts].

@@ -59,18 +59,23 @@ func (s *Session) versionWithGeneration(w *watch, r *envoy.Resource) string {
 	return wire.WithGeneration(r.Version, s.generations[route])
 }
 
-// initialHeads records the generations of the route configurations that a client resumes with, and returns their
-// versions without generations.
-func (s *Session) initialHeads(v wire.InitialVersions) wire.InitialVersions {
+// initialHeads records the generations of the subscribed route configurations with which a client resumes, and returns
+// their versions without generations.
+func (s *Session) initialHeads(names *envoy.Names, v wire.InitialVersions) wire.InitialVersions {
 	s.generations = map[string]uint32{}
+	had := v.Union()
 	var made []*envoy.Resource
-	for r := range v.Union().All {
-		own, n := wire.SplitGeneration(r.Version)
-		s.generations[r.Name] = n
-		if s.hasGenerations = s.hasGenerations || n > 0; n > 0 && s.find(envoy.VirtualHostType) != nil {
-			s.resendHosts(r.Name) // the client named its virtual hosts first, and they were accepted
+	for name := range names.Each() {
+		r := had.Get(name)
+		if r == nil {
+			continue
 		}
-		made = append(made, &envoy.Resource{Name: r.Name, Version: own})
+		own, n := wire.SplitGeneration(r.Version)
+		s.generations[name] = n
+		if s.hasGenerations = s.hasGenerations || n > 0; n > 0 && s.find(envoy.VirtualHostType) != nil {
+			s.resendHosts(name) // the client named its virtual hosts first, and they were accepted
+		}
+		made = append(made, &envoy.Resource{Name: name, Version: own})
 	}
 	if !s.hasGenerations {
 		return v

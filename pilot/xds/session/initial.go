@@ -1,6 +1,7 @@
 package session
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
@@ -14,7 +15,7 @@ func (s *Session) takeInitial(w *watch, v wire.InitialVersions) {
 	switch {
 	case !s.divided:
 	case w.kind.Divisible:
-		v = s.initialHeads(v)
+		v = s.initialHeads(w.names, v)
 	case w.kind.Part:
 		v = s.initialHosts(v)
 	}
@@ -48,6 +49,21 @@ func (s *Session) takeInitial(w *watch, v wire.InitialVersions) {
 			}
 			*half = (*half).With(gone, nil)
 		}
+	}
+}
+
+// KeepsVersions reports whether the session may still have versions that the client named: it has not compared them, or
+// the client has not acknowledged the removal of resources that are gone.
+func (s *Session) KeepsVersions() bool {
+	return slices.ContainsFunc(s.watches, func(w *watch) bool {
+		return w.initial || len(w.pendingRemoval) > 0 || slices.ContainsFunc(w.sent, func(d delivery) bool { return len(d.removed) > 0 })
+	})
+}
+
+// forgetInitial drops versions that the client named and that will not be compared.
+func (w *watch) forgetInitial() {
+	if w.initial {
+		w.held, w.initial, w.shared = envoy.Union{}, false, nil
 	}
 }
 

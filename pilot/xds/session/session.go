@@ -385,9 +385,11 @@ func (s *Session) respondAdditions(w *watch) *wire.Response {
 	case w.kind.Part && !s.divided && !s.profile.Whole:
 		// Envoy would fall back from a whole route configuration to VHDS.
 		w.compare, w.mustAnswer, w.resend, w.bisection, w.pendingRemoval = false, false, nil, nil, nil
+		w.forgetInitial()
 		return nil
 	case w.idle():
 		w.compare, w.mustAnswer, w.answerUnknown, w.lastUnknown, w.resend, w.bisection = false, false, false, "", nil, nil
+		w.forgetInitial()
 		if w.hosts != nil {
 			s.dropHosts(w)
 		}

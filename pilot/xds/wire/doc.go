@@ -11,5 +11,6 @@
 //   - A spliced response has the bytes that protobuf would encode: [TestResponseEqualsProtobufs]. A response with
 //     secrets is not cached: [TestSecretsAreNotCached].
 //   - Streams share lists of names, versions and blocks of responses: [TestRequestsShareNamesAndVersions],
-//     [TestBlocksAreShared].
+//     [TestCohortsShareVersions], [TestBlocksAreShared]. Blocks are shared as long as a response in flight has them,
+//     however large they are: [TestBlocksInFlight].
 package wire

@@ -26,6 +26,27 @@ type InitialVersions struct {
 // Empty reports whether there are no versions.
 func (v InitialVersions) Empty() bool { return v.Shared == nil && len(v.Own) == 0 }
 
+// Cost returns the approximate memory in bytes that a stream needs until a Session has compared the versions: what it
+// shares, and what it has alone.
+func (v InitialVersions) Cost() (shared, own int) {
+	for _, r := range v.Own {
+		own += costOf(r)
+	}
+	if v.Shared != nil {
+		shared = v.Shared.cost
+		if v.HasGenerations() { // each session makes its own versions without generations
+			own += entryCost * len(v.Shared.List)
+		}
+	}
+	return shared, own
+}
+
+// entryCost is the approximate memory in bytes of a version, besides its text: a Resource, and entries in lists and
+// indexes. sharedCost is the part of it for a Resource that is in another list, too.
+const entryCost, sharedCost = 256, 96
+
+func costOf(r *envoy.Resource) int { return entryCost + len(r.Name) + len(r.Version) }
+
 // Union returns all versions. The halves have no name in common.
 func (v InitialVersions) Union() envoy.Union {
 	if v.Shared == nil {
@@ -65,7 +86,7 @@ type view struct {
 // Bounds of shared versions.
 const (
 	maxShared      = 4096    // shared versions that are looked up
-	maxSharedBytes = 8 << 20 // bytes of shared versions that are kept though no stream has them
+	maxSharedBytes = 8 << 20 // bytes of shared versions that the Interner keeps although no stream may have them
 	maxOwnVersions = 64      // of one client, besides the shared ones
 	maxViews       = 256     // of one SharedVersions
 )
@@ -90,11 +111,12 @@ func (l *Interner) versions(typeURL string, list []entry) (InitialVersions, erro
 	if c != nil {
 		own, lost, ok := c.match(list)
 		if !ok {
-			return l.versions(typeURL, lastOfEach(list))
+			return l.lastVersions(typeURL, list)
 		}
 		if len(own) <= min(len(list)/8+1, maxOwnVersions) && lost <= len(c.List)/8+1 {
 			if lost > 0 {
-				c = l.share(keys, c.without(list))
+				left := c.without(list)
+				c = l.share(keys, left, sharedCost*len(left))
 			}
 			slices.Reverse(own) // the last of several versions of a name takes effect
 			made, err := resources(own)
@@ -110,13 +132,17 @@ func (l *Interner) versions(typeURL string, list []entry) (InitialVersions, erro
 	}
 	for i := 1; i < len(made); i++ {
 		if made[i].Name == made[i-1].Name {
-			return l.versions(typeURL, lastOfEach(list))
+			return l.lastVersions(typeURL, list)
 		}
 	}
 	if len(list) < l.Few {
 		return InitialVersions{Own: made}, nil
 	}
-	return InitialVersions{Shared: l.share(keys, made)}, nil
+	cost := 0
+	for _, r := range made {
+		cost += costOf(r)
+	}
+	return InitialVersions{Shared: l.share(keys, made, cost)}, nil
 }
 
 // match returns the entries that are not in c, and the number of resources in c without an entry. It sets the position
@@ -163,33 +189,40 @@ type versionKeys struct {
 	like  uint64 // see Interner.hash
 }
 
-// share makes shared versions. Later requests find them as long as a stream has them, or they are recent.
-func (l *Interner) share(keys versionKeys, list []*envoy.Resource) *SharedVersions {
+// share makes shared versions, which take cost bytes. Later requests find them as long as a stream has them, or they
+// are recent.
+func (l *Interner) share(keys versionKeys, list []*envoy.Resource, cost int) *SharedVersions {
 	c := &SharedVersions{
-		set: envoy.NewSet(slices.Clone(list)), List: list, names: make([]string, len(list)), Compared: &diff.Cache{}, used: true,
+		set: envoy.NewSet(slices.Clone(list)), List: list, names: make([]string, len(list)), cost: cost, Compared: &diff.Cache{}, used: true,
 	}
 	for i, r := range list {
 		c.names[i] = r.Name
 		c.HasGenerations = c.HasGenerations || strings.Contains(r.Version, generationMark)
-		c.cost += 512 + len(r.Name) + len(r.Version) // with one view of it
 	}
 	c.index = l.index(c.names)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.shared) >= maxShared {
 		maps.DeleteFunc(l.shared, func(_ uint64, c weak.Pointer[SharedVersions]) bool { return c.Value() == nil })
+		for k := range l.shared {
+			if len(l.shared) < maxShared/8*7 {
+				break
+			}
+			delete(l.shared, k)
+		}
 	}
-	if l.shared == nil || len(l.shared) >= maxShared {
+	if l.shared == nil {
 		l.shared = map[uint64]weak.Pointer[SharedVersions]{}
 	}
 	l.shared[keys.like], l.shared[keys.equal] = weak.Make(c), weak.Make(c)
 	if c.cost > maxSharedBytes {
 		return c
 	}
-	if l.cost+c.cost > maxSharedBytes {
-		for k := range l.recent {
-			l.evict(k)
+	for k := range l.recent {
+		if l.cost+c.cost <= maxSharedBytes {
+			break
 		}
+		l.evict(k)
 	}
 	l.recent[c] = struct{}{}
 	l.cost += c.cost
@@ -201,6 +234,14 @@ func (l *Interner) evict(c *SharedVersions) {
 	delete(l.recent, c)
 	l.cost -= c.cost
 	c.Compared.Forget()
+}
+
+// lastVersions returns the versions in a request that has several of one name. The last one takes effect.
+func (l *Interner) lastVersions(typeURL string, list []entry) (InitialVersions, error) {
+	if err := validate(list); err != nil {
+		return InitialVersions{}, err
+	}
+	return l.versions(typeURL, lastOfEach(list))
 }
 
 // lastOfEach returns the last entry of each name.
@@ -221,6 +262,9 @@ func resources(list []entry) ([]*envoy.Resource, error) {
 	if len(list) == 0 {
 		return nil, nil
 	}
+	if err := validate(list); err != nil {
+		return nil, err
+	}
 	size := 0
 	for i := range list {
 		size += len(list[i].name) + len(list[i].version)
@@ -228,9 +272,6 @@ func resources(list []entry) ([]*envoy.Resource, error) {
 	var b strings.Builder
 	b.Grow(size)
 	for i := range list {
-		if !utf8.Valid(list[i].name) || !utf8.Valid(list[i].version) {
-			return nil, errMalformed
-		}
 		b.Write(list[i].name)
 		b.Write(list[i].version)
 	}
@@ -242,6 +283,16 @@ func resources(list []entry) ([]*envoy.Resource, error) {
 		made[i], text = &all[i], text[n+v:]
 	}
 	return made, nil
+}
+
+// validate returns an error if a name or a version is not valid UTF-8.
+func validate(list []entry) error {
+	for i := range list {
+		if !utf8.Valid(list[i].name) || !utf8.Valid(list[i].version) {
+			return errMalformed
+		}
+	}
+	return nil
 }
 
 // SetOf returns a Set of resources, or nil if there are none.

@@ -28,7 +28,7 @@ type Interner struct {
 	known  map[uint64]*knownNames                  // by the least hash of their names
 	slots  int                                     // size of all indexes in known
 	shared map[uint64]weak.Pointer[SharedVersions] // by both versionKeys
-	recent map[*SharedVersions]struct{}            // kept though no stream may have them
+	recent map[*SharedVersions]struct{}            // kept although no stream may have them
 	cost   int                                     // sum of the costs in recent
 	nodes  map[[sha256.Size]byte]node.Capabilities // by digest of the extensions
 }

@@ -48,7 +48,7 @@ func TestOversizedVersionsEvictNothing(t *testing.T) {
 	if len(made.recent) != 1 {
 		t.Fatal("nothing is kept")
 	}
-	bring(20000, "b")
+	bring(40000, "b")
 	if len(made.recent) != 1 {
 		t.Errorf("%d shared lists are left", len(made.recent))
 	}

@@ -32,6 +32,9 @@ type Request struct {
 	Interner *Interner
 	Limits   *limits.Limits
 	Recent   *Recent // recent lists of the stream; optional
+	// Types has the types that the stream has requested. Unmarshal adds to it. If it is not nil, only the first request of
+	// a type has Versions, whatever becomes of that request.
+	Types map[string]struct{}
 
 	Size         int
 	Node         *corev3.Node      // without extensions
@@ -127,6 +130,12 @@ func (r *Request) decode(w *rawRequest, b []byte) error {
 	var err error
 	if r.Unsubscribed, err = r.Interner.intern(w.unsubscribed, r.check); err != nil {
 		return err
+	}
+	if _, again := r.Types[r.TypeURL]; again {
+		return validate(w.versions)
+	}
+	if r.Types != nil {
+		r.Types[r.TypeURL] = struct{}{}
 	}
 	r.Versions, err = r.Interner.versions(r.TypeURL, w.versions)
 	return err

@@ -140,6 +140,18 @@ func FuzzRequest(f *testing.F) {
 		for _, delta := range []bool{true, false} {
 			m := generated(delta)
 			want := proto.Unmarshal(b, m)
+			types := map[string]struct{}{}
+			for i := range 2 {
+				r := &Request{Delta: delta, Interner: interner, Limits: &l, Types: types}
+				err := r.decode(&rawRequest{}, b)
+				switch {
+				case r.Fault != nil:
+				case (err != nil) != (want != nil):
+					t.Fatalf("request %d of a type, delta %v: %v, want %v", i, delta, err, want)
+				case i > 0 && !r.Versions.Empty():
+					t.Fatalf("request %d of a type, delta %v, has versions", i, delta)
+				}
+			}
 			re := &Recent{}
 			for i := range 3 {
 				r := &Request{Delta: delta, Interner: interner, Limits: &l, Recent: re}
