@@ -119,24 +119,12 @@ func Affected(d *scope.Dirty, list *envoy.Names) (affected []string) {
 // Get returns the assignments of a list of names. Assignments that depend on the location of the proxy are in
 // Union.Own, the half that is not shared. A name without a cluster is in neither half.
 func (m *Assignments) Get(v *view.View, c cohort.Key, list *envoy.Names) (envoy.Union, error) {
-	get := func(k engine.Key, located bool) *engine.Version {
-		return engine.GetByName(m.cache, k, v.Revision, list, engine.ByName{
-			Affected: Affected,
-			Build: func(name string) *envoy.Resource {
-				if k := m.keyOf(v, c.Inputs(), name); k.service != nil && k.located() == located {
-					return m.assignments.Get(k)
-				}
-				return nil
-			},
-			Elsewhere: func(name string) bool { return !located && m.keyOf(v, c.Inputs(), name).located() },
-		})
-	}
 	k := engine.Key{Type: envoy.EndpointType, Client: c.Client.Weak()}
-	shared := get(k, false)
+	shared := m.version(v, &c, k, list, false)
 	u, err := envoy.Union{Shared: shared.Set, Empty: list, Failed: shared.Failed()}, shared.Err()
 	if shared.Elsewhere() {
 		k.Part = place{c.Node, c.Location}
-		own := get(k, true)
+		own := m.version(v, &c, k, list, true)
 		u.Own, err = own.Set, errors.Join(err, own.Err())
 		if failed := own.Failed(); u.Failed == nil {
 			u.Failed = failed
@@ -145,6 +133,24 @@ func (m *Assignments) Get(v *view.View, c cohort.Key, list *envoy.Names) (envoy.
 		}
 	}
 	return u, err
+}
+
+// version returns the assignments that depend on the proxy's location, or the others.
+func (m *Assignments) version(v *view.View, c *cohort.Key, k engine.Key, list *envoy.Names, located bool) *engine.Version {
+	if last := engine.CachedByName(m.cache, k, v.Revision, list); last != nil {
+		return last
+	}
+	of := *c // so that only this copy is on the heap
+	return engine.GetByName(m.cache, k, v.Revision, list, engine.ByName{
+		Affected: Affected,
+		Build: func(name string) *envoy.Resource {
+			if k := m.keyOf(v, of.Inputs(), name); k.service != nil && k.located() == located {
+				return m.assignments.Get(k)
+			}
+			return nil
+		},
+		Elsewhere: func(name string) bool { return !located && m.keyOf(v, of.Inputs(), name).located() },
+	})
 }
 
 // place is the location of a proxy.

@@ -44,6 +44,12 @@ func (f *failures) Err() error {
 	return errors.Join(slices.Collect(maps.Values(f.failed))...)
 }
 
+// CachedByName returns what GetByName returns if it is cached, or nil.
+func CachedByName(c *Cache, k Key, revision uint64, list *envoy.Names) *Version {
+	k.names = weak.Make(list)
+	return c.cached(k, revision)
+}
+
 // GetByName returns the Set of a list of names as it is at a revision. A name whose builder panics keeps its last good
 // resource, or is missing if there is none. A list that was edited from another one is made from the Set of that list.
 func GetByName(c *Cache, k Key, revision uint64, list *envoy.Names, g ByName) *Version {

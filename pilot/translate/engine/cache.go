@@ -109,10 +109,8 @@ func (c *Cache) get(k Key, revision uint64, generate func(last *Version) *Versio
 	e := c.entry(k)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for _, v := range slices.Backward(e.versions) {
-		if v.from <= revision && revision <= v.to {
-			return v
-		}
+	if v := e.at(revision); v != nil {
+		return v
 	}
 	var last *Version
 	if n := len(e.versions); n > 0 {
@@ -130,6 +128,32 @@ func (c *Cache) get(k Key, revision uint64, generate func(last *Version) *Versio
 		e.versions = slices.Delete(e.versions, 0, 1)
 	}
 	return next
+}
+
+// cached returns a Set as it is at a revision, or nil if it is not cached.
+func (c *Cache) cached(k Key, revision uint64) *Version {
+	c.mu.Lock()
+	e := c.entries[k]
+	if e != nil {
+		e.lastUsed = c.generation
+	}
+	c.mu.Unlock()
+	if e == nil {
+		return nil
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.at(revision)
+}
+
+// at returns the version of a revision, or nil. The caller holds mu.
+func (e *entry) at(revision uint64) *Version {
+	for _, v := range slices.Backward(e.versions) {
+		if v.from <= revision && revision <= v.to {
+			return v
+		}
+	}
+	return nil
 }
 
 // entry returns the entry of a key, creates it if there is none, and marks it as used.
