@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"runtime"
 	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/istiod-lite/istiod-lite/api/safe"
 )
 
 // Reviewer answers a request. It must not keep the request, whose memory is released when the answer is written.
@@ -35,15 +36,6 @@ func (g *Gate) Handler(review Reviewer, refused func(status int)) http.Handler {
 	})
 }
 
-// growStack makes the stack of a goroutine large enough for most reviews. HTTP/2 starts a goroutine for each request,
-// whose small stack would grow several times, and each time all frames are moved. At the beginning there are few.
-//
-//go:noinline
-func growStack() {
-	var frame [12 << 10]byte
-	runtime.KeepAlive(&frame)
-}
-
 func (g *Gate) answer(w http.ResponseWriter, r *http.Request, review Reviewer) error {
 	from, gone := g.source(r)
 	defer gone()
@@ -57,7 +49,7 @@ func (g *Gate) answer(w http.ResponseWriter, r *http.Request, review Reviewer) e
 		return err
 	}
 	defer leave()
-	growStack()
+	safe.GrowStack() // HTTP/2 starts a goroutine for each request
 	in, err := decode(body)
 	if err != nil {
 		return err

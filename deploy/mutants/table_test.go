@@ -234,8 +234,13 @@ var mutants = []mutant{
 	},
 	{
 		name: "a group sleeps through the merged pushes of which it saw the last alone",
-		file: "pilot/xds/group.go", was: " || p.First != p.Snapshot.Revision\n", is: "\n",
+		file: "pilot/xds/group.go", was: "if p.First != p.Snapshot.Revision {", is: "if false {",
 		folder: "pilot/xds", test: "TestMergedPushesWakeTheGroup",
+	},
+	{
+		name: "a type that could not be translated is not compared again",
+		file: "pilot/xds/session/session.go", was: "reassign || w.failed || ", is: "reassign || ",
+		folder: "pilot/xds/session", test: "TestSameTypesAreNotCompared",
 	},
 	{
 		name: "a stream that joins a group misses what that has checked",

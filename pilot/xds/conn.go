@@ -483,7 +483,9 @@ func (c *conn) request(r *wire.Request, log *slog.Logger) error {
 	if err := c.take(r, log); err != nil {
 		return err
 	}
-	c.joinGroup()
+	if r.Asks() || !c.delta || envoy.TypeOf(r.TypeURL).Secret { // other requests leave the key of the group as it is
+		c.joinGroup()
+	}
 	c.settleVersions()
 	c.keepPlace()
 	now := time.Now()

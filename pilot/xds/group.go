@@ -43,6 +43,7 @@ func (g *subscriberGroup) offer(p *session.Push) {
 }
 
 func (g *subscriberGroup) check() {
+	safe.GrowStack()
 	s := g.server
 	for {
 		g.mu.Lock()
@@ -67,20 +68,20 @@ func (g *subscriberGroup) check() {
 		case <-s.closing:
 			return
 		}
-		news := g.changed(p)
+		same, news := g.compare(p)
 		<-s.slots
 		if turns != nil {
 			<-turns
 		}
 		if news {
-			s.notify(g, p)
+			s.notify(g, p, same)
 		}
 	}
 }
 
-// changed reports whether a push changes something for the group. It returns true if the translation fails, so that the
-// streams check for themselves.
-func (g *subscriberGroup) changed(p *session.Push) bool {
+// compare reports whether a push changes something for the group, and which types it leaves the same. If the
+// translation fails, the streams check for themselves.
+func (g *subscriberGroup) compare(p *session.Push) (same session.Types, news bool) {
 	before := g.last
 	if err := safe.Do("translate for a subscriber group", func() {
 		for i, x := range g.key.Subscriptions {
@@ -88,15 +89,20 @@ func (g *subscriberGroup) changed(p *session.Push) bool {
 				continue
 			}
 			u, err := g.server.o.Translator.Get(p.Snapshot, g.key.Cohort, x.TypeURL, x.Names)
-			g.last[i] = u
+			if g.last[i] = u; err == nil && u == before[i] {
+				same = same.With(envoy.TypeOf(x.TypeURL))
+			}
 			g.server.translationFailed(x.TypeURL, err)
 		}
 	}); err != nil {
 		g.last = [session.MaxTypes]envoy.Union{}
-		return true
+		return 0, true
 	}
 	// If pushes were merged, a stream may have been notified of the earlier ones only, and may have their resources.
-	return g.last != before || p.First != p.Snapshot.Revision
+	if p.First != p.Snapshot.Revision {
+		return 0, true
+	}
+	return same, g.last != before
 }
 
 // translationFailed counts and logs a translation error. The streams do not report it.
@@ -107,14 +113,17 @@ func (s *Server) translationFailed(typeURL string, err error) {
 	}
 }
 
-// notify offers a push to the members of a group.
-func (s *Server) notify(g *subscriberGroup, p *session.Push) {
+// notify offers a push to the members of a group, whose resources of some types it leaves the same.
+func (s *Server) notify(g *subscriberGroup, p *session.Push, same session.Types) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	newest := *p
+	newest.Same = same
 	newest.Snapshot = s.latest // a stream that was offered a later one must not go back
 	// The stream compares newer snapshots itself, because it may be in a different group by then.
-	newest.Full = p.Full || p.Snapshot != s.latest
+	if p.Snapshot != s.latest {
+		newest.Full, newest.Same = true, 0
+	}
 	for c := range g.members {
 		if c.notified.from > p.First || p.Snapshot.Revision > c.notified.to {
 			c.offer(&newest)

@@ -261,12 +261,14 @@ func TestMergedPushesWakeTheGroup(t *testing.T) {
 	})
 	g := r.server.streams()[0].group
 	push := *r.server.newestPush()
-	g.changed(&push) // the first push is news to a group
-	if g.changed(&push) {
-		t.Error("a push with nothing new wakes the group")
+	g.compare(&push) // the first push is news to a group
+	clusters := session.Types(0).With(envoy.TypeOf(envoy.ClusterType))
+	if same, news := g.compare(&push); news || same != clusters {
+		t.Errorf("a push with nothing new wakes the group: %v, and leaves the same types %b, want %b", news, same, clusters)
 	}
-	if push.First--; !g.changed(&push) {
-		t.Error("the group sleeps through a merged push")
+	push.First--
+	if same, news := g.compare(&push); !news || same != 0 {
+		t.Errorf("the group wakes for a merged push: %v, which leaves the same types %b", news, same)
 	}
 }
 

@@ -113,13 +113,18 @@ type watchdog struct {
 	conn  *trackedConn // may be nil
 	grace time.Duration
 	timer *time.Timer
+	begun atomic.Bool  // the time of the message has begun
 	taken atomic.Int64 // bytes that the connection had taken when the time began
 }
+
+// settleTime is the part of the grace after which the time of a message begins. Most messages are taken before. Asking
+// the kernel what the peer has acknowledged costs as much as sending a small one.
+const settleTime = 8
 
 func newWatchdog(conn *trackedConn, grace time.Duration, log *slog.Logger, stalled func()) *watchdog {
 	w := &watchdog{conn: conn, grace: grace}
 	w.timer = time.AfterFunc(time.Hour, func() {
-		if now := conn.taken(); w.taken.Swap(now) != now {
+		if now := conn.taken(); w.taken.Swap(now) != now || !w.begun.Swap(true) {
 			w.timer.Reset(grace)
 			return
 		}
@@ -128,10 +133,10 @@ func newWatchdog(conn *trackedConn, grace time.Duration, log *slog.Logger, stall
 	return w
 }
 
-// start begins the time of a message.
+// start waits until the time of a message begins.
 func (w *watchdog) start() {
-	w.taken.Store(w.conn.taken())
-	w.timer.Reset(w.grace)
+	w.begun.Store(false)
+	w.timer.Reset(w.grace / settleTime)
 }
 
 func (w *watchdog) stop() { w.timer.Stop() }

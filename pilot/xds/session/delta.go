@@ -14,8 +14,11 @@ func (s *Session) takeDelta(w *watch, r *wire.Request, v *Verdict, first bool) e
 		s.clustersAnswered = s.clustersAnswered || w.kind.URL == envoy.ClusterType
 		s.compareEndpointsOf(w, d)
 	}
-	if first {
+	switch {
+	case first:
 		return s.subscribeFirst(w, r)
+	case r.Names.Empty() && r.Unsubscribed.Empty():
+		return nil
 	}
 	return s.changeSubscription(w, r.Names, r.Unsubscribed)
 }

@@ -21,7 +21,8 @@ import (
 type Push struct {
 	Snapshot    *snapshot.Snapshot
 	First       uint64 // revision of the earliest merged snapshot
-	Full        bool   // compare everything
+	Full        bool   // compare everything, except for Same
+	Same        Types  // types whose resources are the same, unless the stream belongs to another cohort
 	Objects     bool   // objects changed without effect on proxies
 	Secrets     bool   // objects that secrets are made of changed
 	OnlySecrets bool   // nothing else changed
@@ -34,6 +35,22 @@ type Push struct {
 	Queued        time.Time // publication of the first push
 	// Tally counts the responses. It is the Tally of the newest merged push, or nil.
 	Tally *pushes.Tally
+}
+
+// Types is a set of types.
+type Types uint64
+
+// With returns the set with a type. A type that is not known is never in it.
+func (t Types) With(kind *envoy.Type) Types {
+	if !kind.Known() {
+		return t
+	}
+	return t | 1<<envoy.TypeIndex(kind.URL)
+}
+
+// Has reports whether a type is in the set.
+func (t Types) Has(kind *envoy.Type) bool {
+	return kind.Known() && t&(1<<envoy.TypeIndex(kind.URL)) != 0
 }
 
 // maxMerged bounds the workloads and addresses in a merged push. Beyond that, everything is compared.
@@ -62,6 +79,7 @@ func (p *Push) Merge(newer *Push) *Push {
 		Snapshot:    newer.Snapshot,
 		First:       p.First,
 		Full:        p.Full || newer.Full,
+		Same:        p.Same & newer.Same,
 		Objects:     p.Objects || newer.Objects,
 		Secrets:     p.Secrets || newer.Secrets,
 		OnlySecrets: p.OnlySecrets && newer.OnlySecrets,

@@ -15,7 +15,7 @@ func (s *Session) respondByName(w *watch) *wire.Response {
 	resend, diverged, before, resumes := w.resend, w.diverged, w.held, w.initial
 	w.compare, w.resend, w.mustAnswer = false, nil, false
 	target, ok := s.get(w.kind, w.names)
-	if !ok {
+	if w.failed = !ok; !ok {
 		for name := range resend {
 			w.diverge(name, nil)
 		}
@@ -214,7 +214,7 @@ func (s *Session) respondWholeDelta(w *watch) *wire.Response {
 	resend, answer, before := w.resend, w.mustBeAnswered(), w.held
 	w.compare, w.mustAnswer, w.resend = false, false, nil
 	target, ok := s.targetOf(w)
-	if !ok {
+	if w.failed = !ok; !ok {
 		return nil
 	}
 	if w.kind.Part {
@@ -291,7 +291,7 @@ func (s *Session) respondWholeState(w *watch) *wire.Response {
 	answer := w.mustBeAnswered()
 	w.compare, w.mustAnswer, w.resend = false, false, nil
 	target, ok := s.targetOf(w)
-	if !ok {
+	if w.failed = !ok; !ok {
 		return nil
 	}
 	before := w.held

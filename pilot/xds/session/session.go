@@ -294,13 +294,13 @@ func (s *Session) Adopt(p *Push) {
 		}
 		s.compareWith(p.Snapshot)
 		for _, w := range s.watches {
-			w.compare = w.compare || !w.idle()
+			w.compare = w.compare || !w.idle() && (reassign || w.failed || !p.Same.Has(w.kind))
 		}
 		return
 	}
 	s.compareWith(p.Snapshot)
 	for _, w := range s.watches {
-		w.compare = w.compare || p.Changes(w.kind) && !w.idle()
+		w.compare = w.compare || !w.idle() && p.Changes(w.kind) && (w.failed || !p.Same.Has(w.kind))
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -261,3 +262,36 @@ func sentVersion(r *wire.Response, i int) string {
 func own(version string) string { v, _ := wire.SplitGeneration(version); return v }
 
 const tombstone = "tombstone"
+
+// TestSameTypesAreNotCompared checks that a session leaves out the types that a push leaves the same, and compares them
+// if their last translation failed.
+func TestSameTypesAreNotCompared(t *testing.T) {
+	f := xdstest.NewTranslator()
+	f.Still.Store(true)
+	s := newTestSession(f, quiet{}, true)
+	s.Start(f.Publish(true, "cds a=1", "lds l=1"))
+	for _, url := range []string{envoy.ClusterType, envoy.ListenerType} {
+		_, err := ask(s, &discoveryv3.DeltaDiscoveryRequest{TypeUrl: url})
+		must.Succeed(t, err)
+	}
+	sent := func() (types []string) {
+		for r := s.Next(); r != nil; r = s.Next() {
+			types = append(types, envoy.ShortType(r.TypeURL))
+		}
+		return types
+	}
+	if got := sent(); !slices.Equal(got, []string{"cds", "lds"}) {
+		t.Fatalf("sent at first: %v", got)
+	}
+	p := NewPush(f.Publish(true, "cds a=2", "lds l=2"), time.Unix(0, 0))
+	p.Full, p.Same = true, Types(0).With(envoy.TypeOf(envoy.ClusterType))
+	s.Adopt(p)
+	if got := sent(); !slices.Equal(got, []string{"lds"}) {
+		t.Errorf("sent of a push that leaves the clusters the same: %v", got)
+	}
+	s.find(envoy.ClusterType).failed = true
+	s.Adopt(p)
+	if got := sent(); !slices.Equal(got, []string{"cds"}) {
+		t.Errorf("sent after a failure: %v", got)
+	}
+}

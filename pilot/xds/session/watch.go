@@ -34,6 +34,7 @@ type watch struct {
 
 	// The fields below are the pending comparisons and responses.
 	compare        bool                       // compare everything
+	failed         bool                       // the last translation failed: compare everything with the next push
 	resend         map[string]struct{}        // names to send again even if unchanged, or to remove from a whole type
 	mustAnswer     bool                       // whole type: a response is due even without a change
 	answerUnknown  bool                       // by name: names that no half of a Union has may need an empty response
