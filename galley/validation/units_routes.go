@@ -216,9 +216,8 @@ func closeRemoval(s *salvage, chain []step, _ string) bool {
 func remainder(_ *salvage, chain []step, _ string) bool {
 	left := 100
 	for _, d := range chain[len(chain)-3].node.items {
-		if weight := d.get("weight"); weight != nil && weight != last(chain) {
-			n, _ := strconv.Atoi(weight.value)
-			left -= n
+		if d.get("weight") != last(chain) {
+			left -= weightOf(d)
 		}
 	}
 	if left <= 0 {
@@ -232,19 +231,22 @@ func remainder(_ *salvage, chain []step, _ string) bool {
 // stays and leads to a host that does not exist, because the route gives the others no requests.
 func closeDestination(_ *salvage, chain []step, _ string) bool {
 	all, bad := chain[len(chain)-2].node.items, last(chain)
-	shared := slices.ContainsFunc(all, func(d *node) bool {
-		weight := d.get("weight")
-		if d == bad || weight == nil {
-			return false
-		}
-		n, _ := strconv.Atoi(weight.value)
-		return n > 0
-	})
+	shared := slices.ContainsFunc(all, func(d *node) bool { return d != bad && weightOf(d) > 0 })
 	if len(all) < 2 || shared {
 		return false
 	}
 	bad.become(parsed(`{"destination": {"host": "` + unusable + `"}, "weight": 1}`))
 	return true
+}
+
+// weightOf returns the weight of a destination, or 0 if that is absent or not a number.
+func weightOf(destination *node) int {
+	weight := destination.get("weight")
+	if weight == nil {
+		return 0
+	}
+	n, _ := strconv.Atoi(weight.value)
+	return n
 }
 
 // closeHeaders answers requests with an error if it is not known what the route does with their headers: it may remove

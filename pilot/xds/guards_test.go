@@ -164,7 +164,7 @@ func TestUnreadDebugPages(t *testing.T) {
 		if err := c.serveDebug(&wire.Request{TypeURL: DebugType}); err == nil {
 			t.Error("nothing cuts it")
 		}
-		want := s.o.Limits.SendGrace + s.o.Limits.SendGrace/settleTime
+		want := s.o.Limits.SendGrace + s.o.Limits.SendGrace/settleDivisor
 		if after := time.Since(began); after != want {
 			t.Errorf("it is cut after %s, want %s", after, want)
 		}

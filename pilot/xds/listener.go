@@ -117,9 +117,9 @@ type watchdog struct {
 	taken atomic.Int64 // bytes that the connection had taken when the time began
 }
 
-// settleTime is the part of the grace after which the time of a message begins. Most messages are taken before. Asking
-// the kernel what the peer has acknowledged costs as much as sending a small one.
-const settleTime = 8
+// settleDivisor divides the grace: most messages need less than the quotient, and the watchdog begins after it. Asking
+// the kernel what the peer has acknowledged costs as much as sending a small message.
+const settleDivisor = 8
 
 func newWatchdog(conn *trackedConn, grace time.Duration, log *slog.Logger, stalled func()) *watchdog {
 	w := &watchdog{conn: conn, grace: grace}
@@ -136,7 +136,7 @@ func newWatchdog(conn *trackedConn, grace time.Duration, log *slog.Logger, stall
 // start waits until the time of a message begins.
 func (w *watchdog) start() {
 	w.begun.Store(false)
-	w.timer.Reset(w.grace / settleTime)
+	w.timer.Reset(w.grace / settleDivisor)
 }
 
 func (w *watchdog) stop() { w.timer.Stop() }
