@@ -34,10 +34,13 @@ func TestVersionsOfOneIdentity(t *testing.T) {
 		{"identity", []string{"flood", "flood", "flood"}, "web", "spiffe://cluster.local/ns/a/sa/flood"},
 		{"tenant", []string{"one", "two", "three"}, "b/web", "namespace a of cluster.local"},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			r := newRig(t, accounts(1000), func(o *Options) {
+		// flood lets clients name as many versions as the account has room for. The second client has not acknowledged yet.
+		flood := func(t *testing.T, wait time.Duration) (resume func(account, prefix string) *deltaClient, second *deltaClient,
+			m *discoveryv3.DeltaDiscoveryResponse, r *rig,
+		) {
+			r = newRig(t, accounts(1000), func(o *Options) {
 				o.Limits = limits.Default()
-				o.Limits.MemoryWait = 2 * time.Second
+				o.Limits.MemoryWait = wait
 			})
 			a := r.server.admission
 			if c.name == "tenant" {
@@ -46,7 +49,7 @@ func TestVersionsOfOneIdentity(t *testing.T) {
 				a.versions = quota.NewValues[identity.Holder, *wire.SharedVersions](2 * named * each)
 			}
 			r.publish(true, "cds a=1")
-			resume := func(account, prefix string) *deltaClient {
+			resume = func(account, prefix string) *deltaClient {
 				ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(t.Context(), "account", account), 2*time.Minute)
 				t.Cleanup(cancel)
 				stream, err := r.dial().DeltaAggregatedResources(ctx)
@@ -57,42 +60,57 @@ func TestVersionsOfOneIdentity(t *testing.T) {
 				})
 				return client
 			}
-			served := func(client *deltaClient) *discoveryv3.DeltaDiscoveryResponse {
-				t.Helper()
-				m, err := client.stream.Recv()
-				must.Succeed(t, err)
-				return m
-			}
 			for range 5 {
-				served(resume(c.accounts[0], "x"))
+				served(t, resume(c.accounts[0], "x"))
 			}
-			second := resume(c.accounts[1], "y")
-			m := served(second)
+			second = resume(c.accounts[1], "y")
+			m = served(t, second)
 			// Only the first request of a type may name versions.
 			second.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: envoy.ClusterType, InitialResourceVersions: versionsOf("more", named)})
-			_, err := resume(c.accounts[2], "z").stream.Recv()
-			if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), c.refused) {
-				t.Errorf("more versions: %v", err)
-			}
-			served(resume(c.other, "z"))
-			if n := sample(t, r.reg, "pilot_xds_refused_streams", "reason", "versions"); n != 1 {
-				t.Errorf("%v streams are counted as refused", n)
-			}
-			waiting := resume(c.accounts[2], "z")
-			second.acknowledge(m)
-			second.acknowledge(served(second)) // the removal of all that it has named
-			served(waiting)
-			last := resume(c.accounts[2], "v")
-			waiting.cancel()
-			served(last)
+			return resume, second, m, r
+		}
+		// empty checks that the accounts are empty without streams.
+		empty := func(t *testing.T, r *rig) {
 			r.server.Shutdown()
+			a := r.server.admission
 			id := identity.ID{TrustDomain: "cluster.local", Namespace: "a", ServiceAccount: c.accounts[0]}
 			h, _ := identity.Peer{Proof: identity.Token, ID: id}.Holder()
 			if n, of := a.versions.Held(h), a.tenants.versions.Held(h.Tenant()); n != 0 || of != 0 {
 				t.Errorf("without streams the account has %d bytes, and the tenant %d", n, of)
 			}
+		}
+		t.Run(c.name+" refused", func(t *testing.T) {
+			resume, _, _, r := flood(t, time.Second)
+			_, err := resume(c.accounts[2], "z").stream.Recv()
+			if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), c.refused) {
+				t.Errorf("more versions: %v", err)
+			}
+			served(t, resume(c.other, "z"))
+			if n := sample(t, r.reg, "pilot_xds_refused_streams", "reason", "versions"); n != 1 {
+				t.Errorf("%v streams are counted as refused", n)
+			}
+			empty(t, r)
+		})
+		t.Run(c.name+" waits", func(t *testing.T) {
+			resume, second, m, r := flood(t, time.Hour)
+			waiting := resume(c.accounts[2], "z")
+			second.acknowledge(m)
+			second.acknowledge(served(t, second)) // the removal of all that it has named
+			served(t, waiting)
+			last := resume(c.accounts[2], "v")
+			waiting.cancel()
+			served(t, last)
+			empty(t, r)
 		})
 	}
+}
+
+// served returns the next response to a client.
+func served(t *testing.T, client *deltaClient) *discoveryv3.DeltaDiscoveryResponse {
+	t.Helper()
+	m, err := client.stream.Recv()
+	must.Succeed(t, err)
+	return m
 }
 
 func versionsOf(prefix string, n int) map[string]string {
