@@ -117,18 +117,14 @@ func nodeOf(account, pod string) *corev3.Node {
 // open until the test ends.
 func (r *rig) firstOf(account string, names ...string) (*deltaClient, error) {
 	r.t.Helper()
-	ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(r.t.Context(), "account", account))
-	r.t.Cleanup(cancel)
-	stream, err := r.dial().DeltaAggregatedResources(ctx)
-	must.Succeed(r.t, err)
-	c := &deltaClient{t: r.t, stream: stream, cancel: cancel}
+	c := r.silent("account", account)
 	url := envoy.ClusterType
 	if len(names) > 0 {
 		url = envoy.EndpointType
 	}
 	// Recv says whether it has ended.
-	_ = stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: nodeOf(account, "web.a"), TypeUrl: url, ResourceNamesSubscribe: names})
-	_, err = stream.Recv()
+	_ = c.stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: nodeOf(account, "web.a"), TypeUrl: url, ResourceNamesSubscribe: names})
+	_, err := c.stream.Recv()
 	return c, err
 }
 

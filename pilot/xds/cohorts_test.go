@@ -1,7 +1,6 @@
 package xds
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -10,11 +9,9 @@ import (
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/istiod-lite/istiod-lite/api/identity"
-	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
@@ -22,14 +19,11 @@ import (
 // pod returns the stream of a pod of a service account, with its clusters, or the error that ends it before.
 func (r *rig) pod(account, pod string) (*deltaClient, error) {
 	r.t.Helper()
-	ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(r.t.Context(), "account", account))
-	r.t.Cleanup(cancel)
-	stream, err := r.dial().DeltaAggregatedResources(ctx)
-	must.Succeed(r.t, err)
+	c := r.silent("account", account)
 	// Recv says whether it has ended
-	_ = stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: nodeOf(account, pod), TypeUrl: envoy.ClusterType})
-	_, err = stream.Recv()
-	return &deltaClient{t: r.t, stream: stream, cancel: cancel}, err
+	_ = c.stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: nodeOf(account, pod), TypeUrl: envoy.ClusterType})
+	_, err := c.stream.Recv()
+	return c, err
 }
 
 // TestCohortsOfOneIdentity checks that where the proxies of an identity belong to cohorts of their own, for which more

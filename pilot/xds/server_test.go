@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/istiod-lite/istiod-lite/api/limits"
@@ -147,10 +148,10 @@ func (r *rig) resumed(pod string, versions map[string]string) *deltaClient {
 	return c
 }
 
-// silent is the stream of a client that has not said anything yet.
-func (r *rig) silent() *deltaClient {
+// silent is the stream of a client that has not said anything yet. It has keys and values as metadata.
+func (r *rig) silent(keysAndValues ...string) *deltaClient {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(r.t.Context(), keysAndValues...), 2*time.Minute)
 	r.t.Cleanup(cancel)
 	stream, err := r.dial().DeltaAggregatedResources(ctx)
 	must.Succeed(r.t, err)
@@ -165,6 +166,14 @@ func (c *deltaClient) send(r *discoveryv3.DeltaDiscoveryRequest) {
 func (c *deltaClient) subscribe(short string, names ...string) {
 	c.t.Helper()
 	c.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: xdstest.LongType(short), ResourceNamesSubscribe: names})
+}
+
+// receive returns the next response.
+func (c *deltaClient) receive() *discoveryv3.DeltaDiscoveryResponse {
+	c.t.Helper()
+	m, err := c.stream.Recv()
+	must.Succeed(c.t, err)
+	return m
 }
 
 func (c *deltaClient) expect(want string) *discoveryv3.DeltaDiscoveryResponse {

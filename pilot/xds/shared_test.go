@@ -178,8 +178,7 @@ func TestSecretsSharedWithAccounts(t *testing.T) {
 // secrets returns the names and keys of the secrets that come next; nothing if another type does.
 func (c *deltaClient) secrets() string {
 	c.t.Helper()
-	m, err := c.stream.Recv()
-	must.Succeed(c.t, err)
+	m := c.receive()
 	if m.TypeUrl != envoy.SecretType {
 		return ""
 	}

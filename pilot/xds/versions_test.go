@@ -1,7 +1,6 @@
 package xds
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -9,13 +8,11 @@ import (
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/istiod-lite/istiod-lite/api/identity"
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/api/quota"
-	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/xds/wire"
 )
@@ -50,21 +47,17 @@ func TestVersionsOfOneIdentity(t *testing.T) {
 			}
 			r.publish(true, "cds a=1")
 			resume = func(account, prefix string) *deltaClient {
-				ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(t.Context(), "account", account), 2*time.Minute)
-				t.Cleanup(cancel)
-				stream, err := r.dial().DeltaAggregatedResources(ctx)
-				must.Succeed(t, err)
-				client := &deltaClient{t: t, stream: stream, cancel: cancel}
+				client := r.silent("account", account)
 				client.send(&discoveryv3.DeltaDiscoveryRequest{
 					Node: nodeOf(account, "web.a"), TypeUrl: envoy.ClusterType, InitialResourceVersions: versionsOf(prefix, named),
 				})
 				return client
 			}
 			for range 5 {
-				served(t, resume(c.accounts[0], "x"))
+				resume(c.accounts[0], "x").receive()
 			}
 			second = resume(c.accounts[1], "y")
-			m = served(t, second)
+			m = second.receive()
 			// Only the first request of a type may name versions.
 			second.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: envoy.ClusterType, InitialResourceVersions: versionsOf("more", named)})
 			return resume, second, m, r
@@ -85,7 +78,7 @@ func TestVersionsOfOneIdentity(t *testing.T) {
 			if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), c.refused) {
 				t.Errorf("more versions: %v", err)
 			}
-			served(t, resume(c.other, "z"))
+			resume(c.other, "z").receive()
 			if n := sample(t, r.reg, "pilot_xds_refused_streams", "reason", "versions"); n != 1 {
 				t.Errorf("%v streams are counted as refused", n)
 			}
@@ -95,22 +88,14 @@ func TestVersionsOfOneIdentity(t *testing.T) {
 			resume, second, m, r := flood(t, time.Hour)
 			waiting := resume(c.accounts[2], "z")
 			second.acknowledge(m)
-			second.acknowledge(served(t, second)) // the removal of all that it has named
-			served(t, waiting)
+			second.acknowledge(second.receive()) // the removal of all that it has named
+			waiting.receive()
 			last := resume(c.accounts[2], "v")
 			waiting.cancel()
-			served(t, last)
+			last.receive()
 			empty(t, r)
 		})
 	}
-}
-
-// served returns the next response to a client.
-func served(t *testing.T, client *deltaClient) *discoveryv3.DeltaDiscoveryResponse {
-	t.Helper()
-	m, err := client.stream.Recv()
-	must.Succeed(t, err)
-	return m
 }
 
 func versionsOf(prefix string, n int) map[string]string {
