@@ -477,6 +477,9 @@ func (b *sidecarRouteBuilder) conflictingHosts(domains []string) []string {
 				continue
 			}
 			add(name)
+			if strings.HasPrefix(name, "*") { // no pattern has short names
+				continue
+			}
 			add(name + "." + suffix)                             // web.a
 			add(strings.TrimSuffix(name, ".svc") + "." + suffix) // web.a.svc
 			add(name + "." + b.cohort.Domain)                    // web
