@@ -30,6 +30,11 @@ func ParseEgressHost(text, own string) EgressHost {
 	return e
 }
 
+// Excludes reports whether it excludes a host of a namespace.
+func (e EgressHost) Excludes(namespace, host string) bool {
+	return e.Excluded && (e.Namespace == "*" || e.Namespace == namespace) && Covers(e.Host, host)
+}
+
 // EgressHosts are the hosts of an egress listener.
 type EgressHosts struct {
 	included, excluded map[string][]string // patterns of hosts by namespace, "*" for any

@@ -161,6 +161,9 @@ func (i *Inspection) unseen(from *sender, s *registry.Service, port uint32) stri
 	case own != nil && own.Key() != s.Key():
 		return fmt.Sprintf("namespace %s uses %s, which has the host too", from.Namespace, i.objectOf(own))
 	case visible.Sidecar != nil:
+		if field := visible.Exclusion(s.Namespace, s.Host); field != "" {
+			return i.Where(visible.Sidecar.Key, field) + " excludes it"
+		}
 		return i.Where(visible.Sidecar.Key, "") + " does not import it"
 	}
 	return ""

@@ -93,6 +93,11 @@ func (i *Inspection) unusedReason(w *Way, from *sender, s *registry.Service, o *
 	case !exported:
 		return fmt.Sprintf("its exportTo does not have namespace %s", from.Namespace)
 	case !imported && scope.Sidecar != nil:
+		for _, h := range spec.GetHosts() {
+			if field := scope.Exclusion(o.Namespace, names.FQDN(strings.ToLower(h), o.Namespace, i.o.Domain)); field != "" {
+				return i.Where(scope.Sidecar.Key, field) + " excludes its host " + h
+			}
+		}
 		return i.Where(scope.Sidecar.Key, "") + " does not import its hosts"
 	case s == nil && w.Port != 80:
 		return "no service has the host, and sidecars use such a VirtualService at port 80 alone"

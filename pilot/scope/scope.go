@@ -2,6 +2,7 @@ package scope
 
 import (
 	"cmp"
+	"fmt"
 	"iter"
 	"slices"
 	"sync"
@@ -359,6 +360,18 @@ func (s *Scope) Sees(k kinds.Key) (exported, imported bool) {
 func (s *Scope) SeesService(svc *registry.Service, port uint32) (exported, imported bool) {
 	of, ok := s.Service(svc.Host)
 	return s.visible(svc), ok && of.Key() == svc.Key() && of.imports(port)
+}
+
+// Exclusion returns the field of the Sidecar that first excludes a host of a namespace, or "" if there is none.
+func (s *Scope) Exclusion(namespace, host string) string {
+	for i, l := range s.Spec().GetEgress() {
+		for j, text := range l.GetHosts() {
+			if names.ParseEgressHost(text, s.Namespace).Excludes(namespace, host) {
+				return fmt.Sprintf("spec.egress[%d].hosts[%d]", i, j)
+			}
+		}
+	}
+	return ""
 }
 
 func (e *Egress) imports(v *VirtualService) bool {

@@ -171,7 +171,8 @@ func TestSidecarHosts(t *testing.T) {
 	}
 }
 
-// TestDestinationsAreImported checks that the destinations of an imported VirtualService are imported.
+// TestDestinationsAreImported checks that the destinations of an imported VirtualService are imported, even if the
+// Sidecar excludes their hosts.
 func TestDestinationsAreImported(t *testing.T) {
 	w := &world{t: t}
 	w.service("a", "web.a.svc.cluster.local")
@@ -180,13 +181,15 @@ func TestDestinationsAreImported(t *testing.T) {
 	w.service("b", "hidden.b.svc.cluster.local", ".")
 	w.object(kinds.VirtualService, "b", "vs", `{"hosts":["shop.example.com"],`+
 		`"http":[{"route":[{"destination":{"host":"api"}},{"destination":{"host":"hidden"}}],"mirror":{"host":"mirror"}}]}`)
-	o := w.object(kinds.Sidecar, "a", "default", `{"egress":[{"hosts":["*/shop.example.com"]}]}`)
-	sc := w.index().ScopeOf("a", o)
-	if got, want := seen(sc.Services), "b/api.b.svc.cluster.local b/mirror.b.svc.cluster.local"; got != want {
-		t.Errorf("sees %q, want %q", got, want)
-	}
-	if n := len(slices.Collect(sc.Egress[0].VirtualServices)); n != 1 {
-		t.Errorf("%d VirtualServices", n)
+	for name, hosts := range map[string]string{"all": `"*/shop.example.com"`, "out": `"*/shop.example.com","~b/*.svc.cluster.local"`} {
+		o := w.object(kinds.Sidecar, "a", name, `{"egress":[{"hosts":[`+hosts+`]}]}`)
+		sc := w.index().ScopeOf("a", o)
+		if got, want := seen(sc.Services), "b/api.b.svc.cluster.local b/mirror.b.svc.cluster.local"; got != want {
+			t.Errorf("%s: sees %q, want %q", name, got, want)
+		}
+		if n := len(slices.Collect(sc.Egress[0].VirtualServices)); n != 1 {
+			t.Errorf("%s: %d VirtualServices", name, n)
+		}
 	}
 }
 

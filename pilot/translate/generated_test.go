@@ -122,6 +122,13 @@ var (
 				CaptureMode: networkingv1alpha3.CaptureMode_NONE},
 			{Hosts: []string{"*/*"}, Port: &networkingv1alpha3.SidecarPort{Protocol: "HTTP_PROXY", Name: "y"}, Bind: "unix:///y.sock"},
 		}},
+		// Exclusions: of a namespace, of hosts of any namespace, of the own namespace, and of one listener.
+		{Egress: []*networkingv1alpha3.IstioEgressListener{{Hosts: []string{"*/*", "~b/*"}}}},
+		{Egress: []*networkingv1alpha3.IstioEgressListener{{Hosts: []string{"~/*.example.com", "*/*", "~./web.a.svc.cluster.local"}}}},
+		{Egress: []*networkingv1alpha3.IstioEgressListener{
+			{Hosts: []string{"*/*", "~/x.example.com"}, Port: &networkingv1alpha3.SidecarPort{Number: 9000, Protocol: "HTTP", Name: "x"}},
+			{Hosts: []string{"a/*", "b/*", "~a/*"}},
+		}},
 	}
 )
 
