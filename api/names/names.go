@@ -5,10 +5,14 @@ import (
 	"strings"
 )
 
-// Clusters of a bootstrap: the control plane, and the SDS server of the agent that has the proxy's certificates.
+// Clusters of a bootstrap. XDSCluster is the control plane, and SDSCluster the SDS server of the agent, which has the
+// proxy's certificates.
 const (
 	XDSCluster = "xds-grpc"
 	SDSCluster = "sds-grpc"
+	// SelfCluster has the endpoints of the proxy's own workload. Envoy compares their zones with the zones of other
+	// clusters to balance by zone.
+	SelfCluster = "local_cluster"
 )
 
 // Clusters that stand for no service.

@@ -49,6 +49,8 @@ func effective() []Field {
 		{Key: "UNPRIVILEGED_POD", Effect: "true: a gateway may not bind ports below 1024"},
 		{Key: "DNS_CAPTURE", Effect: "true: the agent answers DNS requests"},
 		{Key: "DNS_AUTO_ALLOCATE", Effect: "true: with DNS_CAPTURE, ServiceEntries without addresses have allocated ones"},
+		{Key: "ENABLE_SELF_DISCOVERY", Effect: "true: the bootstrap has local_cluster, the cluster of the proxy's own workload; Envoy " +
+			"needs it for zoneAwareLbSetting"},
 		{Key: "INBOUND_LISTENER_EXACT_BALANCE", Effect: "true: the threads of Envoy share incoming connections evenly"},
 		{Key: "OUTBOUND_LISTENER_EXACT_BALANCE", Effect: "true: the threads of Envoy share outgoing connections, or those of a " +
 			"gateway, evenly"},
@@ -72,8 +74,6 @@ func ineffective() []Field {
 	yes := func(value string) bool { b, _ := strconv.ParseBool(value); return b }
 	set := func(value string) bool { return value != "" }
 	return []Field{
-		{Key: "ENABLE_SELF_DISCOVERY", Reason: "Envoy's balancing by zones is not configured; localityLbSetting prefers endpoints " +
-			"nearby", Fix: "set localityLbSetting in the mesh configuration or a DestinationRule", asks: yes},
 		{Key: "WORKLOAD_ENTRY", Reason: "the WorkloadEntry of a proxy has the proxy's name or its address, and reports of health " +
 			"change only entries that are registered automatically", Fix: "set AUTO_REGISTER_GROUP if the health of the workload is to " +
 			"be in its WorkloadEntry", asks: set},

@@ -57,7 +57,7 @@ func TestNotices(t *testing.T) {
 		`"IDLE_TIMEOUT":"0s","ENABLE_SELF_DISCOVERY":"","credential":"false"`:            "",
 		`"IDLE_TIMEOUT":"four hours"`:                                                    "IDLE_TIMEOUT",
 		`"IDLE_TIMEOUT":"-4h","WORKLOAD_ENTRY":"vm"`:                                     "IDLE_TIMEOUT WORKLOAD_ENTRY",
-		`"ENABLE_SELF_DISCOVERY":"true","ENABLE_HBONE":"true"`:                           "ENABLE_SELF_DISCOVERY ENABLE_HBONE",
+		`"ENABLE_SELF_DISCOVERY":"true","ENABLE_HBONE":"true"`:                           "ENABLE_HBONE",
 		`"credential":"true","file-credential":"true"`:                                   "credential file-credential",
 		`"TLS_CLIENT_CERT_CHAIN":"/c","TLS_CLIENT_KEY":"/k","TLS_SERVER_ROOT_CERT":"/r"`: "",
 		`"TLS_CLIENT_CERT_CHAIN":"/c","TLS_CLIENT_ROOT_CERT":"/r",` +

@@ -137,6 +137,7 @@ type Proxy struct {
 	Unprivileged    bool
 	DNSCapture      bool
 	DNSAutoAllocate bool
+	SelfDiscovery   bool   // ENABLE_SELF_DISCOVERY: its bootstrap has a cluster of its own workload, names.SelfCluster
 	ProxyConfig     bool   // it sent PROXY_CONFIG; istioctl lists only such proxies
 	Tracing         string // PROXY_CONFIG.tracing, as mesh.OwnTracing returns it; empty if unset
 	Settings        string // fields of PROXY_CONFIG that its configuration depends on, as mesh.Settings returns them

@@ -162,12 +162,13 @@ func texts(p *Proxy) [11]field[string] {
 }
 
 // flags returns the boolean fields.
-func flags(p *Proxy) [6]field[bool] {
+func flags(p *Proxy) [7]field[bool] {
 	return [...]field[bool]{
 		{"HTTP10", &p.HTTP10},
 		{"UNPRIVILEGED_POD", &p.Unprivileged},
 		{"DNS_CAPTURE", &p.DNSCapture},
 		{"DNS_AUTO_ALLOCATE", &p.DNSAutoAllocate},
+		{"ENABLE_SELF_DISCOVERY", &p.SelfDiscovery},
 		{"INBOUND_LISTENER_EXACT_BALANCE", &p.InboundExactBalance},
 		{"OUTBOUND_LISTENER_EXACT_BALANCE", &p.OutboundExactBalance},
 	}

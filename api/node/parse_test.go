@@ -42,7 +42,7 @@ const whole = `{
   "TLS_CLIENT_CERT_CHAIN": "/c", "TLS_CLIENT_KEY": "/k", "TLS_CLIENT_ROOT_CERT": "/r", "TLS_SERVER_CERT_CHAIN": "/d",
   "TLS_SERVER_KEY": "/l", "HTTP10": "1", "IDLE_TIMEOUT": "4h", "INBOUND_LISTENER_EXACT_BALANCE": "true",
   "OUTBOUND_LISTENER_EXACT_BALANCE": "1",
-  "UNPRIVILEGED_POD": "true", "DNS_CAPTURE": true, "DNS_AUTO_ALLOCATE": "true"
+  "UNPRIVILEGED_POD": "true", "DNS_CAPTURE": true, "DNS_AUTO_ALLOCATE": "true", "ENABLE_SELF_DISCOVERY": "true"
  },
  "locality": {"region": "r1", "zone": "z1", "subZone": "s1"},
  "userAgentName": "envoy", "userAgentBuildVersion": {"version": {"majorNumber": 1, "minorNumber": 40, "patch": 2}},
@@ -88,7 +88,7 @@ func TestParseWhole(t *testing.T) {
 		StatusPort:   15021, MetricsPort: 15090, AgentPort: 15020, AdminPort: 15000,
 		HTTPProxyPort: 8002, Tuning: Tuning{HTTP10: true, IdleTimeout: 4 * time.Hour,
 			InboundExactBalance: true, OutboundExactBalance: true, ServerFiles: Files{Chain: "/d", Key: "/l"}},
-		Unprivileged: true, DNSCapture: true, DNSAutoAllocate: true, ProxyConfig: true, Tracing: tracing, Settings: settings,
+		Unprivileged: true, DNSCapture: true, DNSAutoAllocate: true, SelfDiscovery: true, ProxyConfig: true, Tracing: tracing, Settings: settings,
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)

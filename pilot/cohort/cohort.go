@@ -37,6 +37,8 @@ type Inputs struct {
 	// UnknownWorkload reports that the Snapshot has no workload for the proxy.
 	UnknownWorkload bool
 	Patches         Patches
+	// Self is the input of the cluster of the proxy's own workload. It is zero for proxies without that cluster.
+	Self Self
 }
 
 // Key is Inputs with each part interned, so that comparisons and map lookups are cheap.
@@ -45,6 +47,7 @@ type Key struct {
 	Listeners Handle[Listeners]
 	Inbound   Handle[Inbound]
 	Patches   Handle[Patches] // zero if nothing is patched
+	Self      Handle[Self]    // zero for a proxy without a cluster of its own workload
 
 	Address         string
 	Node            string
@@ -63,27 +66,28 @@ func (k Key) Inputs() Inputs {
 	l := k.Listeners.Value()
 	return Inputs{
 		Client: l.Client, Outbound: l.Outbound, Inbound: k.Inbound.Value(), Patches: k.Patches.Value(),
-		Address: k.Address, Node: k.Node, Location: k.Location, UnknownWorkload: k.UnknownWorkload,
+		Self: k.Self.Value(), Address: k.Address, Node: k.Node, Location: k.Location, UnknownWorkload: k.UnknownWorkload,
 	}
 }
 
 // Cached returns the parts of k that caches are keyed by. It leaves out the fields that are not interned.
 func (k Key) Cached() Key {
-	return Key{Client: k.Client, Listeners: k.Listeners, Inbound: k.Inbound, Patches: k.Patches}
+	return Key{Client: k.Client, Listeners: k.Listeners, Inbound: k.Inbound, Patches: k.Patches, Self: k.Self}
 }
 
 // Shared returns k without the parts that are the proxy's own: Inbound, Address and UnknownWorkload.
 func (k Key) Shared() Key {
-	return Key{Client: k.Client, Listeners: k.Listeners, Patches: k.Patches, Node: k.Node, Location: k.Location}
+	return Key{Client: k.Client, Listeners: k.Listeners, Patches: k.Patches, Self: k.Self, Node: k.Node, Location: k.Location}
 }
 
-// KeepInbound returns k with Inbound and Patches of last, and true, if the proxy's workload was known at last and is
-// unknown now. Otherwise it returns k and false.
+// KeepInbound returns k with Inbound, Patches and Self of last, and true, if the proxy's workload was known at last and
+// is unknown now. Otherwise it returns k and false.
 func (k Key) KeepInbound(last Key) (Key, bool) {
 	if !k.UnknownWorkload || last.UnknownWorkload {
 		return k, false
 	}
 	k.Inbound, k.Patches = last.Inbound, last.Patches
+	k.Self = last.Self
 	return k, true
 }
 
@@ -264,6 +268,9 @@ func Resolve(x *scope.Index, p *node.Proxy, features []*feature.Feature) Inputs 
 	k.Client.Rules = selectedRules(x, p.Namespace, labels)
 	k.Client.ExcludedMatches = excludedMatches(x, labels)
 	targets := findTargets(x, w, addresses)
+	if p.SelfDiscovery && !k.Client.Proxyless {
+		k.Self = selfOf(w, targets, labels.Place.Locality.Region)
+	}
 	selected := feature.Select(features, x, p.Namespace, feature.Workload{
 		Type: p.Type, Namespace: p.Namespace, Labels: labels, Services: policyServices(x, w, targets), Version: p.Version,
 		Metadata: p.MetadataText,

@@ -311,12 +311,15 @@ func TestRulesOfTheServedService(t *testing.T) {
 	}
 }
 
-// TestKeepInbound checks that a proxy whose workload is missing for a moment keeps its inbound half and its patches.
+// TestKeepInbound checks that a proxy whose workload is missing for a moment keeps its inbound half, its patches and the
+// cluster of its own workload.
 func TestKeepInbound(t *testing.T) {
 	table := cohort.NewInterner()
-	last := table.Intern(cohort.Inputs{Inbound: cohort.Inbound{Sidecar: true, Namespace: "a"}, Patches: cohort.Patches{Router: true}})
+	last := table.Intern(cohort.Inputs{Inbound: cohort.Inbound{Sidecar: true, Namespace: "a"}, Patches: cohort.Patches{Router: true},
+		Self: cohort.Self{Host: "web.a.svc.cluster.local"}})
 	now := table.Intern(cohort.Inputs{UnknownWorkload: true})
-	if kept, ok := now.KeepInbound(last); !ok || kept.Inbound != last.Inbound || kept.Patches != last.Patches || kept.Client != now.Client {
+	if kept, ok := now.KeepInbound(last); !ok || kept.Inbound != last.Inbound || kept.Patches != last.Patches || kept.Client != now.Client ||
+		kept.Self.None() || kept.Self != last.Self {
 		t.Errorf("%v, %v", kept, ok)
 	}
 	if kept, ok := last.KeepInbound(now); ok || kept != last {

@@ -23,5 +23,6 @@
 //   - Labels split a cohort only if a selector matches some of them, or if traces name the workload by them. The
 //     address splits an inbound half only if an ingress listener depends on it:
 //     [TestLabelsSplitOnlyWhereASelectorDoes], [TestAddressSplitsOnlyWhereIngressNamesIt].
+//   - The replicas of a proxy are the endpoints of its ReplicaSet in its region: [TestSelf].
 //   - A proxy's workload is the one that its proof and its name agree on: [TestWorkloadOfProxy], [TestRunsAs].
 package cohort

@@ -16,6 +16,7 @@ type Interner struct {
 	listeners interned[Listeners]
 	inbounds  interned[Inbound]
 	patches   interned[Patches]
+	selves    interned[Self]
 
 	mu sync.Mutex
 	// recent keeps keys alive, without the fields that are not interned.
@@ -41,6 +42,9 @@ func (k *Interner) Intern(p Inputs) Key {
 		Inbound: k.inbounds.intern(p.Inbound)}
 	if p.Patches != (Patches{}) {
 		x.Patches = k.patches.intern(p.Patches)
+	}
+	if p.Self != (Self{}) {
+		x.Self = k.selves.intern(p.Self)
 	}
 	k.mu.Lock()
 	k.recent.Add(x, struct{}{})

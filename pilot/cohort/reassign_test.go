@@ -34,6 +34,7 @@ func TestCohortsOutsideReassignStay(t *testing.T) {
 		proxies = append(proxies, p)
 	}
 	proxies[3].Type = node.Router
+	proxies[0].SelfDiscovery, proxies[3].SelfDiscovery = true, true
 	checked, interner := 0, cohort.NewInterner()
 	rapid.Check(t, func(t *rapid.T) {
 		b := snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Cluster: "c", Mesh: meshes[0], Catalog: catalog.Features()})

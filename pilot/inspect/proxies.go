@@ -334,6 +334,9 @@ func (i *Inspection) resources(translator *translate.Translator, p *node.Proxy, 
 		}
 	}
 	delete(named, envoy.SecretType) // the content of secrets is not shown
+	if p.SelfDiscovery {
+		named[envoy.EndpointType] = append(named[envoy.EndpointType], names.SelfCluster)
+	}
 	for typeURL, list := range named {
 		if err := get(typeURL, interner.Intern(list)); err != nil {
 			return nil, err

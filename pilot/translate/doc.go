@@ -79,6 +79,9 @@
 //   - Endpoints have the priorities and localities the weights of istiod, by locality, label and zone:
 //     [pilot/translate/eds.TestPriorities], [pilot/translate/eds.TestShares], [deploy/e2e/traffic.TestFailover],
 //     [deploy/e2e/traffic.TestDistribution].
+//   - A proxy that asks for it has an assignment of the replicas of its workload in its region. The replicas share it,
+//     and it follows the endpoints. Envoys balance by zone with it: [TestSelfCluster], [pilot/cohort.TestSelf],
+//     [deploy/e2e/traffic.TestZones].
 //   - A feature is one folder and one line of the catalog. Its resources reach the workloads that it selects, and an
 //     edit of its object the proxies of the object's namespace only: [TestFeatureIsOneLine]. A hook is called for every
 //     cluster, listener, connection manager and TCP proxy of the selected workloads, and for no other:

@@ -460,7 +460,9 @@ func generatedProxies() map[string]*node.Proxy {
 		p.ID, p.Domain, p.IPs = p.Name+"."+p.Namespace, p.Namespace+".svc.cluster.local", []string{"10.9.0.1"}
 		switch name {
 		case "a":
-			p.Labels = map[string]string{"app": "web"}
+			p.Labels, p.SelfDiscovery = map[string]string{"app": "web"}, true
+		case "b":
+			p.IPs, p.SelfDiscovery = []string{"10.1.0.1"}, true // an endpoint of generated services
 		case "c":
 			p.DNSCapture, p.DNSAutoAllocate = true, true
 		case "none":

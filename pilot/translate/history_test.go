@@ -18,6 +18,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/deploy/histories"
 	"github.com/istiod-lite/istiod-lite/deploy/must"
@@ -39,6 +40,7 @@ func testProxies() map[string]*node.Proxy {
 			Interception: node.Redirect, MeshID: "cluster.local", Capabilities: everything,
 		}
 	}
+	api := sidecar("b", "api-0", "10.1.0.4")
 	stock := sidecar("a", "pets-0", "10.1.0.5")
 	stock.Capabilities = node.VHDS
 	unpodded := sidecar("a", "bare-0", "10.1.0.7")
@@ -53,8 +55,9 @@ func testProxies() map[string]*node.Proxy {
 	remote := sidecar("a", "web-0", "10.1.0.1")
 	remote.Cluster, remote.Network = "remote", "n2"
 	gw.Network, gw.NetworkView = "n1", []string{"n1", "n3"}
+	remote.SelfDiscovery, api.SelfDiscovery, gw.SelfDiscovery = true, true, true
 	return map[string]*node.Proxy{
-		"web": sidecar("a", "web-0", "10.1.0.1"), "remote": remote, "api": sidecar("b", "api-0", "10.1.0.4"), "stock": stock,
+		"web": sidecar("a", "web-0", "10.1.0.1"), "remote": remote, "api": api, "stock": stock,
 		"unpodded": unpodded, "none": none, "vm": vm, "gateway": gw,
 	}
 }
@@ -138,20 +141,23 @@ var subscribed = map[string]string{envoy.EndpointType: assignments, envoy.RouteT
 
 // wildcards puts clusters, listeners and the name table into out, and returns the names that they refer to, by type.
 func (m *references) wildcards(t tb, tr *translate.Translator, s *snapshot.Snapshot, p *node.Proxy, out config) map[string][]string {
-	c, names := tr.ResolveCohort(s, p), map[string][]string{}
+	c, referred := tr.ResolveCohort(s, p), map[string][]string{}
+	if p.SelfDiscovery {
+		referred[envoy.EndpointType] = []string{names.SelfCluster}
+	}
 	for r := range tr.Wildcard(s, c, envoy.ClusterType).All {
 		out[clusters+r.Name] = r
-		names[envoy.EndpointType] = append(names[envoy.EndpointType], m.referencesOf(t, envoy.ClusterType, r)...)
+		referred[envoy.EndpointType] = append(referred[envoy.EndpointType], m.referencesOf(t, envoy.ClusterType, r)...)
 	}
 	for r := range tr.Wildcard(s, c, envoy.ListenerType).All {
 		out[listeners+r.Name] = r
-		names[envoy.RouteType] = append(names[envoy.RouteType], m.referencesOf(t, envoy.ListenerType, r)...)
-		names[envoy.ExtensionType] = append(names[envoy.ExtensionType], m.referencesOf(t, envoy.ExtensionType, r)...)
+		referred[envoy.RouteType] = append(referred[envoy.RouteType], m.referencesOf(t, envoy.ListenerType, r)...)
+		referred[envoy.ExtensionType] = append(referred[envoy.ExtensionType], m.referencesOf(t, envoy.ExtensionType, r)...)
 	}
 	for r := range tr.Wildcard(s, c, envoy.NameTableType).All {
 		out["nds "+r.Name] = r
 	}
-	return names
+	return referred
 }
 
 // cohortsOfProxies is the cohorts of proxies as streams hold them: resolved again only where the Translator wants it.

@@ -71,8 +71,12 @@ func (t *Translator) Partitions(s, later *snapshot.Snapshot, p *node.Proxy, host
 		list = append(list, partition("names", h, h, func(v *view.View) engine.Generator[string] { return tables.Hosts(v, c.Client) }))
 	}
 	var interner envoy.NameInterner
+	hostOf := map[string]string{names.SelfCluster: c.Self.Host} // of clusters
 	for cluster := range t.Wildcard(s, k, envoy.ClusterType).All {
-		r, host := cluster.Name, names.ClusterHost(cluster.Name)
+		hostOf[cluster.Name] = names.ClusterHost(cluster.Name)
+	}
+	for _, r := range slices.Sorted(maps.Keys(hostOf)) {
+		host := hostOf[r]
 		name := interner.Intern([]string{r})
 		list = append(list, Partition{
 			Type: "assignment", Name: r,

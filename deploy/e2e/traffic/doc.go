@@ -11,7 +11,7 @@
 //   - gatewayapi_*: the sample gateway-api, without a cluster.
 //   - grpc_*: clients and servers of grpc-go without a proxy.
 //   - jwt_*: RequestAuthentications and servers of keys.
-//   - locality_*: failover, distribution and retries by locality.
+//   - locality_*: failover, distribution and retries by locality, and balancing by zone.
 //   - meshconfig_*: settings of the mesh configuration.
 //   - telemetry_*: access logs and traces, with collectors that are servers of the tests.
 //   - virtualservice_*: routes, and what they do besides forwarding.

@@ -120,14 +120,11 @@ func (a *Agent) extend(b *bootstrapv3.Bootstrap) error {
 		b.StaticResources.Listeners = append(b.StaticResources.Listeners, added)
 	}
 	if a.OutlierLog != "" {
-		b.ClusterManager = &bootstrapv3.ClusterManager{OutlierDetection: &bootstrapv3.ClusterManager_OutlierDetection{EventLogPath: a.OutlierLog}}
+		clusterManager(b).OutlierDetection = &bootstrapv3.ClusterManager_OutlierDetection{EventLogPath: a.OutlierLog}
 	}
 	// Most clusters of a gateway are never called.
 	if b.Node.GetId() != "" && len(b.Node.Id) > 6 && b.Node.Id[:7] == "router~" {
-		if b.ClusterManager == nil {
-			b.ClusterManager = &bootstrapv3.ClusterManager{}
-		}
-		b.ClusterManager.EnableDeferredClusterCreation = true
+		clusterManager(b).EnableDeferredClusterCreation = true
 	}
 	if err := a.report(b); err != nil {
 		return err

@@ -16,6 +16,8 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	overloadv3 "github.com/envoyproxy/go-control-plane/envoy/config/overload/v3"
+	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/load_balancing_policies/common/v3"
+	leastrequestv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/load_balancing_policies/least_request/v3"
 	connectionsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/resource_monitors/downstream_connections/v3"
 	httpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -58,7 +60,8 @@ const (
 
 // New returns a bootstrap. The error names the option that is wrong.
 func New(o Options) (*bootstrapv3.Bootstrap, error) {
-	if _, err := node.Parse(o.Node); err != nil {
+	proxy, err := node.Parse(o.Node)
+	if err != nil {
 		return nil, err // the control plane would refuse it
 	}
 	xds, err := grpcCluster(names.XDSCluster, o.ADS)
@@ -115,6 +118,14 @@ func New(o Options) (*bootstrapv3.Bootstrap, error) {
 			return nil, err
 		}
 	}
+	if proxy.SelfDiscovery {
+		self, err := selfCluster()
+		if err != nil {
+			return nil, err
+		}
+		b.StaticResources.Clusters = append(b.StaticResources.Clusters, self)
+		clusterManager(b).LocalClusterName = self.Name
+	}
 	return b, nil
 }
 
@@ -162,6 +173,37 @@ func grpcCluster(name, text string) (*clusterv3.Cluster, error) {
 		KeepaliveTime: wrapperspb.UInt32(30), KeepaliveInterval: wrapperspb.UInt32(10), KeepaliveProbes: wrapperspb.UInt32(3),
 	}}
 	return c, nil
+}
+
+// clusterManager returns the cluster manager of a bootstrap, and adds it if there is none.
+func clusterManager(b *bootstrapv3.Bootstrap) *bootstrapv3.ClusterManager {
+	if b.ClusterManager == nil {
+		b.ClusterManager = &bootstrapv3.ClusterManager{}
+	}
+	return b.ClusterManager
+}
+
+// selfCluster returns the cluster of the proxy's own workload. Envoy calls nothing in it, and compares its zones with
+// the zones of other clusters.
+func selfCluster() (*clusterv3.Cluster, error) {
+	policy, err := anypb.New(&leastrequestv3.LeastRequest{LocalityLbConfig: &commonv3.LocalityLbConfig{
+		LocalityConfigSpecifier: &commonv3.LocalityLbConfig_ZoneAwareLbConfig_{
+			ZoneAwareLbConfig: &commonv3.LocalityLbConfig_ZoneAwareLbConfig{MinClusterSize: wrapperspb.UInt64(1)},
+		},
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("load balancing of cluster %s: %w", names.SelfCluster, err)
+	}
+	source := ads()
+	source.InitialFetchTimeout = nil // Envoy starts without it if the control plane does not serve it
+	return &clusterv3.Cluster{
+		Name: names.SelfCluster, AltStatName: names.SelfCluster + ";", ConnectTimeout: durationpb.New(connectTimeout),
+		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_EDS},
+		EdsClusterConfig:     &clusterv3.Cluster_EdsClusterConfig{EdsConfig: source, ServiceName: names.SelfCluster},
+		LoadBalancingPolicy: &clusterv3.LoadBalancingPolicy{Policies: []*clusterv3.LoadBalancingPolicy_Policy{{
+			TypedExtensionConfig: &corev3.TypedExtensionConfig{Name: "envoy.load_balancing_policies.least_request", TypedConfig: policy},
+		}}},
+	}, nil
 }
 
 // cluster returns a cluster of one server.

@@ -2,6 +2,7 @@ package bootstrap
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
 
@@ -10,6 +11,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/deploy/must"
@@ -59,6 +61,31 @@ func TestNew(t *testing.T) {
 	if len(clusters) != 1 || clusters[0].GetType() != clusterv3.Cluster_STATIC ||
 		b.GetDynamicResources().GetAdsConfig().GetApiType() != corev3.ApiConfigSource_GRPC {
 		t.Errorf("state of the world without certificates: %v", b)
+	}
+}
+
+// TestSelfDiscovery checks that a proxy that asks for it has the cluster of its own workload, and that Envoy is told.
+func TestSelfDiscovery(t *testing.T) {
+	p, err := node.Parse(web())
+	must.Succeed(t, err)
+	p.SelfDiscovery = true
+	for _, agent := range []*Agent{nil, {Proxy: &meshv1alpha1.ProxyConfig{}, OutlierLog: "/dev/stdout"}} {
+		b, err := New(Options{Node: node.Format(p), ADS: "127.0.0.1:1", Admin: "127.0.0.1:0", Agent: agent})
+		must.Succeed(t, err)
+		if err := b.ValidateAll(); err != nil {
+			t.Error(err)
+		}
+		i := slices.IndexFunc(b.StaticResources.Clusters, func(c *clusterv3.Cluster) bool { return c.Name == "local_cluster" })
+		if i < 0 || b.ClusterManager.LocalClusterName != "local_cluster" {
+			t.Fatalf("clusters %v, own cluster %q", b.StaticResources.Clusters, b.ClusterManager.LocalClusterName)
+		}
+		if c := b.StaticResources.Clusters[i]; c.GetType() != clusterv3.Cluster_EDS || c.EdsClusterConfig.EdsConfig.GetAds() == nil ||
+			c.EdsClusterConfig.ServiceName != "local_cluster" || c.CircuitBreakers != nil {
+			t.Errorf("cluster %v", c)
+		}
+		if agent != nil && b.ClusterManager.OutlierDetection.EventLogPath != "/dev/stdout" {
+			t.Errorf("cluster manager %v", b.ClusterManager)
+		}
 	}
 }
 

@@ -118,6 +118,26 @@ func TestNode(t *testing.T) {
 	}
 }
 
+// TestLocality checks which labels of the Pod say where the proxy runs.
+func TestLocality(t *testing.T) {
+	const kubernetes = "topology.kubernetes.io/region=\"r1\"\ntopology.kubernetes.io/zone=\"z1\"\n"
+	for labels, want := range map[string]string{
+		"app=\"web\"\n": "//",
+		kubernetes:      "r1/z1/",
+		kubernetes + "topology.istio.io/subzone=\"s1\"\n":                     "r1/z1/s1",
+		kubernetes + "istio-locality=\"r2.z2\"\n":                             "r2/z2/",
+		"topology.istio.io/locality=\"r3.z3.s3\"\nistio-locality=\"r2.z2\"\n": "r3/z3/s3",
+		"topology.istio.io/locality=\"r3.x/z3.x\"\n" + kubernetes:             "r3.x/z3.x/",
+	} {
+		c, err := Read(source(t, map[string]string{"etc/istio/pod/labels": labels}))
+		must.Succeed(t, err)
+		l := c.Node.GetLocality()
+		if got := l.GetRegion() + "/" + l.GetZone() + "/" + l.GetSubZone(); got != want {
+			t.Errorf("%q: %s, want %s", labels, got, want)
+		}
+	}
+}
+
 // TestVirtualMachine checks that a host without POD_NAME has its own name.
 func TestVirtualMachine(t *testing.T) {
 	c, err := Read(Source{Hostname: "VM1.example.com", Environ: []string{"POD_NAMESPACE=a", "INSTANCE_IP=10.0.0.1"}})

@@ -112,8 +112,9 @@ func (c *Config) makeNode(s Source, env *environment, role node.Type, ips []neti
 		}
 		meta["POD_PORTS"] = string(text)
 	}
-	if text := labels[names.LabelLegacyLocality]; text != "" {
-		labels[names.LabelLegacyLocality] = locality(text)
+	place, own := localityOf(labels)
+	if own {
+		labels[names.LabelLegacyLocality] = strings.Join(place, "/")
 	}
 	for key, values := range map[string]map[string]string{"LABELS": labels, "ANNOTATIONS": c.Annotations} {
 		if len(values) == 0 {
@@ -137,11 +138,11 @@ func (c *Config) makeNode(s Source, env *environment, role node.Type, ips []neti
 	if err := protojson.Unmarshal(text, metadata.Fields["PROXY_CONFIG"]); err != nil {
 		return nil, fmt.Errorf("ProxyConfig: %w", err)
 	}
-	locality := append(strings.SplitN(labels[names.LabelLegacyLocality], "/", 3), "", "")
+	place = append(place, "", "", "")
 	n := &corev3.Node{
 		Id:      fmt.Sprintf("%s~%s~%s.%s~%s", role, ips[0], c.Name, c.Namespace, c.Domain),
 		Cluster: c.serviceName(labels), Metadata: metadata,
-		Locality: &corev3.Locality{Region: locality[0], Zone: locality[1], SubZone: locality[2]},
+		Locality: &corev3.Locality{Region: place[0], Zone: place[1], SubZone: place[2]},
 	}
 	if _, err := node.Parse(n); err != nil {
 		return nil, fmt.Errorf("failed to make the node of the proxy: %w", err)
@@ -162,12 +163,18 @@ func (c *Config) serviceName(labels map[string]string) string {
 	}
 }
 
-// locality returns REGION/ZONE/SUBZONE. Labels may use dots in place of the slashes.
-func locality(text string) string {
-	if !strings.Contains(text, "/") {
-		text = strings.ReplaceAll(text, ".", "/")
+// localityOf returns the region, zone and subzone in labels, and whether they are in one of Istio's own labels, which
+// may use dots in place of slashes. Otherwise they are in the labels that Kubernetes copies from the node to the Pod.
+func localityOf(labels map[string]string) (place []string, own bool) {
+	for _, name := range []string{names.LabelLocality, names.LabelLegacyLocality} {
+		if text := labels[name]; text != "" {
+			if !strings.Contains(text, "/") {
+				text = strings.ReplaceAll(text, ".", "/")
+			}
+			return strings.SplitN(text, "/", 3), true
+		}
 	}
-	return text
+	return []string{labels[names.LabelRegion], labels[names.LabelZone], labels[names.LabelSubzone]}, false
 }
 
 // hostOf returns the host of HOST:PORT.

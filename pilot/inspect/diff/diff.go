@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
@@ -22,6 +23,7 @@ type Comparer struct {
 
 	translator *translate.Translator
 	interner   envoy.NameInterner
+	self       *envoy.Names              // names.SelfCluster alone
 	refs       map[*envoy.Set]References // names that the resources of a Set subscribe to
 	read       map[*envoy.Resource]References
 	names      map[namesKey]*envoy.Names
@@ -42,10 +44,12 @@ type changeKey struct {
 // New returns an empty Comparer. The Translator makes the resources. It should have a memo, because otherwise it makes
 // shared resources again for each proxy.
 func New(t *translate.Translator) *Comparer {
-	return &Comparer{
+	c := &Comparer{
 		translator: t, refs: map[*envoy.Set]References{}, read: map[*envoy.Resource]References{}, names: map[namesKey]*envoy.Names{},
 		lists: map[[2]*envoy.Set][]string{}, changes: map[changeKey]*Change{},
 	}
+	c.self = c.interner.Intern([]string{names.SelfCluster})
+	return c
 }
 
 // View is what all proxies are sent at one Snapshot.
@@ -116,7 +120,10 @@ func (c *Comparer) look(s *snapshot.Snapshot, k cohort.Key, p *node.Proxy) (*sig
 		}
 		var names *envoy.Names
 		if envoy.TypeOf(typeURL).Named {
-			if names = c.namesOf(typeURL, out); names.Len() == 0 {
+			if names = c.namesOf(typeURL, out); typeURL == envoy.EndpointType && p.SelfDiscovery {
+				names = c.interner.Edited(names, nil, c.self)
+			}
+			if names.Len() == 0 {
 				continue
 			}
 		}

@@ -3,8 +3,8 @@
 //
 // An assignment groups the endpoints of a port by locality (endpoints.go). Their priority may depend on their distance
 // from the client (preference.go, topology.go). Endpoints behind another network's gateway are replaced by the gateway
-// (splithorizon.go). Weights are scaled to Envoy's limits (weights.go). Endpoints are written directly in the wire
-// format (wire.go).
+// (splithorizon.go). The assignment of the proxy's own workload has its replicas (self.go). Weights are scaled to
+// Envoy's limits (weights.go). Endpoints are written directly in the wire format (wire.go).
 //
 // Package cds uses Inline for clusters that contain their endpoints.
 package eds

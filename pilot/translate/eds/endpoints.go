@@ -34,12 +34,17 @@ type Assignments struct {
 	cache       *engine.Cache
 	assignments *envoy.MemoTable[assignmentKey]
 	failed      envoy.NameInterner // interned lists of names whose assignments could not be made
+	selfNames   *envoy.Names       // names.SelfCluster alone
 }
 
 // New returns Assignments with their resources in a memo and their Sets in a cache.
 func New(m *envoy.Memo, h *hooks.Hooks, c *engine.Cache) *Assignments {
 	b := builder{h}
-	return &Assignments{builder: b, hooks: h, cache: c, assignments: envoy.NewMemoTable(m, b.buildAssignment)}
+	var interner envoy.NameInterner
+	return &Assignments{
+		builder: b, hooks: h, cache: c, assignments: envoy.NewMemoTable(m, b.buildAssignment),
+		selfNames: interner.Intern([]string{names.SelfCluster}),
+	}
 }
 
 // builder builds assignments. Its methods are pure functions of their keys.
@@ -62,6 +67,7 @@ type assignmentKey struct {
 	ready     bool   // whether unhealthy endpoints are left out
 	topology  topology
 	paths     frozen.List[networkPath]
+	self      cohort.Self // zero unless only replicas of the proxy are included
 }
 
 // EndpointPolicies is an endpoint with the objects of the transport that apply to its workload.
@@ -88,22 +94,26 @@ func (m *Assignments) keyOf(v *view.View, c cohort.Inputs, name string) assignme
 	if !ok {
 		return k
 	}
-	k.service, k.endpoints, k.rule = s, v.Endpoints(s.Key()), rule
-	k.port, k.subset, k.sni = s.Port(n.Port).Name, n.Subset, n.SNIDNAT
-	k.policies, k.paths = Policies(v, m.hooks, k.endpoints.ByPort(k.port)), networkPaths(v, c.Client, k.endpoints.NetworkClusters)
+	k.rule, k.subset, k.sni = rule, n.Subset, n.SNIDNAT
+	k.reach(m, v, c.Client, s, s.Port(n.Port).Name)
 	choice := m.hooks.Choice(v.Mesh(), s, rule.Policy(n.Port))
 	k.ready, k.tls = choice.ReadyOnly, choice.TLS
 	if s.NodeLocal {
 		k.node = cmp.Or(c.Node, "\x00") // matches no endpoint if the proxy has no node
 	}
-	cluster := cmp.Or(c.Client.Cluster, v.Cluster())
-	if s.NodeLocal || v.ClusterLocal(s.Host) {
-		k.cluster = cluster
-	}
 	if placed(choice) {
-		k.placed, k.topology = true, topologyOf(choice, place{c.Node, c.Location}, cluster)
+		k.placed, k.topology = true, topologyOf(choice, place{c.Node, c.Location}, cmp.Or(c.Client.Cluster, v.Cluster()))
 	}
 	return k
+}
+
+// reach sets the service, and which of its endpoints at a port a client reaches, by which paths.
+func (k *assignmentKey) reach(m *Assignments, v *view.View, c cohort.Client, s *registry.Service, port string) {
+	k.service, k.endpoints, k.port = s, v.Endpoints(s.Key()), port
+	k.policies, k.paths = Policies(v, m.hooks, k.endpoints.ByPort(port)), networkPaths(v, c, k.endpoints.NetworkClusters)
+	if s.NodeLocal || v.ClusterLocal(s.Host) {
+		k.cluster = cmp.Or(c.Cluster, v.Cluster())
+	}
 }
 
 // Affected returns which assignments of a list may differ after a change.
@@ -117,19 +127,33 @@ func Affected(d *scope.Dirty, list *envoy.Names) (affected []string) {
 }
 
 // Get returns the assignments of a list of names. Assignments that depend on the location of the proxy are in
-// Union.Own, the half that is not shared. A name without a cluster is in neither half.
+// Union.Own, the half that is not shared, and so is the assignment of the proxy's own workload. A name without a
+// cluster is in neither half.
 func (m *Assignments) Get(v *view.View, c cohort.Key, list *envoy.Names) (envoy.Union, error) {
 	k := engine.Key{Type: envoy.EndpointType, Client: c.Client.Weak()}
 	shared := m.version(v, &c, k, list, false)
 	u, err := envoy.Union{Shared: shared.Set, Empty: list, Failed: shared.Failed()}, shared.Err()
-	if shared.Elsewhere() {
-		k.Part = place{c.Node, c.Location}
-		own := m.version(v, &c, k, list, true)
-		u.Own, err = own.Set, errors.Join(err, own.Err())
-		if failed := own.Failed(); u.Failed == nil {
+	failures := func(of *engine.Version) {
+		err = errors.Join(err, of.Err())
+		if failed := of.Failed(); u.Failed == nil {
 			u.Failed = failed
 		} else if failed != nil {
 			u.Failed = m.failed.Edited(u.Failed, nil, failed)
+		}
+	}
+	at := place{c.Node, c.Location}
+	if shared.Elsewhere() {
+		k.Part = at
+		own := m.version(v, &c, k, list, true)
+		u.Own = own.Set
+		failures(own)
+	}
+	if by := c.Self.Value(); by != (cohort.Self{}) && list.Has(names.SelfCluster) {
+		self := m.self(v, c.Client, by)
+		failures(self)
+		if self.Set.Len() > 0 {
+			k.Part = withSelfPart{at, by}
+			u.Own = engine.Extend(m.cache, k, v.Revision, list, u.Own, slices.Collect(self.Set.All))
 		}
 	}
 	return u, err
@@ -235,7 +259,7 @@ func (k assignmentKey) localities(b builder, endpoints iter.Seq[*registry.Endpoi
 	var order []priorityGroup
 	horizon := newSplitHorizon(k.paths)
 	for e := range endpoints {
-		if !e.AllLabels().Match(labels) {
+		if !e.AllLabels().Match(labels) || !k.self.Includes(e) {
 			continue
 		}
 		gateways, crosses := horizon.path(e)

@@ -68,6 +68,26 @@ func TestRevertedSetKeepsItsHistory(t *testing.T) {
 	}
 }
 
+// TestExtend checks that an extended Set follows both of its parts and is the same pointer while both are.
+func TestExtend(t *testing.T) {
+	a, b, c := &envoy.Resource{Name: "a"}, &envoy.Resource{Name: "b"}, &envoy.Resource{Name: "b", Version: "2"}
+	base := envoy.NewSet([]*envoy.Resource{a})
+	var cache Cache
+	var last *envoy.Set
+	for revision, s := range []struct {
+		base  *envoy.Set
+		added *envoy.Resource
+		len   int
+		same  bool
+	}{{nil, b, 1, false}, {nil, b, 1, true}, {base, b, 2, false}, {base, b, 2, true}, {base, c, 2, false}, {nil, c, 1, false}} {
+		set := Extend(&cache, Key{Type: "x"}, uint64(revision+1), nil, s.base, []*envoy.Resource{s.added})
+		if set.Len() != s.len || set.Get("b") != s.added || set.Get("a") != s.base.Get("a") || set == last != s.same {
+			t.Errorf("revision %d: %d resources, the same Set %v", revision+1, set.Len(), set == last)
+		}
+		last = set
+	}
+}
+
 // TestUnusedSetsAreEvicted: a Set stays cached while it is used with every change, and is evicted some time after its
 // last use.
 func TestUnusedSetsAreEvicted(t *testing.T) {

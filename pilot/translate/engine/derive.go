@@ -20,7 +20,7 @@ type Derivation interface {
 	HasContent() bool
 }
 
-// derived is the part of a Version that is set by Derive.
+// derived is the part of a Version that is set by Derive and Extend.
 type derived struct {
 	base    *envoy.Set
 	added   []*envoy.Resource
@@ -48,6 +48,18 @@ func Derive(c *Cache, k Key, revision uint64, list *envoy.Names, base *envoy.Set
 		}
 		return v
 	})
+}
+
+// Extend returns the Set with the resources of another one and some more, as it is at a revision. list is the list of
+// names of the other Set, which has none of the added names. Only the added resources cost anything.
+func Extend(c *Cache, k Key, revision uint64, list *envoy.Names, base *envoy.Set, added []*envoy.Resource) *envoy.Set {
+	k.names = weak.Make(list)
+	return c.get(k, revision, func(last *Version) *Version {
+		if last != nil && last.base == base && slices.Equal(last.added, added) {
+			return last
+		}
+		return &Version{Set: base.With(nil, added), from: revision, to: revision, derived: derived{base: base, added: added}}
+	}).Set
 }
 
 // EachDerived calls visit for each Set that Derive made and that was requested since the last full Snapshot: with its
