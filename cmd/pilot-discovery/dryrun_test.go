@@ -30,6 +30,11 @@ func TestServerSide(t *testing.T) {
 		asked = append(asked, r.Method+" "+r.URL.Path+" "+dry+" "+r.Header.Get("Authorization")+" "+r.Header.Get("Impersonate-User"))
 		mu.Unlock()
 		w.Header().Set("Content-Type", "application/json")
+		if strings.HasPrefix(r.URL.Path, "/apis/gateway.networking.k8s.io/v1/") {
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = io.WriteString(w, `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404}`)
+			return
+		}
 		if strings.Contains(string(body), "refused.example.com") {
 			w.WriteHeader(http.StatusUnprocessableEntity)
 			_, _ = io.WriteString(w,
@@ -48,9 +53,10 @@ func TestServerSide(t *testing.T) {
 		must.Succeed(t, os.WriteFile(path, []byte(text), 0o600))
 		return path
 	}
+	mesh := "testdata/mesh"
 	try := func(args ...string) (int, string, string) {
 		var out, said strings.Builder
-		args = append([]string{"diff", "testdata/mesh", "--server-side", "--server", api.URL, "--insecure-skip-tls-verify", "--token",
+		args = append([]string{"diff", mesh, "--server-side", "--server", api.URL, "--insecure-skip-tls-verify", "--token",
 			"secret", "--as", "jane", "-o", "name"}, args...)
 		return run(t.Context(), args, nil, &out, &said), out.String(), said.String()
 	}
@@ -69,6 +75,18 @@ func TestServerSide(t *testing.T) {
 	if code != diff.Broken || out != "" || !strings.Contains(said, "VirtualService a/web: the API server refuses it: the webhook says no") {
 		t.Errorf("of what is refused: %d %q %q", code, out, said)
 	}
+	// The API server has an older version alone of a kind.
+	mesh = t.TempDir()
+	must.Succeed(t, os.WriteFile(filepath.Join(mesh, "route.yaml"), []byte("apiVersion: gateway.networking.k8s.io/v1alpha2\nkind: TCPRoute\n"+
+		"metadata: {name: old, namespace: a}\nspec: {parentRefs: [{name: gw}], rules: [{backendRefs: [{name: web, port: 80}]}]}\n"), 0o600))
+	if code, _, said := try("--delete", "tcproute/old.a"); code == diff.Broken {
+		t.Errorf("of an older version: %d %q", code, said)
+	}
+	older := "DELETE /apis/gateway.networking.k8s.io/v1alpha2/namespaces/a/tcproutes/old All Bearer secret jane"
+	if !slices.Contains(asked, older) {
+		t.Errorf("the API server was not asked %q, but %q", older, asked)
+	}
+	mesh = "testdata/mesh"
 	api.Close()
 	if code, _, said := try("-f", change("taken.example.com")); code != diff.Broken ||
 		!strings.Contains(said, "--server-side: VirtualService a/web") {

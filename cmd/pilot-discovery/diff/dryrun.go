@@ -71,11 +71,17 @@ func (f *flags) judged(c *cobra.Command, changes []kinds.Change) error {
 		}
 	}
 	for _, x := range changes {
-		if x.Object != nil || len(x.Kind.Versions) == 0 {
+		if x.Object != nil {
 			continue
 		}
-		gvr := schema.GroupVersionResource{Group: x.Kind.Group, Version: x.Kind.Versions[0], Resource: x.Kind.Plural}
-		err := client.Resource(gvr).Namespace(x.Namespace).Delete(ctx, x.Name, metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
+		var err error
+		for _, version := range x.Kind.Versions { // an API server may have an older version alone
+			gvr := schema.GroupVersionResource{Group: x.Kind.Group, Version: version, Resource: x.Kind.Plural}
+			err = client.Resource(gvr).Namespace(x.Namespace).Delete(ctx, x.Name, metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
+			if !apierrors.IsNotFound(err) {
+				break
+			}
+		}
 		if err != nil {
 			if err := refuse(x.Key.String(), err); err != nil {
 				return err

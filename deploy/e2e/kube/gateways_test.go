@@ -77,6 +77,18 @@ spec:
   listeners: [{name: http, port: 80, protocol: HTTP}]
 `
 
+const streams = `
+apiVersion: v1
+kind: Service
+metadata: {name: backend, namespace: edge}
+spec: {ports: [{name: tcp, port: 9000}]}
+---
+apiVersion: gateway.networking.k8s.io/v1alpha2
+kind: TCPRoute
+metadata: {name: older, namespace: edge}
+spec: {parentRefs: [{name: front, sectionName: tcp}], rules: [{backendRefs: [{name: backend, port: 9000}]}]}
+`
+
 // edge is a cluster with Gateways.
 type edge struct{ *installed.World }
 
@@ -87,6 +99,7 @@ var (
 	scalers     = schema.GroupVersionResource{Group: "autoscaling", Version: "v2", Resource: "horizontalpodautoscalers"}
 	budgets     = schema.GroupVersionResource{Group: "policy", Version: "v1", Resource: "poddisruptionbudgets"}
 	gateways    = schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1", Resource: "gateways"}
+	tcpRoutes   = schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1alpha2", Resource: "tcproutes"}
 	classes     = schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1", Resource: "gatewayclasses"}
 )
 
@@ -122,6 +135,24 @@ func (e *edge) until(what string, r schema.GroupVersionResource, name string,
 	return u
 }
 
+// serve has the API server serve one version alone of a kind that is defined.
+func (e *edge) serve(r schema.GroupVersionResource) {
+	e.T.Helper()
+	definitions := e.Dynamic().Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
+		Resource: "customresourcedefinitions"})
+	u, err := definitions.Get(e.Ctx, r.GroupResource().String(), metav1.GetOptions{})
+	e.Must(err)
+	versions, _, err := unstructured.NestedSlice(u.Object, "spec", "versions")
+	e.Must(err)
+	for _, v := range versions {
+		v := v.(map[string]any)
+		v["served"] = v["name"] == r.Version
+	}
+	e.Must(unstructured.SetNestedSlice(u.Object, versions, "spec", "versions"))
+	_, err = definitions.Update(e.Ctx, u, metav1.UpdateOptions{})
+	e.Must(err)
+}
+
 func exists(*unstructured.Unstructured) bool { return true }
 
 func (e *edge) gone(r schema.GroupVersionResource, name string) {
@@ -145,13 +176,14 @@ func image(u *unstructured.Unstructured) string {
 }
 
 // TestGateways: with the rights of the chart, one of two replicas deploys the objects of Gateways, restores them, and
-// does not touch other objects.
+// does not touch other objects. A route has a status if the API server has only an older version of its kind.
 func TestGateways(t *testing.T) {
 	t.Parallel()
 	e := &edge{installed.Start(t, "--set", "revisionTags={stable}")}
 	crds, err := cluster.GatewayCRDs(e.Ctx)
 	e.Must(err)
 	e.Must(e.InstallCRDs(e.Ctx, crds))
+	e.serve(tcpRoutes)
 	e.Write("apiVersion: v1\nkind: Namespace\nmetadata: {name: edge}\n" + "---" + others)
 	foreign := e.get(services, "taken-istio").GetResourceVersion()
 	one := e.Launch(program, "istiod", "istiod-0", "--drainDuration=0s").Ready()
@@ -191,7 +223,7 @@ func TestGateways(t *testing.T) {
 	}
 
 	// The Gateway changes, and its deployed objects follow.
-	e.Write(fmt.Sprintf(front, ", {name: more, port: 8080, protocol: HTTP}"))
+	e.Write(fmt.Sprintf(front, ", {name: more, port: 8080, protocol: HTTP}, {name: tcp, port: 9000, protocol: TCP}"))
 	e.until("the new port", services, "front-istio",
 		func(u *unstructured.Unstructured) bool { return strings.Contains(text(u, "spec", "ports"), "8080") })
 	maps := e.Client().CoreV1().ConfigMaps(installed.Namespace)
@@ -202,6 +234,12 @@ func TestGateways(t *testing.T) {
 	e.Must(err)
 	e.until("the new image", deployments, "front-istio",
 		func(u *unstructured.Unstructured) bool { return strings.Contains(image(u), "another.example/") })
+
+	e.Write(streams)
+	e.until("the status of a TCPRoute of an older version", tcpRoutes, "older",
+		func(u *unstructured.Unstructured) bool {
+			return strings.Contains(text(u, "status", "parents"), "Accepted")
+		})
 
 	// Deleted and edited objects are restored. Fields of other owners stay.
 	e.patch(deployments, "front-istio",
