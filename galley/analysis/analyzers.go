@@ -196,6 +196,8 @@ func Analyzers() []Analyzer {
 		{"addresses", []string{codeAddresses}, true, "TCP ports of ServiceEntries without addresses", (*analysis).entryAddresses},
 		{"traffic-policies", []string{codePolicies, codeLimit}, true,
 			"DestinationRules of one host that each have a trafficPolicy, or select the same workload", (*analysis).trafficPolicies},
+		{"zones", []string{codeNoEffect}, true,
+			"balancing by zone where no proxy has the cluster of its own workload", (*analysis).zones},
 		{"sidecar-hosts", []string{codeReference}, true,
 			"hosts in the egress of Sidecars that no object has", (*analysis).sidecarHosts},
 		{"namespaces", []string{codeReference}, true,

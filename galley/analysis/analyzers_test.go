@@ -23,10 +23,14 @@ func TestAnalyzers(t *testing.T) {
 	m := mesh.Default()
 	m.RootNamespace = "istio-system"
 	// settings has mesh configurations by the beginning of the names of cases.
-	settings := map[string]*mesh.Config{"allocated": mesh.Default(), "own domain": mesh.Default(), "alias": mesh.Default()}
+	settings := map[string]*mesh.Config{}
+	for _, name := range []string{"allocated", "known", "own domain", "alias"} {
+		settings[name] = mesh.Default()
+	}
 	settings["allocated"].DefaultConfig.ProxyMetadata = map[string]string{
 		"ISTIO_META_DNS_CAPTURE": "true", "ISTIO_META_DNS_AUTO_ALLOCATE": "true",
 	}
+	settings["known"].DefaultConfig.ProxyMetadata = map[string]string{selfDiscovery: "true"}
 	settings["own domain"].TrustDomain = "ecp"
 	settings["alias"].TrustDomain, settings["alias"].TrustDomainAliases = "ecp", []string{"cluster.local"}
 	names := map[string]bool{}
