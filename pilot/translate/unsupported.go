@@ -33,6 +33,10 @@ func lacks(field string) (message, fix string) {
 	switch field {
 	case "SidecarPort.targetPort", "Port.targetPort", "Server.defaultEndpoint":
 		message = "nobody reads it"
+	case "ServerTLSSettings.ecdhCurves":
+		message, fix = "the mesh's curves are in force", "use tlsDefaults of the mesh configuration"
+	case "ServerTLSSettings.alpnProtocols":
+		message = "h2 and http/1.1 are offered"
 	}
 	return message, fix
 }
@@ -137,6 +141,8 @@ func lacksMesh(field string) (message, fix string) {
 		message = "ambient mode is not supported"
 	case "MeshConfig.serviceEntryVisibility":
 		message, fix = "ServiceEntries are visible as their exportTo says", "use exportTo and defaultServiceExportTo"
+	case "MeshConfig.defaultInboundHttpRetryPolicy":
+		message = "requests that were reset before the workload got them are sent twice more"
 	case "OutboundTrafficPolicy.tls":
 		message, fix = "calls to hosts without a service are passed on unchanged", "use mode ALLOW_ANY_DYNAMIC_DNS"
 	case "ConfigSource.subscribedResources":

@@ -26,8 +26,15 @@ func unsupported(o *kinds.Object) []diag.Diagnostic {
 
 // lacks returns the message and the remedy for an unsupported field of a traffic policy, see feature.Unsupported.
 func lacks(field string) (message, fix string) {
-	if field == "OutlierDetection.consecutiveErrors" {
+	switch field {
+	case "OutlierDetection.consecutiveErrors":
 		message, fix = "these errors are not counted", "use consecutive5xxErrors"
+	case "OutlierDetection.failurePercentageThreshold":
+		message, fix = "endpoints are ejected after consecutive errors alone", "use consecutive5xxErrors"
+	case "LoadBalancerSettings.backendUtilization":
+		message, fix = "load reports of endpoints are not read", "use simple"
+	case "ClientTLSSettings.caCertCredentialName":
+		message, fix = "CA certificates come from credentialName or caCertificates", "use credentialName"
 	}
 	return message, fix
 }
