@@ -62,6 +62,7 @@ const (
 	codeNoProxies    = "NoProxiesOfGateway"
 	codePolicies     = "RepeatedTrafficPolicy"
 	codeIssuer       = "RepeatedIssuer"
+	codeTokenPlace   = "TokenPlace"
 	codeProxyConfigs = "RepeatedProxyConfig"
 	codeNodeAddress  = "NodeAddress"
 	codeProbeHost    = "ProbeHost"
@@ -181,8 +182,9 @@ func Analyzers() []Analyzer {
 		{"claims", []string{codeClaims}, true, "routes by claims of tokens where no RequestAuthentication applies", (*analysis).claims},
 		{"issuers", []string{codeIssuer, codeLimit}, true,
 			"issuers that several RequestAuthentications of a workload have with different keys", (*analysis).issuers},
-		{"tokens", []string{codeTokenPort, codeIssuer}, true,
-			"tokens on ports that are not HTTP, and issuers that are there twice", (*analysis).tokens},
+		{"tokens", []string{codeTokenPort, codeIssuer, codeTokenPlace}, true,
+			"tokens on ports that are not HTTP, issuers that are there twice, and required tokens that exclude each other",
+			(*analysis).tokens},
 		{"token-policies", []string{codeTokenPolicy}, true,
 			"AuthorizationPolicies that read tokens where no RequestAuthentication accepts them", (*analysis).tokenIdentities},
 		{"split-rules", []string{codeSplitRule}, true,

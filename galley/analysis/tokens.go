@@ -3,6 +3,7 @@ package analysis
 import (
 	"iter"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -14,8 +15,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/protocols"
 )
 
-// tokens reports issuers that a RequestAuthentication has twice, and ports of the selected workloads that are not HTTP,
-// on which proxies read no tokens.
+// tokens reports issuers that a RequestAuthentication has twice, required tokens that exclude each other, and ports of
+// the selected workloads that are not HTTP, on which proxies read no tokens.
 func (a *analysis) tokens() {
 	type portOf struct {
 		service *kinds.Object
@@ -34,6 +35,7 @@ func (a *analysis) tokens() {
 				issuers[r.Issuer] = i
 			}
 		}
+		a.requiredTokens(o, spec.JwtRules)
 		if len(spec.JwtRules) == 0 {
 			continue
 		}
@@ -57,6 +59,50 @@ func (a *analysis) tokens() {
 			}
 		}
 	}
+}
+
+// requiredTokens reports rules of a RequestAuthentication that look for the tokens of two issuers in one place, if one
+// of the rules requires its token. Each refuses the other's token, so that no request with a token in that place passes.
+func (a *analysis) requiredTokens(o *kinds.Object, rules []*securityv1.JWTRule) {
+	required := func(r *securityv1.JWTRule) bool { return r.Presence == securityv1.JWTRule_REQUIRED }
+	if !slices.ContainsFunc(rules, required) {
+		return
+	}
+	first := map[string]int{} // index of the first rule that looks in a place
+	for i, r := range rules {
+		for _, at := range places(r) {
+			other, taken := first[at]
+			if !taken {
+				first[at] = i
+				continue
+			}
+			one := rules[other]
+			if one.Issuer == r.Issuer || !required(one) && !required(r) {
+				continue
+			}
+			a.report(o, diag.Warning, codeTokenPlace, indexed("spec.jwtRules", i), "have one of them look elsewhere, by fromHeaders",
+				"%s looks for tokens of another issuer in the same place (%s), and one of the two is required: a token there is never valid for both",
+				indexed("spec.jwtRules", other), at)
+			break
+		}
+	}
+}
+
+// places returns where a rule looks for tokens, in words.
+func places(r *securityv1.JWTRule) (list []string) {
+	for _, h := range r.FromHeaders {
+		list = append(list, strings.TrimSuffix("header "+strings.ToLower(h.Name)+" "+h.Prefix, " "))
+	}
+	for _, name := range r.FromParams {
+		list = append(list, "parameter "+name)
+	}
+	for _, name := range r.FromCookies {
+		list = append(list, "cookie "+name)
+	}
+	if list == nil {
+		return []string{"header authorization Bearer", "parameter access_token"}
+	}
+	return list
 }
 
 // leadsToGateway reports whether a Service selects the proxies of a Gateway. The servers of the Gateway say what is

@@ -262,6 +262,14 @@ func TestOneWrongField(t *testing.T) {
 		{kinds.RequestAuthentication, `{jwtRules: [{issuer: i, ` + someKeys + `, jwksUri: "https://a/b", timeout: 0s}]}`,
 			`{jwtRules: [{issuer: i, ` + someKeys + `}]}`},
 		{kinds.RequestAuthentication, `{selector: 1, jwtRules: [{issuer: i, ` + someKeys + `}]}`, `{jwtRules: [{issuer: i, ` + nobody + `}]}`},
+		{kinds.RequestAuthentication, `{jwtRules: [{issuer: i, ` + someKeys + `, presence: REQUIRD}]}`,
+			`{jwtRules: [{issuer: i, ` + someKeys + `, presence: REQUIRED}]}`},
+		{kinds.RequestAuthentication, `{jwtRules: [{issuer: i, ` + someKeys + `, presense: REQUIRED}, {issuer: j, jwks: x, presence: OPTIONAL}]}`,
+			`{jwtRules: [{issuer: i, ` + nobody + `, presence: REQUIRED}, {issuer: j, ` + nobody + `}]}`},
+		{kinds.RequestAuthentication, `{jwtRules: [x]}`, `{jwtRules: [{issuer: unusable.invalid, ` + nobody + `, presence: REQUIRED}]}`},
+		{kinds.RequestAuthentication, `{jwtRule: [{issuer: i, ` + someKeys + `}]}`,
+			`{jwtRules: [{issuer: unusable.invalid, ` + nobody + `, presence: REQUIRED}]}`},
+		{kinds.RequestAuthentication, `{selector: 1}`, `{jwtRules: [{issuer: unusable.invalid, ` + nobody + `}]}`},
 
 		// Policies.
 		{kinds.AuthorizationPolicy, `{rules: [{to: [{operation: {paths: [/a]}}]}, {from: [{source: {ipBlocks: [10.0.0.0/99]}}]}]}`,

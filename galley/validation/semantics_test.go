@@ -405,6 +405,8 @@ func semantics() []semantic {
 		{ra, "{jwtRules: [{issuer: a, jwks: '{}'}]}", "spec.jwtRules[0].jwks"},
 		{ra, "{jwtRules: [{issuer: a, fromHeaders: [{prefix: a}]}]}", "spec.jwtRules[0].fromHeaders[0].name"},
 		{ra, "{jwtRules: [{issuer: a, timeout: 0s}]}", "spec.jwtRules[0].timeout"},
+		{ra, "{jwtRules: [{issuer: a, jwksUri: 'https://a/b', presence: REQUIRED}]}", ""},
+		{ra, "{jwtRules: [{issuer: a, jwksUri: 'https://a/b', presence: MUST}]}", "spec.jwtRules[0].presence"},
 
 		{ef, patch("applyTo: HTTP_FILTER, match: {proxy: {proxyVersion: '^1\\.2.*'}}, patch: {operation: INSERT_BEFORE, value: {name: a}}"), ""},
 		{ef, patch("patch: {operation: REMOVE}"), "spec.configPatches[0].applyTo"},

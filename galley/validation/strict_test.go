@@ -160,6 +160,7 @@ jwtRules:
   outputPayloadToHeader: x-payload
   outputClaimToHeaders: [{header: x-user, claim: sub}]
   timeout: 1s
+  presence: REQUIRED
 `
 
 const fullPolicy = `
@@ -400,6 +401,9 @@ func opens(o *kinds.Object, at string) string {
 			return "tokens are not looked at"
 		}
 		r := spec.JwtRules[0]
+		if r.Presence != securityv1.JWTRule_REQUIRED {
+			return "requests without a token pass"
+		}
 		if r.Jwks != jwks.AcceptsNone && (spec.Selector == nil || r.Issuer != "i" || len(r.Audiences) == 0 || !strings.Contains(r.Jwks, "YQ") ||
 			r.JwksUri != "") {
 			return "other tokens are accepted"

@@ -83,6 +83,7 @@ var unitsOf = sync.OnceValue(func() map[*kinds.Kind][]unit {
 				"audiences.[]", "fromHeaders.[]", "fromParams.[]", "fromCookies.[]", "spaceDelimitedClaims.**", "timeout", "forwardOriginalToken",
 				"outputPayloadToHeader", "outputClaimToHeaders.[].**",
 			}},
+			{path: "spec.jwtRules.[].presence", close: requireToken},
 			{path: "spec.jwtRules.[].outputClaimToHeaders.[]", close: closeClaim},
 			{path: "spec.*", close: ofSpec(closeAuthentication)},
 		},

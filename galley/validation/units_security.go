@@ -4,6 +4,9 @@ import (
 	"slices"
 	"strconv"
 
+	securityv1 "istio.io/api/security/v1"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/jwks"
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
@@ -81,14 +84,19 @@ func closePort(s *salvage, chain []step, _ string) bool {
 	return strictMTLS(s, chain, "")
 }
 
-// closeAuthentication makes a RequestAuthentication accept no token. Its rules still say where tokens are, and which
-// headers are removed from requests, as far as that can be read.
+// closeAuthentication makes a RequestAuthentication accept no token. Its rules still say where tokens are, which of them
+// are required, and which headers are removed from requests, as far as that can be read. Rules that cannot be read may
+// require a token.
 func closeAuthentication(s *salvage, chain []step, field string) bool {
 	spec := last(chain)
 	rules := spec.get("jwtRules")
+	unread := spec.shape != mapping || rules != nil || diag.NearestField(field, []string{"jwtRules"}) != ""
 	s.closed(spec, field)
 	if rules == nil || rules.shape != list || field == "jwtRules" {
 		rules = parsed(`[{}]`)
+		if unread {
+			rules = parsed(`[{"presence": "REQUIRED"}]`)
+		}
 	}
 	spec.set("jwtRules", rules)
 	for i := range rules.items {
@@ -97,7 +105,22 @@ func closeAuthentication(s *salvage, chain []step, field string) bool {
 	return true
 }
 
-// closeJWTRule makes a rule accept no token, in the places and with the output headers that it names.
+// requireToken makes a rule whose presence cannot be read require its token.
+func requireToken(_ *salvage, chain []step, _ string) bool {
+	last(chain).become(word("REQUIRED"))
+	return true
+}
+
+// mayRequireToken reports whether a rule refuses requests without its token, as far as it can be read. field is the
+// field of the rule at fault. A field that is not known here may require the token too.
+func mayRequireToken(rule *node, field string) bool {
+	known := field == "" || (&securityv1.JWTRule{}).ProtoReflect().Descriptor().Fields().ByJSONName(field) != nil
+	p := rule.get("presence")
+	return rule.shape != mapping || !known || p != nil && p.shape != null && p.value != "OPTIONAL"
+}
+
+// closeJWTRule makes a rule accept no token, in the places and with the output headers that it names. If it may require
+// its token, it refuses all requests.
 func closeJWTRule(s *salvage, chain []step, field string) bool {
 	rule := last(chain)
 	if keys := rule.get("jwks"); field == "jwksUri" && keys != nil && keys.shape == text && keys.value != "" {
@@ -105,7 +128,7 @@ func closeJWTRule(s *salvage, chain []step, field string) bool {
 		delete(s.settled, rule)
 		return true
 	}
-	issuer := rule.get("issuer")
+	issuer, required := rule.get("issuer"), mayRequireToken(rule, field)
 	if rule.shape != mapping {
 		rule.become(&node{shape: mapping})
 	}
@@ -125,6 +148,9 @@ func closeJWTRule(s *salvage, chain []step, field string) bool {
 	}
 	rule.set("issuer", issuer)
 	rule.set("jwks", word(jwks.AcceptsNone))
+	if required {
+		rule.set("presence", word("REQUIRED"))
+	}
 	return true
 }
 

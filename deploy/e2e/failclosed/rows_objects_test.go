@@ -79,6 +79,10 @@ func objectRows() []row {
 					name: "a wrong rule beside a good one", content: object(security, "RequestAuthentication", "{jwtRules: ["+rule+", {jwks: x}]}"),
 					said: `a/input: spec.jwtRules\[1\]`, start: refused, running: both,
 				},
+				{
+					name: "a presence that does not exist", said: "REQUIRD", start: refused, running: both,
+					content: object(security, "RequestAuthentication", "{jwtRules: ["+strings.TrimSuffix(rule, "}")+", presence: REQUIRD}]}"),
+				},
 			},
 		},
 		{

@@ -82,7 +82,8 @@ func drawUgly(t *rapid.T) *securityv1.RequestAuthentication {
 	})
 	one := rapid.Custom(func(t *rapid.T) string { return strings.Join(rapid.SliceOfN(part, 0, 4).Draw(t, "parts"), "") })
 	list := func(label string) []string { return rapid.SliceOfN(one, 1, 2).Draw(t, label) }
-	r := &securityv1.JWTRule{Issuer: "https://issuer.example", Jwks: jwks.AcceptsNone}
+	presence := rapid.SampledFrom([]securityv1.JWTRule_JWTRequirement{securityv1.JWTRule_OPTIONAL, securityv1.JWTRule_REQUIRED})
+	r := &securityv1.JWTRule{Issuer: "https://issuer.example", Jwks: jwks.AcceptsNone, Presence: presence.Draw(t, "presence")}
 	switch rapid.IntRange(0, 10).Draw(t, "where") {
 	case 0:
 		r.Issuer = one.Draw(t, "issuer")

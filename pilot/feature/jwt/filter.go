@@ -44,36 +44,46 @@ func (m Mode) httpFilters(c feature.Chain) []*hcmv3.HttpFilter {
 	slices.SortStableFunc(rules, func(a, b *securityv1.JWTRule) int { return strings.Compare(a.Issuer, b.Issuer) })
 
 	filter := &jwtv3.JwtAuthentication{BypassCorsPreflight: true, Providers: map[string]*jwtv3.JwtProvider{}}
-	var providers []string
 	for i, r := range rules {
-		name := "origins-" + strconv.Itoa(i)
-		providers = append(providers, name)
 		p := m.provider(r, c.Selection)
 		p.ClearRouteCache = c.Direction == feature.Gateway // routes of gateways may depend on claims
-		filter.Providers[name] = p
+		filter.Providers[providerName(i)] = p
 	}
 	filter.Rules = []*jwtv3.RequirementRule{{
 		Match:           &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}},
-		RequirementType: &jwtv3.RequirementRule_Requires{Requires: requirement(providers)},
+		RequirementType: &jwtv3.RequirementRule_Requires{Requires: requirement(rules)},
 	}}
 	return []*hcmv3.HttpFilter{envoy.HTTPFilter(filterName, envoy.Any(filter))}
 }
 
-// requirement returns the condition for requests: a valid token of any provider, or no token for any of them.
-func requirement(providers []string) *jwtv3.JwtRequirement {
-	var valid, validOrMissing []*jwtv3.JwtRequirement
-	for _, name := range providers {
-		p := &jwtv3.JwtRequirement{RequiresType: &jwtv3.JwtRequirement_ProviderName{ProviderName: name}}
-		missing := &jwtv3.JwtRequirement{RequiresType: &jwtv3.JwtRequirement_AllowMissing{AllowMissing: &emptypb.Empty{}}}
+// providerName returns the name of the provider of a rule, by the index of the rule.
+func providerName(rule int) string { return "origins-" + strconv.Itoa(rule) }
+
+// requirement returns the condition for requests: a valid token of any rule, or no token for any of them. If rules
+// require their tokens, each of these must be there and valid, and tokens of other rules may be missing, but not
+// invalid.
+func requirement(rules []*securityv1.JWTRule) *jwtv3.JwtRequirement {
+	var valid, each []*jwtv3.JwtRequirement
+	required := false
+	for i, r := range rules {
+		p := &jwtv3.JwtRequirement{RequiresType: &jwtv3.JwtRequirement_ProviderName{ProviderName: providerName(i)}}
 		valid = append(valid, p)
-		validOrMissing = append(validOrMissing, anyOf(p, missing))
+		if r.Presence == securityv1.JWTRule_REQUIRED {
+			required = true
+		} else {
+			p = anyOf(p, &jwtv3.JwtRequirement{RequiresType: &jwtv3.JwtRequirement_AllowMissing{AllowMissing: &emptypb.Empty{}}})
+		}
+		each = append(each, p)
 	}
-	if len(providers) == 1 {
-		return validOrMissing[0]
+	if len(each) == 1 {
+		return each[0]
 	}
 	all := &jwtv3.JwtRequirement{RequiresType: &jwtv3.JwtRequirement_RequiresAll{
-		RequiresAll: &jwtv3.JwtRequirementAndList{Requirements: validOrMissing},
+		RequiresAll: &jwtv3.JwtRequirementAndList{Requirements: each},
 	}}
+	if required {
+		return all
+	}
 	return anyOf(append(valid, all)...)
 }
 

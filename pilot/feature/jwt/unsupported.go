@@ -41,11 +41,8 @@ func (m Mode) unsupported(o *kinds.Object) (list []diag.Diagnostic) {
 		}
 	}
 	list = append(list, feature.Unsupported("spec", spec(o), func(field string) (message, fix string) {
-		switch field {
-		case "PolicyTargetReference.namespace":
+		if field == "PolicyTargetReference.namespace" {
 			message = "a target is in the policy's own namespace"
-		case "JWTRule.presence":
-			message, fix = "requests without a token pass", "require a token by an AuthorizationPolicy"
 		}
 		return message, fix
 	})...)

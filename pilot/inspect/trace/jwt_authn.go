@@ -123,12 +123,18 @@ func (t token) unverifiable(set string) string {
 
 // judged is the result of a requirement for a request.
 type judged struct {
-	missing  bool   // whether there is no token
-	refused  string // why the token is refused
-	foreign  bool   // whether it is refused as it is of another issuer
-	status   int
-	provider *jwtv3.JwtProvider // provider of the valid token; nil if no token is valid
-	token    token
+	missing bool   // whether there is no token
+	of      string // issuer of the missing token; empty if any issuer's would do
+	refused string // why the token is refused
+	foreign bool   // whether it is refused as it is of another issuer
+	status  int
+	valid   []validToken
+}
+
+// validToken is a valid token and the provider that accepts it.
+type validToken struct {
+	token
+	provider *jwtv3.JwtProvider
 }
 
 func (v judged) passes() bool { return !v.missing && v.refused == "" }
@@ -159,24 +165,32 @@ func jwtAuthn(x *stream, _ filter, m *jwtv3.JwtAuthentication) bool {
 		}
 		switch {
 		case v.missing:
-			a.step(Step{What: "token", Name: "none", Reason: "there is no token where policies look for one, and one is required",
+			none := "there is no token"
+			if v.of != "" {
+				none += " of issuer " + v.of
+			}
+			a.step(Step{What: "token", Name: "none", Reason: none + " where policies look for one, and one is required",
 				Details: []string{"give it by --jwt or --claim"}})
-			a.end(accesslog.Token, 401, "there is no token")
+			a.end(accesslog.Token, 401, "%s", none)
 			return false
 		case v.refused != "":
 			a.step(Step{What: "token", Name: "refused", Reason: v.refused})
 			a.end(accesslog.Token, v.status, "the token is refused: %s", v.refused)
 			return false
-		case v.provider == nil:
+		case len(v.valid) == 0:
 			a.step(Step{What: "token", Name: "none", Reason: "there is no token where policies look for one, and the request continues without"})
 			return true
 		}
-		if v.provider.GetLocalJwks().GetInlineString() == jwks.NotFetched {
-			x.dependsOn(accesslog.Token, 401, "the server has not fetched the keys of issuer %s: until it has, the token is refused",
-				v.provider.GetIssuer())
+		clears := false
+		for _, t := range v.valid {
+			if t.provider.GetLocalJwks().GetInlineString() == jwks.NotFetched {
+				x.dependsOn(accesslog.Token, 401, "the server has not fetched the keys of issuer %s: until it has, the token is refused",
+					t.provider.GetIssuer())
+			}
+			x.accept(t)
+			clears = clears || t.provider.GetClearRouteCache()
 		}
-		x.accept(v)
-		if v.provider.GetClearRouteCache() {
+		if clears {
 			x.match()
 		}
 		return true
@@ -206,8 +220,8 @@ func unclearToken(m *jwtv3.JwtAuthentication, r Request) string {
 }
 
 // accept lets a request continue with a valid token.
-func (x *stream) accept(v judged) {
-	x.payload = maps.Clone(v.token.claims)
+func (x *stream) accept(v validToken) {
+	x.payload = maps.Clone(v.claims)
 	for _, name := range v.provider.GetNormalizePayloadInMetadata().GetSpaceDelimitedClaims() {
 		if text, ok := x.payload[name].(string); ok {
 			list := lists.Map(strings.Fields(text), func(x string) any { return x })
@@ -216,12 +230,12 @@ func (x *stream) accept(v judged) {
 	}
 	s := Step{What: "token", Name: "valid", Reason: fmt.Sprintf("of issuer %s; its signature is not verified here", v.provider.GetIssuer())}
 	if !v.provider.GetForward() {
-		x.request.removeHeader(v.token.in)
+		x.request.removeHeader(v.in)
 		x.request.Claims = nil
 		s.Details = append(s.Details, "it is not passed on")
 	}
 	for _, h := range v.provider.GetClaimToHeaders() {
-		if value := claimAt(v.token.claims, strings.Split(h.GetClaimName(), ".")); value != nil {
+		if value := claimAt(v.claims, strings.Split(h.GetClaimName(), ".")); value != nil {
 			x.request.setHeader(strings.ToLower(h.GetHeaderName()), claimText(value))
 		}
 	}
@@ -266,9 +280,10 @@ func require(f *jwtv3.JwtAuthentication, q *jwtv3.JwtRequirement, r Request) jud
 	switch x := q.GetRequiresType().(type) {
 	case *jwtv3.JwtRequirement_ProviderName:
 		p := f.GetProviders()[x.ProviderName]
-		return byProvider(p, p.GetAudiences(), r)
+		return byProvider(p, p.GetAudiences(), seenBy(f, p, r))
 	case *jwtv3.JwtRequirement_ProviderAndAudiences:
-		return byProvider(f.GetProviders()[x.ProviderAndAudiences.GetProviderName()], x.ProviderAndAudiences.GetAudiences(), r)
+		p := f.GetProviders()[x.ProviderAndAudiences.GetProviderName()]
+		return byProvider(p, x.ProviderAndAudiences.GetAudiences(), seenBy(f, p, r))
 	case *jwtv3.JwtRequirement_RequiresAny:
 		return requireAny(f, x.RequiresAny.GetRequirements(), r)
 	case *jwtv3.JwtRequirement_RequiresAll:
@@ -278,13 +293,50 @@ func require(f *jwtv3.JwtAuthentication, q *jwtv3.JwtRequirement, r Request) jud
 			if !v.passes() {
 				return v
 			}
-			if v.provider != nil {
-				all = v
-			}
+			all.valid = append(all.valid, v.valid...)
 		}
 		return all
 	}
 	return judged{} // nothing is required, or a token may be missing
+}
+
+// seenBy returns a request as a provider sees it. A token that is given without its place is where the provider of its
+// issuer looks for it. A provider of another issuer does not see it, unless it looks there too.
+func seenBy(f *jwtv3.JwtAuthentication, p *jwtv3.JwtProvider, r Request) Request {
+	issuer, ok := r.Claims["iss"].(string)
+	if !ok || issuer == p.GetIssuer() {
+		return r
+	}
+	own, others := places(p), false
+	for _, q := range f.GetProviders() {
+		if q.GetIssuer() != issuer {
+			continue
+		}
+		if others = true; slices.ContainsFunc(places(q), func(at string) bool { return slices.Contains(own, at) }) {
+			return r
+		}
+	}
+	if others {
+		r.Claims, r.TokenHeader = nil, nil
+	}
+	return r
+}
+
+// places returns where a provider looks for tokens, in comparable form.
+func places(p *jwtv3.JwtProvider) (list []string) {
+	for _, h := range p.GetFromHeaders() {
+		list = append(list, "header "+strings.ToLower(h.GetName())+" "+h.GetValuePrefix())
+	}
+	for _, name := range p.GetFromParams() {
+		list = append(list, "parameter "+name)
+	}
+	for _, name := range p.GetFromCookies() {
+		list = append(list, "cookie "+name)
+	}
+	if list == nil {
+		return []string{"header authorization Bearer ", "parameter access_token"}
+	}
+	return list
 }
 
 // requireAny evaluates a list of requirements of which one must be satisfied. If one of them allows requests without a
@@ -322,7 +374,7 @@ func byProvider(p *jwtv3.JwtProvider, audiences []string, r Request) judged {
 	case err != nil:
 		return judged{refused: err.Error(), status: 401}
 	case claims == nil:
-		return judged{missing: true}
+		return judged{missing: true, of: p.GetIssuer()}
 	}
 	if wrong := found.malformed(); wrong != "" {
 		return judged{refused: wrong, status: 401}
@@ -356,7 +408,7 @@ func byProvider(p *jwtv3.JwtProvider, audiences []string, r Request) judged {
 		}
 	}
 	found.claims = claims
-	return judged{provider: p, token: found}
+	return judged{valid: []validToken{{found, p}}}
 }
 
 // bare returns an audience without the scheme and the slash at its end, which Envoy does not compare.
