@@ -139,6 +139,10 @@ func outlierDetection(p fieldRef) {
 	p.at("baseEjectionTime").interval()
 	p.at("maxEjectionPercent").between(0, 100)
 	p.at("minHealthPercent").between(0, 100)
+	share := p.at("failurePercentageThreshold")
+	if share.between(0, 100); share.is("0") {
+		share.warn("write a percentage of 1 or more, or remove it", "no endpoint is ejected for its share of failures")
+	}
 	if old := p.at("consecutiveErrors"); !old.absent() {
 		old.warn("use consecutive5xxErrors", "consecutiveErrors is no longer read")
 	}

@@ -207,6 +207,9 @@ func applyOutlierDetection(c *clusterv3.Cluster, options *httpv3.HttpProtocolOpt
 	if n := o.ConsecutiveGatewayErrors; n != nil {
 		d.ConsecutiveGatewayFailure, d.EnforcingConsecutiveGatewayFailure = n, enforce(n)
 	}
+	if n := o.FailurePercentageThreshold; n != nil { // Envoy's default enforces none
+		d.FailurePercentageThreshold, d.EnforcingFailurePercentage = n, enforce(n)
+	}
 	if o.SplitExternalLocalOriginErrors {
 		d.SplitExternalLocalOriginErrors = true
 		if n := o.ConsecutiveLocalOriginFailures; n != nil {

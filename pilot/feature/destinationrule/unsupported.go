@@ -29,8 +29,6 @@ func lacks(field string) (message, fix string) {
 	switch field {
 	case "OutlierDetection.consecutiveErrors":
 		message, fix = "these errors are not counted", "use consecutive5xxErrors"
-	case "OutlierDetection.failurePercentageThreshold":
-		message, fix = "endpoints are ejected after consecutive errors alone", "use consecutive5xxErrors"
 	case "LoadBalancerSettings.backendUtilization":
 		message, fix = "load reports of endpoints are not read", "use simple"
 	case "ClientTLSSettings.caCertCredentialName":

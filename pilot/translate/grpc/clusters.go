@@ -120,11 +120,19 @@ const (
 	failingPercentage  = 85
 )
 
-// outlierDetection approximates an Envoy's consecutive errors by the means of gRPC. It returns nil if these eject
-// nothing.
+// outlierDetection returns what gRPC has of an Envoy's outlier detection: the share of failures, or else an
+// approximation of consecutive errors by it. It returns nil if these eject nothing.
 func outlierDetection(d *clusterv3.OutlierDetection) *clusterv3.OutlierDetection {
 	if d == nil {
 		return nil
+	}
+	if d.GetEnforcingFailurePercentage().GetValue() > 0 {
+		return &clusterv3.OutlierDetection{
+			Interval: d.Interval, BaseEjectionTime: d.BaseEjectionTime, MaxEjectionPercent: d.MaxEjectionPercent,
+			EnforcingSuccessRate:       envoy.UInt32(0),
+			EnforcingFailurePercentage: d.EnforcingFailurePercentage,
+			FailurePercentageThreshold: d.FailurePercentageThreshold,
+		}
 	}
 	enforced := func(e *wrapperspb.UInt32Value) bool { return e == nil || e.Value > 0 }
 	calls := uint32(math.MaxUint32)
