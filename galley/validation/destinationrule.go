@@ -164,6 +164,12 @@ func loadBalancer(p fieldRef) {
 	if h := p.at("consistentHash"); !h.absent() {
 		consistentHash(h)
 	}
+	if u := p.at("backendUtilization"); !u.absent() {
+		backendUtilization(u)
+		if zones := p.at("zoneAwareLbSetting"); !zones.absent() {
+			zones.warn("use localityLbSetting", "with backendUtilization proxies prefer no zone")
+		}
+	}
 	p.at("warmupDurationSecs").tolerated().timeout()
 	if !p.at("warmup").absent() && !p.at("warmupDurationSecs").absent() {
 		p.at("warmupDurationSecs").warn("remove it", "warmup says it already")
@@ -182,6 +188,35 @@ func loadBalancer(p fieldRef) {
 		locality(p.at(f))
 	}
 	p.exclusive("localityLbSetting", "zoneAwareLbSetting")
+}
+
+// backendUtilization checks how the load reports of endpoints decide their weights.
+func backendUtilization(u fieldRef) {
+	for _, f := range []string{"weightStabilizationPeriod", "weightExpirationPeriod", "weightUpdatePeriod"} {
+		if d := u.at(f); !d.absent() && d.duration() < 0 {
+			d.bad("write a positive duration", "the duration is negative")
+		}
+		u.at(f).longest()
+	}
+	if d := u.at("weightExpirationPeriod"); !d.absent() && d.duration() == 0 {
+		d.refuse("write a positive duration, or remove it", "every weight expires at once: all endpoints have the same")
+	}
+	const least = 100 * time.Millisecond // Envoy's bound
+	if d := u.at("weightUpdatePeriod"); !d.absent() && d.duration() >= 0 && d.duration() < least {
+		d.refuse("write 100ms or more", "proxies update weights every 100ms at most, and that applies")
+	}
+	for _, m := range u.at("metricNamesForComputingUtilization").items() {
+		group, key, mapped := strings.Cut(m.text(), ".")
+		single := slices.Contains([]string{"application_utilization", "cpu_utilization", "mem_utilization", "rps_fractional", "eps"}, group)
+		switch {
+		case m.empty():
+			m.tolerated().bad("remove it", "an empty name")
+		case mapped && key != "" && slices.Contains([]string{"utilization", "named_metrics", "request_cost"}, group), single && !mapped:
+		default:
+			m.warn("write application_utilization, cpu_utilization, mem_utilization, or a metric such as named_metrics.NAME",
+				"%q is no metric of a load report", m.text())
+		}
+	}
 }
 
 func consistentHash(h fieldRef) {

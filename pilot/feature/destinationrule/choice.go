@@ -42,10 +42,12 @@ func (policies) Choice(m *mesh.Config, s *registry.Service, p traffic.Policy) fe
 	return c
 }
 
-// applyChoice sets how Envoy weighs localities against each other.
+// applyChoice sets how Envoy weighs localities against each other. Beside a load balancing policy Envoy rejects such
+// settings. The policy is then used within a locality that is chosen by weight, and zones are not preferred.
 func applyChoice(c *clusterv3.Cluster, by feature.Choice) {
 	failover := len(by.Locality.GetFailover())+len(by.Locality.GetFailoverPriority()) > 0
 	switch {
+	case by.Zones != nil && c.LoadBalancingPolicy != nil:
 	case by.Zones != nil:
 		config := &clusterv3.Cluster_CommonLbConfig_ZoneAwareLbConfig{}
 		if n := by.Zones.MinClusterSize; n != nil {
@@ -56,6 +58,10 @@ func applyChoice(c *clusterv3.Cluster, by feature.Choice) {
 		}
 		c.CommonLbConfig.LocalityConfigSpecifier = &clusterv3.Cluster_CommonLbConfig_ZoneAwareLbConfig_{ZoneAwareLbConfig: config}
 	case by.Distribution != "", len(by.Locality.GetDistribute()) > 0, by.FailsOver && failover:
+		if p := c.LoadBalancingPolicy; p != nil {
+			c.LoadBalancingPolicy = withinLocality(p)
+			return
+		}
 		c.CommonLbConfig.LocalityConfigSpecifier = &clusterv3.Cluster_CommonLbConfig_LocalityWeightedLbConfig_{
 			LocalityWeightedLbConfig: &clusterv3.Cluster_CommonLbConfig_LocalityWeightedLbConfig{},
 		}

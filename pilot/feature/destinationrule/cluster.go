@@ -132,6 +132,12 @@ const defaultRingSize = 1024
 
 func applyLoadBalancer(c *clusterv3.Cluster, lb *networkingv1alpha3.LoadBalancerSettings) {
 	slow := slowStart(lb)
+	if u := lb.GetBackendUtilization(); u != nil {
+		if !callsAnyHost(c) {
+			c.LoadBalancingPolicy = byUtilization(u, slow)
+		}
+		return
+	}
 	if hash := lb.GetConsistentHash(); hash != nil {
 		switch a := hash.HashAlgorithm.(type) {
 		case *networkingv1alpha3.LoadBalancerSettings_ConsistentHashLB_Maglev:

@@ -3,6 +3,7 @@
 //
 // - destinationrule.go: what the feature declares.
 // - cluster.go: load balancing, connection pools and outlier detection of a cluster.
+// - utilization.go: load balancing by the load reports of endpoints.
 // - connection.go: connections that are forwarded as bytes: timeouts, tunnels; PROXY headers.
 // - tls.go: TLS of a cluster's connections.
 // - choice.go: how a cluster chooses among endpoints, and how they are called.

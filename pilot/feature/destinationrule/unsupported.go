@@ -29,8 +29,6 @@ func lacks(field string) (message, fix string) {
 	switch field {
 	case "OutlierDetection.consecutiveErrors":
 		message, fix = "these errors are not counted", "use consecutive5xxErrors"
-	case "LoadBalancerSettings.backendUtilization":
-		message, fix = "load reports of endpoints are not read", "use simple"
 	case "ClientTLSSettings.caCertCredentialName":
 		message, fix = "CA certificates come from credentialName or caCertificates", "use credentialName"
 	}

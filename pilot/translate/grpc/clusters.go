@@ -2,10 +2,13 @@ package grpc
 
 import (
 	"math"
+	"slices"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	roundrobinv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/load_balancing_policies/round_robin/v3"
+	localityv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/load_balancing_policies/wrr_locality/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"google.golang.org/protobuf/types/known/wrapperspb"
@@ -100,6 +103,8 @@ const maxRingSize = 8 << 20
 // setLoadBalancing sets how calls are balanced. gRPC rejects unknown policies.
 func setLoadBalancing(c, full *clusterv3.Cluster, s *networkingv1alpha3.LoadBalancerSettings) {
 	switch {
+	case full.LoadBalancingPolicy != nil:
+		c.LoadBalancingPolicy = byUtilization(full.LoadBalancingPolicy)
 	case s.GetConsistentHash() != nil:
 		c.LbPolicy = clusterv3.Cluster_RING_HASH
 		size := full.GetRingHashLbConfig().GetMinimumRingSize().GetValue()
@@ -112,6 +117,26 @@ func setLoadBalancing(c, full *clusterv3.Cluster, s *networkingv1alpha3.LoadBala
 		s.GetSimple() == networkingv1alpha3.LoadBalancerSettings_LEAST_CONN: //nolint:staticcheck // users still write LEAST_CONN
 		c.LbPolicy = clusterv3.Cluster_LEAST_REQUEST
 	}
+}
+
+// byUtilization returns gRPC's form of an Envoy's policy by which load reports decide the weights of endpoints: within a
+// locality that is chosen by weight. A gRPC that does not know it takes endpoints in turn.
+func byUtilization(p *clusterv3.LoadBalancingPolicy) *clusterv3.LoadBalancingPolicy {
+	within := &localityv3.WrrLocality{}
+	if inner := p.GetPolicies()[0].GetTypedExtensionConfig().GetTypedConfig(); inner.MessageIs(within) {
+		if inner.UnmarshalTo(within) == nil {
+			p = within.EndpointPickingPolicy
+		}
+	}
+	inTurn := &clusterv3.LoadBalancingPolicy_Policy{TypedExtensionConfig: &corev3.TypedExtensionConfig{
+		Name: "envoy.load_balancing_policies.round_robin", TypedConfig: envoy.Any(&roundrobinv3.RoundRobin{}),
+	}}
+	return &clusterv3.LoadBalancingPolicy{Policies: []*clusterv3.LoadBalancingPolicy_Policy{{
+		TypedExtensionConfig: &corev3.TypedExtensionConfig{Name: "envoy.load_balancing_policies.wrr_locality",
+			TypedConfig: envoy.Any(&localityv3.WrrLocality{EndpointPickingPolicy: &clusterv3.LoadBalancingPolicy{
+				Policies: append(slices.Clip(p.GetPolicies()), inTurn),
+			}})},
+	}}}
 }
 
 // Defaults of Envoy, and the values that approximate consecutive errors.

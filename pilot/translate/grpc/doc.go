@@ -29,10 +29,11 @@
 // response fails the call.
 //
 // In a DestinationRule: the connection pool except http2MaxRequests; simple load balancing except LEAST_REQUEST (all
-// else is ROUND_ROBIN); hashes by cookie, source address and query parameter; maglev, which is a ring hash; warmup;
-// tunnel and proxyProtocol; sni and subjectAltNames of other TLS modes. Outlier detection uses the share of failed
-// calls, because gRPC does not know consecutive errors. Without failurePercentageThreshold, which takes precedence, an
-// endpoint is ejected if 85 % of at least as many calls in an interval fail.
+// else is ROUND_ROBIN), and backendUtilization where an application does not know it; hashes by cookie, source address
+// and query parameter; maglev, which is a ring hash; warmup; tunnel and proxyProtocol; sni and subjectAltNames of other
+// TLS modes. Outlier detection uses the share of failed calls, because gRPC does not know consecutive errors. Without
+// failurePercentageThreshold, which takes precedence, an endpoint is ejected if 85 % of at least as many calls in an
+// interval fail.
 //
 // EnvoyFilters, WasmPlugins, TrafficExtensions, Telemetry, RequestAuthentications and ingress listeners of Sidecars
 // have no effect. A policy that requires a token allows no requests. Requests about which an authorizer would decide
