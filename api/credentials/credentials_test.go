@@ -280,7 +280,20 @@ func TestReferences(t *testing.T) {
 			"spec.subsets[0].trafficPolicy.tls.credentialName kubernetes://a",
 			"spec.subsets[0].trafficPolicy.tls.credentialName kubernetes://a-cacert",
 		}},
-		{client(&networkingv1alpha3.ClientTLSSettings{Mode: networkingv1alpha3.ClientTLSSettings_ISTIO_MUTUAL, CredentialName: "a"}), nil},
+		{client(&networkingv1alpha3.ClientTLSSettings{Mode: networkingv1alpha3.ClientTLSSettings_MUTUAL, CredentialName: "a",
+			CaCertCredentialName: "b"}), []string{
+			"spec.trafficPolicy.portLevelSettings[0].tls.credentialName kubernetes://a",
+			"spec.trafficPolicy.portLevelSettings[0].tls.caCertCredentialName kubernetes://b#ca",
+			"spec.subsets[0].trafficPolicy.tls.credentialName kubernetes://a",
+			"spec.subsets[0].trafficPolicy.tls.caCertCredentialName kubernetes://b#ca",
+		}},
+		{client(&networkingv1alpha3.ClientTLSSettings{Mode: networkingv1alpha3.ClientTLSSettings_SIMPLE,
+			CaCertCredentialName: "configmap://n/c"}), []string{
+			"spec.trafficPolicy.portLevelSettings[0].tls.caCertCredentialName configmap://n/c-cacert",
+			"spec.subsets[0].trafficPolicy.tls.caCertCredentialName configmap://n/c-cacert",
+		}},
+		{client(&networkingv1alpha3.ClientTLSSettings{Mode: networkingv1alpha3.ClientTLSSettings_ISTIO_MUTUAL, CredentialName: "a",
+			CaCertCredentialName: "b"}), nil},
 		{&kinds.Object{Spec: &networkingv1.Sidecar{}}, nil},
 	} {
 		var got []string

@@ -114,19 +114,30 @@ func ofPolicy(p *networkingv1alpha3.TrafficPolicy, field string) []Reference {
 }
 
 func ofClient(t *networkingv1alpha3.ClientTLSSettings, field string) (list []Reference) {
-	if t.GetCredentialName() == "" {
+	add := func(at string, own bool, resource string, served bool) {
+		if served {
+			list = append(list, Reference{resource, field + "." + at, own})
+		}
+	}
+	name, ca := t.GetCredentialName(), t.GetCaCertCredentialName()
+	switch t.GetMode() {
+	case networkingv1alpha3.ClientTLSSettings_MUTUAL:
+		if name != "" {
+			resource, served := names.Credential(name)
+			add("credentialName", true, resource, served)
+		}
+	case networkingv1alpha3.ClientTLSSettings_SIMPLE:
+	default:
 		return nil
 	}
-	field += ".credentialName"
-	if t.Mode == networkingv1alpha3.ClientTLSSettings_MUTUAL {
-		if resource, served := names.Credential(t.CredentialName); served {
-			list = append(list, Reference{resource, field, true})
-		}
-	}
-	if t.Mode == networkingv1alpha3.ClientTLSSettings_MUTUAL || t.Mode == networkingv1alpha3.ClientTLSSettings_SIMPLE {
-		if resource, served := names.CACredential(t.CredentialName); served && !t.GetInsecureSkipVerify().GetValue() {
-			list = append(list, Reference{resource, field, false})
-		}
+	switch {
+	case t.GetInsecureSkipVerify().GetValue():
+	case ca != "" && name != names.NoCredential:
+		resource, served := names.NamedCACredential(ca)
+		add("caCertCredentialName", false, resource, served)
+	case name != "":
+		resource, served := names.CACredential(name)
+		add("credentialName", false, resource, served)
 	}
 	return list
 }

@@ -356,15 +356,20 @@ func clientTLS(p fieldRef) {
 	if p.absent() {
 		return
 	}
-	for _, f := range []string{"caCertificates", "credentialName", "subjectAltNames"} {
+	for _, f := range []string{"caCertificates", "credentialName", "caCertCredentialName", "subjectAltNames"} {
 		if skip := p.at("insecureSkipVerify"); skip.is("true") && !p.at(f).empty() {
 			mode := p.at("mode").text()
 			skip.istioAccepts = mode != "SIMPLE" && (mode != "MUTUAL" || !p.at("credentialName").empty())
 			skip.bad("remove one of them", "insecureSkipVerify and %s contradict each other", f)
 		}
 	}
-	if name, ok := strings.CutPrefix(p.at("credentialName").text(), "configmap://"); ok && !strings.Contains(name, "/") {
-		p.at("credentialName").bad("write configmap://NAMESPACE/NAME", "%q names no namespace", name)
+	for _, f := range []string{"credentialName", "caCertCredentialName"} {
+		if name, ok := strings.CutPrefix(p.at(f).text(), "configmap://"); ok && !strings.Contains(name, "/") {
+			p.at(f).bad("write configmap://NAMESPACE/NAME", "%q names no namespace", name)
+		}
+	}
+	if roots := p.at("caCertificates"); !roots.empty() && !p.at("caCertCredentialName").empty() {
+		roots.refuse("keep one of the two", "caCertCredentialName already says where the CA certificates are")
 	}
 	const longestName = 255 // Envoy's bound
 	if sni := p.at("sni"); len(sni.text()) > longestName {
@@ -373,7 +378,7 @@ func clientTLS(p fieldRef) {
 	files := []string{"clientCertificate", "privateKey", "caCertificates"}
 	switch p.at("mode").text() {
 	case "ISTIO_MUTUAL":
-		for _, f := range append(files, "credentialName") {
+		for _, f := range append(files, "credentialName", "caCertCredentialName") {
 			if at := p.at(f); !at.empty() {
 				at.warn("remove it, or use mode MUTUAL", "with ISTIO_MUTUAL the proxy uses its own certificate")
 			}

@@ -285,8 +285,8 @@ func closeTLS(_ *salvage, chain []step, field string) bool {
 		return false
 	case field == "sni" && (mode == "SIMPLE" || mode == "MUTUAL"):
 		tls.set("sni", word(unusable))
-	case mode == "ISTIO_MUTUAL" && slices.Contains([]string{"clientCertificate", "privateKey", "caCertificates", "credentialName", "caCrl"},
-		field):
+	case mode == "ISTIO_MUTUAL" && slices.Contains([]string{"clientCertificate", "privateKey", "caCertificates", "credentialName",
+		"caCertCredentialName", "caCrl"}, field):
 		tls.keep("mode", "sni", "subjectAltNames") // the mode reads no other field
 	default:
 		tls.become(noServer())

@@ -203,7 +203,7 @@ type PolicyTarget struct {
 // PolicyTLS completes the TLS settings of a policy.
 type PolicyTLS struct {
 	Mesh        *mesh.Config
-	Credentials bool                    // whether the proxy may read credentialName
+	Credentials bool                    // whether the proxy may read credentialName and caCertCredentialName
 	Mutual      *corev3.TransportSocket // for mutual TLS within the mesh, with the settings' own SNI and names
 	HTTP2       bool
 	InMesh      bool     // whether the peer knows the protocols that the mesh announces

@@ -116,6 +116,11 @@ func objectRows() []row {
 					content: object(networking, "DestinationRule", "{host: pay, trafficPolicy: {tls: {mode: SIMPEL, sni: pay.example}}}"),
 				},
 				{
+					name: "CA certificates in no namespace", said: "a/input: spec.trafficPolicy.tls.caCertCredentialName", start: closed,
+					running: both, content: object(networking, "DestinationRule",
+						"{host: pay, trafficPolicy: {tls: {mode: SIMPLE, sni: pay.example, caCertCredentialName: \"configmap://roots\"}}}"),
+				},
+				{
 					name: "labels of a wrong type", said: "a/input: metadata.labels", start: rest, running: rest, content: strings.Replace(
 						object(networking, "DestinationRule", "{host: pay, trafficPolicy: {tls: {mode: SIMPLE, sni: pay.example}}}"), "name: input",
 						"name: input, labels: 1", 1),

@@ -101,11 +101,12 @@ func newDialer(o Options, host string) (*dialer, []diag.Diagnostic, error) {
 	default:
 		return nil, nil, fmt.Errorf("mode: unknown mode %v", t.GetMode())
 	}
+	const files = "name files by caCertificates, clientCertificate and privateKey"
 	if t.GetCredentialName() != "" {
-		warn(
-			"credentialName", "credentialName is for gateways: it has no effect here",
-			"name files by caCertificates, clientCertificate and privateKey",
-		)
+		warn("credentialName", "credentialName is for gateways: it has no effect here", files)
+	}
+	if t.GetCaCertCredentialName() != "" {
+		warn("caCertCredentialName", "caCertCredentialName is for gateways: it has no effect here", files)
 	}
 	if d.secure && d.unverified {
 		d.token = ""

@@ -247,9 +247,10 @@ func TestInvalidTLSSettings(t *testing.T) {
 		}
 	}
 	for field, s := range map[string]*settings{
-		"credentialName":     {CredentialName: "secret"},
-		"insecureSkipVerify": {Mode: networkingv1alpha3.ClientTLSSettings_SIMPLE, InsecureSkipVerify: wrapperspb.Bool(true)},
-		"clientCertificate":  {Mode: networkingv1alpha3.ClientTLSSettings_SIMPLE, ClientCertificate: "x", PrivateKey: "y"},
+		"credentialName":       {CredentialName: "secret"},
+		"caCertCredentialName": {CaCertCredentialName: "secret"},
+		"insecureSkipVerify":   {Mode: networkingv1alpha3.ClientTLSSettings_SIMPLE, InsecureSkipVerify: wrapperspb.Bool(true)},
+		"clientCertificate":    {Mode: networkingv1alpha3.ClientTLSSettings_SIMPLE, ClientCertificate: "x", PrivateKey: "y"},
 	} {
 		address, _ := serve(t, newWorld(), "127.0.0.1:0")
 		r := read(t, mcp.Options{Address: address, TLS: s})

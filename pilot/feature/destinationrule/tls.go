@@ -48,6 +48,9 @@ func (policies) TLS(t *networkingv1alpha3.ClientTLSSettings, o feature.PolicyTLS
 	if t.CredentialName != "" && o.Credentials || t.CredentialName == names.NoCredential {
 		certificate, root = envoy.Credential(t.CredentialName), envoy.CACredential(t.CredentialName)
 	}
+	if t.CaCertCredentialName != "" && o.Credentials && t.CredentialName != names.NoCredential {
+		root = envoy.NamedCACredential(t.CaCertCredentialName)
+	}
 	if t.Mode == networkingv1alpha3.ClientTLSSettings_MUTUAL {
 		common.TlsCertificateSdsSecretConfigs = []*tlsv3.SdsSecretConfig{certificate}
 	} else if o.Certificate != "" {

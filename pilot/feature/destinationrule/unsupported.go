@@ -26,11 +26,8 @@ func unsupported(o *kinds.Object) []diag.Diagnostic {
 
 // lacks returns the message and the remedy for an unsupported field of a traffic policy, see feature.Unsupported.
 func lacks(field string) (message, fix string) {
-	switch field {
-	case "OutlierDetection.consecutiveErrors":
+	if field == "OutlierDetection.consecutiveErrors" {
 		message, fix = "these errors are not counted", "use consecutive5xxErrors"
-	case "ClientTLSSettings.caCertCredentialName":
-		message, fix = "CA certificates come from credentialName or caCertificates", "use credentialName"
 	}
 	return message, fix
 }
