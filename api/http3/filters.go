@@ -74,8 +74,9 @@ func inserts(p *networkingv1alpha3.EnvoyFilter_EnvoyConfigObjectPatch, port uint
 		return m.GetListenerFilter() == "" // it has no listener filter to insert next to
 	case networkingv1alpha3.EnvoyFilter_NETWORK_FILTER:
 		c := m.GetFilterChain() // its chains have only a connection manager, and match server names
-		name := c.GetFilter().GetName()
-		return c.GetTransportProtocol() == "" && c.GetApplicationProtocols() == "" && c.GetDestinationPort() == 0 &&
+		name, socket := c.GetFilter().GetName(), c.GetTransportSocket()
+		return (socket == "" || socket == "envoy.transport_sockets.quic") &&
+			c.GetTransportProtocol() == "" && c.GetApplicationProtocols() == "" && c.GetDestinationPort() == 0 &&
 			(name == "" || strings.HasSuffix(name, "http_connection_manager"))
 	}
 	return false

@@ -80,6 +80,10 @@ func configPatch(c fieldRef) {
 		slices.Contains([]string{"LISTENER", "FILTER_CHAIN", "NETWORK_FILTER", "HTTP_FILTER"}, apply) {
 		filterMatch(f, apply, operation)
 	}
+	const sockets = "envoy.transport_sockets."
+	if s := l.at("filterChain").at("transportSocket"); slices.Contains([]string{"tls", "raw_buffer", "quic"}, s.text()) {
+		s.warn("write "+sockets+s.text(), "no filter chain has the transport socket %q: the patch applies to none", s.text())
+	}
 	if f := l.at("listenerFilter"); !f.absent() && apply != "LISTENER_FILTER" {
 		f.warn("remove it", "listenerFilter has no effect: only LISTENER_FILTER is matched by it")
 	} else {

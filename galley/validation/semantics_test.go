@@ -413,6 +413,8 @@ func semantics() []semantic {
 		{ap, policy("when: [{key: destination.port, values: ['0']}]"), "~spec.rules[0].when[0].values[0]"},
 		{ap, policy("when: [{key: source.namespace}]"), "spec.rules[0].when[0].values"},
 		{ap, policy("when: [{values: [a]}]"), "spec.rules[0].when[0].key"},
+		{ef, "{configPatches: [{applyTo: FILTER_CHAIN, match: {listener: {filterChain: {transportSocket: tls}}}, patch: {operation: REMOVE}}]}",
+			"~spec.configPatches[0].match.listener.filterChain.transportSocket"},
 		{ra, "{jwtRules: [{issuer: a, jwksUri: 'https://a/b'}]}", ""},
 		{ra, "{jwtRules: [{jwksUri: 'https://a/b'}]}", "~spec.jwtRules[0].issuer"},
 		{ra, "{jwtRules: [{issuer: a, jwksUri: a/b}]}", "spec.jwtRules[0].jwksUri"},

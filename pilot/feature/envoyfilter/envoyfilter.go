@@ -18,23 +18,13 @@ import (
 func New() *feature.Feature {
 	f := &filters{}
 	return &feature.Feature{
-		Name:   "envoyfilter",
-		Kinds:  []*kinds.Kind{kinds.EnvoyFilter},
-		Part:   feature.PatchPart,
-		Select: f.sel,
-		Unsupported: func(o *kinds.Object) []diag.Diagnostic {
-			return append(slices.Clip(f.of(o).findings), feature.Unsupported("spec", spec(o), lacks)...)
-		},
-		Hooks: feature.Hooks{Patches: f},
+		Name:        "envoyfilter",
+		Kinds:       []*kinds.Kind{kinds.EnvoyFilter},
+		Part:        feature.PatchPart,
+		Select:      f.sel,
+		Unsupported: func(o *kinds.Object) []diag.Diagnostic { return f.of(o).findings },
+		Hooks:       feature.Hooks{Patches: f},
 	}
-}
-
-// lacks returns the message and the remedy for an unsupported field, see feature.Unsupported.
-func lacks(field string) (message, fix string) {
-	if field == "FilterChainMatch.transportSocket" {
-		message, fix = "the patch applies to filter chains with any transport socket", "match the chains by their names"
-	}
-	return message, fix
 }
 
 func spec(o *kinds.Object) *networkingv1alpha3.EnvoyFilter {

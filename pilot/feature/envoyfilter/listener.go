@@ -1,6 +1,7 @@
 package envoyfilter
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -111,6 +112,7 @@ func (l listener) matchesChain(p patch, c *listenerv3.FilterChain) bool {
 	case want.Name != "" && want.Name != c.Name,
 		want.Sni != "" && !slices.Contains(has.GetServerNames(), want.Sni),
 		want.TransportProtocol != "" && want.TransportProtocol != has.GetTransportProtocol(),
+		want.TransportSocket != "" && want.TransportSocket != cmp.Or(c.GetTransportSocket().GetName(), "envoy.transport_sockets.raw_buffer"),
 		want.DestinationPort != 0 && want.DestinationPort != has.GetDestinationPort().GetValue():
 		return false
 	case want.ApplicationProtocols != "":
