@@ -1,6 +1,7 @@
 package http3
 
 import (
+	"slices"
 	"strings"
 
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
@@ -31,6 +32,9 @@ func Refusal(s *networkingv1alpha3.Server) (field, reason string) {
 	}
 	if DemandsCertificates(s) {
 		return "tls.mode", "every client has to show a certificate, which not all supported proxies ask for over QUIC"
+	}
+	if list := s.GetTls().GetAlpnProtocols(); len(list) > 0 && !slices.Contains(list, "h3") {
+		return "tls.alpnProtocols", "over QUIC clients would agree on h3, which the list does not have"
 	}
 	switch s.GetTls().GetMaxProtocolVersion() {
 	case networkingv1alpha3.ServerTLSSettings_TLS_AUTO, networkingv1alpha3.ServerTLSSettings_TLSV1_3:

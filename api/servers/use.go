@@ -49,8 +49,8 @@ func UseOf(s *networkingv1alpha3.Server) Use {
 	return SecureTCP
 }
 
-// Unenforced returns the field of a server that terminates TLS which proxies cannot enforce, or "": cipher suites that
-// are all unknown, or names in certificates of clients that show none.
+// Unenforced returns the field of a server that terminates TLS which proxies cannot enforce, or "": cipher suites or
+// curves that are all unknown, or names in certificates of clients that show none.
 func Unenforced(t *networkingv1alpha3.ServerTLSSettings) (field string) {
 	mode := t.GetMode()
 	switch {
@@ -58,6 +58,8 @@ func Unenforced(t *networkingv1alpha3.ServerTLSSettings) (field string) {
 		return ""
 	case len(t.GetCipherSuites()) > 0 && !slices.ContainsFunc(t.GetCipherSuites(), names.HasCipher):
 		return "cipherSuites"
+	case len(t.GetEcdhCurves()) > 0 && !slices.ContainsFunc(t.GetEcdhCurves(), names.HasCurve):
+		return "ecdhCurves"
 	case mode == networkingv1alpha3.ServerTLSSettings_SIMPLE && len(t.GetSubjectAltNames()) > 0:
 		return "subjectAltNames"
 	}

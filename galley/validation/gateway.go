@@ -128,6 +128,12 @@ func serverTLS(t fieldRef) {
 				at.warn("set mode to SIMPLE or MUTUAL, or remove it", "with mode %s no certificate is used", cmp.Or(mode, "PASSTHROUGH"))
 			}
 		}
+		for _, f := range []string{"ecdhCurves", "alpnProtocols"} {
+			if at := t.at(f); !at.empty() {
+				at.warn("set mode to SIMPLE or MUTUAL, or remove it", "with mode %s the server passes TLS on and agrees on nothing",
+					cmp.Or(mode, "PASSTHROUGH"))
+			}
+		}
 		if crl := t.at("caCrl"); !crl.empty() && !t.at("credentialName").empty() {
 			crl.refuse("remove it", "with mode %s no certificate is verified", cmp.Or(mode, "PASSTHROUGH"))
 		}
@@ -167,12 +173,23 @@ func serverTLS(t fieldRef) {
 	if a, b := slices.Index(versions, low.text()), slices.Index(versions, high.text()); b > 0 && a > b {
 		low.tolerated().bad("choose a lower one", "minProtocolVersion %s is above maxProtocolVersion %s", low.text(), high.text())
 	}
-	seen := map[string]bool{}
-	for _, c := range t.at("cipherSuites").items() {
-		if seen[c.text()] {
-			c.warn("remove one of the two", "cipher suite %s is there twice", c.text())
+	for _, l := range []struct{ field, of string }{{"cipherSuites", "cipher suite"}, {"ecdhCurves", "curve"}, {"alpnProtocols", "protocol"}} {
+		seen := map[string]bool{}
+		for _, c := range t.at(l.field).items() {
+			if seen[c.text()] {
+				c.warn("remove one of the two", "%s %s is there twice", l.of, c.text())
+			}
+			seen[c.text()] = true
 		}
-		seen[c.text()] = true
+	}
+	const longest = 255 // RFC 7301
+	for _, p := range t.at("alpnProtocols").items() {
+		switch {
+		case p.empty() || len(p.text()) > longest:
+			p.bad("write the name of a protocol, such as h2 or http/1.1", "a protocol has 1 to %d bytes, not %d", longest, len(p.text()))
+		case strings.Contains(p.text(), ","):
+			p.tolerated().bad("write each protocol as an entry of its own", "%q is not the name of a protocol", p.text())
+		}
 	}
 	for _, h := range t.at("verifyCertificateSpki").items() {
 		if b, err := base64.StdEncoding.DecodeString(h.text()); err != nil || len(b) != sha256.Size {

@@ -133,7 +133,8 @@ selector: {a: b}
 servers:
 - {name: w, hosts: ["*.b"], port: {number: 443, name: a, protocol: HTTPS}, tls: {mode: SIMPLE, credentialName: c}}
 - {hosts: [admin.b], port: {number: 443, name: b, protocol: HTTPS},
-    tls: {mode: MUTUAL, credentialName: c, subjectAltNames: [x], minProtocolVersion: TLSV1_2}}
+    tls: {mode: MUTUAL, credentialName: c, subjectAltNames: [x], minProtocolVersion: TLSV1_2, ecdhCurves: [P-384],
+      alpnProtocols: [h2]}}
 - {hosts: [c.b], port: {number: 80, name: c, protocol: HTTP}, tls: {httpsRedirect: true}}
 `
 
@@ -318,6 +319,10 @@ func opens(o *kinds.Object, at string) string {
 				if s.Tls.GetMode() != networkingv1alpha3.ServerTLSSettings_MUTUAL ||
 					s.Tls.CredentialName != names.NoCredential && !slices.Equal(s.Tls.SubjectAltNames, []string{"x"}) {
 					return "a client without a certificate is let in"
+				}
+				if s.Tls.CredentialName != names.NoCredential &&
+					!(slices.Equal(s.Tls.EcdhCurves, []string{"P-384"}) && slices.Equal(s.Tls.AlpnProtocols, []string{"h2"})) {
+					return "other curves or protocols are accepted"
 				}
 			}
 			if slices.Contains(s.Hosts, "c.b") && !s.Tls.GetHttpsRedirect() {

@@ -9,10 +9,10 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
-// Restrict sets the cipher suites and the curves of a configuration, without names that Envoy does not know. An empty
-// list keeps Envoy's default. If some cipher suites are named and Envoy knows none, only TLS 1.3 is allowed, to which
-// the names do not apply. That holds even if an older version is the newest one allowed, because no cipher suite is
-// left for it. If some curves are named and Envoy knows none, only P-256 is allowed.
+// Restrict sets the cipher suites and the curves of a configuration, without names that are repeated and names that
+// Envoy does not know. An empty list keeps Envoy's default. If some cipher suites are named and Envoy knows none, only
+// TLS 1.3 is allowed, to which the names do not apply. That holds even if an older version is the newest one allowed,
+// because no cipher suite is left for it. If some curves are named and Envoy knows none, only P-256 is allowed.
 func Restrict(p *tlsv3.TlsParameters, ciphers, curves []string) {
 	p.CipherSuites, p.EcdhCurves = known(ciphers, names.HasCipher), known(curves, names.HasCurve)
 	if len(ciphers) > 0 && len(p.CipherSuites) == 0 {
@@ -26,8 +26,13 @@ func Restrict(p *tlsv3.TlsParameters, ciphers, curves []string) {
 	}
 }
 
-func known(list []string, is func(string) bool) []string {
-	return slices.DeleteFunc(slices.Clone(list), func(n string) bool { return !is(n) })
+func known(list []string, is func(string) bool) (out []string) {
+	for _, n := range list {
+		if is(n) && !slices.Contains(out, n) {
+			out = append(out, n)
+		}
+	}
+	return out
 }
 
 // LeastVersion returns the minimum TLS version of a mesh.

@@ -22,6 +22,7 @@ func TestRestrict(t *testing.T) {
 		{newest, []string{"none"}, nil, "TLSv1_3 TLSv1_3 [] []"},
 		{old, []string{"none"}, nil, "TLSv1_3 TLSv1_3 [] []"}, // Envoy could speak nothing from 1.3 to 1.2
 		{old, []string{"AES128-SHA"}, nil, "TLSv1_2 TLSv1_2 [AES128-SHA] []"},
+		{auto, []string{"AES128-SHA", "AES128-SHA"}, []string{"P-384", "X25519", "P-384"}, "TLSv1_2 TLS_AUTO [AES128-SHA] [P-384 X25519]"},
 		{auto, nil, []string{"secp521r1"}, "TLSv1_2 TLS_AUTO [] [P-256]"},
 	} {
 		p := &tlsv3.TlsParameters{TlsMinimumProtocolVersion: old, TlsMaximumProtocolVersion: c.most}

@@ -71,6 +71,18 @@ func TestGatewayTLS(t *testing.T) {
 			want: []string{"0.0.0.0_443 one.example.com https.443.s.gw.istio-system kubernetes://one TLSv1_2..TLSv1_3 AES128-SHA"},
 		},
 		{
+			name: "terminated with curves and protocols",
+			servers: []string{
+				`port: {number: 443, name: s, protocol: HTTPS}, hosts: [one.example.com], tls: {mode: SIMPLE, credentialName: one, ` +
+					`ecdhCurves: [P-384, none, X25519, P-384], alpnProtocols: [http/1.1]}`,
+				`port: {number: 444, name: t, protocol: TLS}, hosts: ["*"], tls: {mode: ISTIO_MUTUAL, ecdhCurves: [P-384], alpnProtocols: [mine]}`,
+			},
+			want: []string{
+				"0.0.0.0_443 one.example.com https.443.s.gw.istio-system kubernetes://one TLS_AUTO..TLS_AUTO P-384 X25519 http/1.1",
+				"0.0.0.0_444 * outbound|9000||db.a.svc.cluster.local default required ROOTCA mine",
+			},
+		},
+		{
 			name: "restrictions that proxies cannot enforce", // none of the servers takes connections, and another one takes over no host
 			servers: []string{
 				`port: {number: 443, name: s, protocol: HTTPS}, hosts: [one.example.com], tls: {mode: SIMPLE, credentialName: one, cipherSuites: [" ` +
@@ -79,6 +91,7 @@ func TestGatewayTLS(t *testing.T) {
 				`port: {number: 444, name: u, protocol: HTTPS}, hosts: [one.example.com], tls: {mode: SIMPLE, credentialName: one, subjectAltNames: ` +
 					`[client]}`,
 				`port: {number: 445, name: t, protocol: TLS}, hosts: ["*"], tls: {mode: OPTIONAL_MUTUAL, credentialName: one, cipherSuites: [none]}`,
+				`port: {number: 447, name: c, protocol: HTTPS}, hosts: ["*"], tls: {mode: SIMPLE, credentialName: one, ecdhCurves: [none]}`,
 				`port: {number: 446, name: m, protocol: HTTPS}, hosts: ["*"], tls: {mode: ISTIO_MUTUAL, subjectAltNames: [client]}`,
 			},
 			want: []string{"0.0.0.0_446 * https.446.m.gw.istio-system default required ROOTCA sans client"},
@@ -287,7 +300,7 @@ func describe(t *testing.T, chain *listenerv3.FilterChain) string {
 	}
 	if p := common.TlsParams; p != nil {
 		words = append(words, p.TlsMinimumProtocolVersion.String()+".."+p.TlsMaximumProtocolVersion.String())
-		words = append(words, p.CipherSuites...)
+		words = append(words, slices.Concat(p.CipherSuites, p.EcdhCurves)...)
 	}
 	if common.AlpnProtocols[0] != "h2" {
 		words = append(words, common.AlpnProtocols[0])

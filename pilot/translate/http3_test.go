@@ -56,6 +56,8 @@ spec:
       bind: "%[2]s", tls: {mode: OPTIONAL_MUTUAL, credentialName: three}}
   - {port: {number: 443, name: old, protocol: HTTPS}, hosts: [old.example.com],
       bind: "%[2]s", tls: {mode: SIMPLE, credentialName: old, maxProtocolVersion: TLSV1_2}}
+  - {port: {number: 443, name: alpn, protocol: HTTPS}, hosts: [alpn.example.com],
+      bind: "%[2]s", tls: {mode: SIMPLE, credentialName: alpn, alpnProtocols: [h2, http/1.1]}}
 `
 
 // TestHTTP3 has the listeners of a gateway and what its routes offer, by the ports of its Service.
@@ -105,6 +107,7 @@ spec:
 		"0.0.0.0_8443 one.example.com https.443.one.gw.istio-system kubernetes://one",
 		"0.0.0.0_8443 two.example.com https.443.three.gw.istio-system kubernetes://three optional kubernetes://three-cacert",
 		"0.0.0.0_8443 old.example.com https.443.old.gw.istio-system kubernetes://old TLS_AUTO..TLSv1_2",
+		"0.0.0.0_8443 alpn.example.com https.443.alpn.gw.istio-system kubernetes://alpn",
 	}
 	over := func(name string) []string {
 		return []string{

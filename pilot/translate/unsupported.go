@@ -33,10 +33,6 @@ func lacks(field string) (message, fix string) {
 	switch field {
 	case "SidecarPort.targetPort", "Port.targetPort", "Server.defaultEndpoint":
 		message = "nobody reads it"
-	case "ServerTLSSettings.ecdhCurves":
-		message, fix = "the mesh's curves are in force", "use tlsDefaults of the mesh configuration"
-	case "ServerTLSSettings.alpnProtocols":
-		message = "h2 and http/1.1 are offered"
 	}
 	return message, fix
 }
@@ -49,6 +45,9 @@ func ingressWithoutFiles(s *networkingv1.Sidecar) (list []diag.Diagnostic) {
 			list = append(list, feature.NotImplemented("spec.ingress["+strconv.Itoa(i)+"].tls",
 				"it needs certificates in files: without them the port accepts only the mesh's own mutual TLS",
 				"write serverCertificate and privateKey, or let a gateway terminate TLS"))
+		} else if field := servers.Unenforced(t); t != nil && field != "" {
+			list = append(list, feature.NotImplemented("spec.ingress["+strconv.Itoa(i)+"].tls."+field,
+				"proxies cannot enforce it: the port accepts only the mesh's own mutual TLS", "see what the same field of a Gateway may have"))
 		}
 	}
 	return list
@@ -89,6 +88,11 @@ func unusableServers(g *networkingv1.Gateway) []diag.Diagnostic {
 				add(i, "tls.cipherSuites["+strconv.Itoa(j)+"]", "proxies do not know it, so it is ignored", nameCipher)
 			}
 		}
+		for j, c := range t.GetEcdhCurves() {
+			if !names.HasCurve(c) {
+				add(i, "tls.ecdhCurves["+strconv.Itoa(j)+"]", "proxies do not know it, so it is ignored", nameCurve)
+			}
+		}
 		switch t.GetMode() {
 		case networkingv1alpha3.ServerTLSSettings_SIMPLE:
 			if len(t.GetVerifyCertificateHash())+len(t.GetVerifyCertificateSpki()) > 0 ||
@@ -96,8 +100,8 @@ func unusableServers(g *networkingv1.Gateway) []diag.Diagnostic {
 				add(i, "tls", "clients present no certificate, so it has no effect", "use mode MUTUAL")
 			}
 		case networkingv1alpha3.ServerTLSSettings_ISTIO_MUTUAL:
-			if t.GetMinProtocolVersion() != 0 || t.GetMaxProtocolVersion() != 0 || len(t.GetCipherSuites()) > 0 {
-				add(i, "tls", "the mesh's own TLS uses Envoy's versions and cipher suites", "remove them")
+			if t.GetMinProtocolVersion() != 0 || t.GetMaxProtocolVersion() != 0 || len(t.GetCipherSuites())+len(t.GetEcdhCurves()) > 0 {
+				add(i, "tls", "the mesh's own TLS uses Envoy's versions, cipher suites and curves", "remove them")
 			}
 			if t.GetInsecureSkipVerify().GetValue() {
 				add(i, "tls.insecureSkipVerify", "the mesh's own TLS verifies every certificate", "remove it")
@@ -107,7 +111,11 @@ func unusableServers(g *networkingv1.Gateway) []diag.Diagnostic {
 	return list
 }
 
-const nameCipher = "use OpenSSL's name of a TLS 1.2 cipher suite"
+// Remedies for names that proxies do not know.
+const (
+	nameCipher = "use OpenSSL's name of a TLS 1.2 cipher suite"
+	nameCurve  = "name P-256, P-384, P-521, X25519 or X25519MLKEM768"
+)
 
 // unenforced returns the finding about a server that stays closed because of servers.Unenforced.
 func unenforced(server int, field string) diag.Diagnostic {
@@ -115,6 +123,8 @@ func unenforced(server int, field string) diag.Diagnostic {
 	switch d.Severity = diag.Error; field {
 	case "cipherSuites":
 		d.Message, d.Fix = "proxies know none of the cipher suites: the server accepts no connections", nameCipher
+	case "ecdhCurves":
+		d.Message, d.Fix = "proxies know none of the curves: the server accepts no connections", nameCurve
 	default:
 		d.Message, d.Fix = "mode SIMPLE verifies no client certificate: the server accepts no connections",
 			"use mode MUTUAL, or remove subjectAltNames"

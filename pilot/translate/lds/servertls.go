@@ -17,11 +17,14 @@ import (
 )
 
 // serverTLS returns the transport socket by which a server of a gateway terminates TLS. tcp says that the content is
-// not HTTP.
+// not HTTP. The server offers the protocols that its settings name, or else those of HTTP.
 func serverTLS(c proxyContext, t *networkingv1alpha3.ServerTLSSettings, tcp bool) *corev3.TransportSocket {
 	alpn := []string{"h2", "http/1.1"}
 	if tcp && t.GetMode() == networkingv1alpha3.ServerTLSSettings_ISTIO_MUTUAL && c.capabilities.Has(node.NetworkMetadataExchange) {
 		alpn = append([]string{names.PeerExchange}, alpn...)
+	}
+	if own := t.GetAlpnProtocols(); len(own) > 0 {
+		alpn = own
 	}
 	return &corev3.TransportSocket{Name: "envoy.transport_sockets.tls",
 		ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: envoy.Any(serverContext(c, t, alpn))}}
@@ -130,11 +133,14 @@ func tlsParameters(defaults *meshv1alpha1.MeshConfig_TLSConfig, t *networkingv1a
 	if p.TlsMaximumProtocolVersion != 0 && p.TlsMinimumProtocolVersion > p.TlsMaximumProtocolVersion {
 		p.TlsMinimumProtocolVersion = p.TlsMaximumProtocolVersion // the server sets only the maximum
 	}
-	ciphers := t.GetCipherSuites()
+	ciphers, curves := t.GetCipherSuites(), t.GetEcdhCurves()
 	if len(ciphers) == 0 {
 		ciphers = defaults.GetCipherSuites()
 	}
-	envoy.Restrict(p, ciphers, defaults.GetEcdhCurves())
+	if len(curves) == 0 {
+		curves = defaults.GetEcdhCurves()
+	}
+	envoy.Restrict(p, ciphers, curves)
 	if proto.Equal(p, &tlsv3.TlsParameters{}) && len(t.GetCipherSuites()) == 0 {
 		return nil
 	}
