@@ -163,6 +163,13 @@ func TestFindings(t *testing.T) {
 		{"zoneAwareLbSetting: {failover: [{from: a, to: '*'}]}", []string{"zoneAwareLbSetting.failover[0]: \"a\" or \"*\" is not a region"}},
 		{"meshMTLS: {ecdhCurves: [P-256]}",
 			[]string{"m:1:24: warning: MeshConfig: meshMTLS.ecdhCurves: the curves are in force here, and istiod refuses"}},
+		{"defaultInboundHttpRetryPolicy: {attempts: -1, backoff: 1ns, retryOn: 'reset, 503, rest'}", []string{
+			"m:1:43: error: MeshConfig: defaultInboundHttpRetryPolicy.attempts: -1 is less than no attempt",
+			"defaultInboundHttpRetryPolicy.backoff: 1ns is too short",
+			`defaultInboundHttpRetryPolicy.retryOn: unknown retry condition "rest"; did you mean "reset"?`,
+		}},
+		{"defaultInboundHttpRetryPolicy: {retryOn: reset}",
+			[]string{"m:1:32: warning: MeshConfig: defaultInboundHttpRetryPolicy: there are no retries"}},
 		{"proxyListenPort: 15006", []string{"proxyInboundListenPort: inbound and outbound traffic cannot share a port"}},
 		{"proxyListenPort: 1e99", []string{"is not a whole number"}},
 		{"connectTimeout: 0s", []string{"m:1:17: error: MeshConfig: connectTimeout: 0s is too short"}},

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -82,7 +83,30 @@ func (d *document) checkConfig(c *Config) {
 		d.report(diag.Warning, "Doubtful", path, d.nearest(path),
 			"the curves are in force here, and istiod refuses a mesh configuration that has them", "remove them where istiod reads the text too")
 	}
+	d.inboundRetries(c.GetDefaultInboundHttpRetryPolicy())
 	d.providers(c)
+}
+
+// inboundRetries checks the retries of requests that sidecars pass on to their workload.
+func (d *document) inboundRetries(r *networkingv1alpha3.HTTPRetry) {
+	const path = "defaultInboundHttpRetryPolicy"
+	if r.GetAttempts() < 0 {
+		d.wrong(path+".attempts", fmt.Sprintf("%d is less than no attempt", r.GetAttempts()), "write 0 or more; 0 disables retries")
+	}
+	if r != nil && r.Attempts == 0 && (r.RetryOn != "" || r.Backoff != nil) {
+		d.report(diag.Warning, "Doubtful", path, d.nearest(path), "there are no retries, as attempts is 0, but they are configured",
+			"set attempts to 1 or more, or remove the rest")
+	}
+	d.duration(path+".backoff", r.GetBackoff(), time.Millisecond)
+	for condition := range strings.SplitSeq(r.GetRetryOn(), ",") {
+		condition = strings.TrimSpace(condition)
+		if code, err := strconv.Atoi(condition); err == nil && code >= 100 && code <= 599 {
+			continue
+		}
+		if condition != "" && !slices.Contains(names.RetryConditions(), condition) {
+			d.wrong(path+".retryOn", fmt.Sprintf("unknown retry condition %q", condition), diag.UnknownName(condition, names.RetryConditions()))
+		}
+	}
 }
 
 // locality checks the locality preferences of endpoints by istiod's rules.

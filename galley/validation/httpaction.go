@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
 func redirect(r fieldRef) {
@@ -52,19 +53,10 @@ func retries(r fieldRef) {
 			if code, err := strconv.Atoi(cond); err == nil && code >= 100 && code <= 599 {
 				continue
 			}
-			if !slices.Contains(retryConditions(), cond) {
-				on.bad(diag.UnknownName(cond, retryConditions()), "unknown retry condition %q", cond)
+			if !slices.Contains(names.RetryConditions(), cond) {
+				on.bad(diag.UnknownName(cond, names.RetryConditions()), "unknown retry condition %q", cond)
 			}
 		}
-	}
-}
-
-// retryConditions returns the conditions of x-envoy-retry-on and x-envoy-retry-grpc-on.
-func retryConditions() []string {
-	return []string{
-		"5xx", "gateway-error", "reset", "reset-before-request", "connect-failure",
-		"envoy-ratelimited", "retriable-4xx", "refused-stream", "retriable-status-codes",
-		"retriable-headers", "http3-post-connect-failure", "cancelled", "deadline-exceeded", "internal", "resource-exhausted", "unavailable",
 	}
 }
 

@@ -71,6 +71,27 @@ func Retries(r *networkingv1alpha3.HTTPRetry) *routev3.RetryPolicy {
 	return p
 }
 
+// InboundRetries returns the retry policy of requests that a sidecar passes on to its workload. Unset fields have the
+// default: two more attempts, if the request was reset before the workload got it. With 0 attempts it is nil, no
+// retries. The workload is the only host, so settings of other hosts do not apply, nor does the time for an attempt.
+func InboundRetries(r *networkingv1alpha3.HTTPRetry) *routev3.RetryPolicy {
+	p := &routev3.RetryPolicy{RetryOn: "reset-before-request", NumRetries: envoy.UInt32(2)}
+	switch {
+	case r == nil:
+		return p
+	case r.Attempts <= 0:
+		return nil
+	}
+	p.NumRetries = envoy.UInt32(uint32(r.Attempts))
+	if r.RetryOn != "" {
+		p.RetryOn, p.RetriableStatusCodes = retryOn(r.RetryOn)
+	}
+	if r.Backoff != nil {
+		p.RetryBackOff = &routev3.RetryPolicy_RetryBackOff{BaseInterval: r.Backoff}
+	}
+	return p
+}
+
 // retryOn separates conditions from status codes, for which Envoy has separate fields.
 func retryOn(s string) (string, []uint32) {
 	const byCode = "retriable-status-codes"

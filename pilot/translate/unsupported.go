@@ -135,13 +135,24 @@ func unenforced(server int, field string) diag.Diagnostic {
 // UnsupportedMesh returns a finding for each unsupported field of a mesh configuration that translation itself reads.
 // changed holds the differences from the defaults.
 func UnsupportedMesh(c *mesh.Config, changed *meshv1alpha1.MeshConfig) []diag.Diagnostic {
-	return feature.Unsupported("", changed, func(field string) (message, fix string) {
+	list := feature.Unsupported("", changed, func(field string) (message, fix string) {
 		if field == "OutboundTrafficPolicy.tls" &&
 			c.GetOutboundTrafficPolicy().GetMode() == meshv1alpha1.MeshConfig_OutboundTrafficPolicy_ALLOW_ANY_DYNAMIC_DNS {
 			return "", ""
 		}
 		return lacksMesh(field)
 	})
+	const inbound = "defaultInboundHttpRetryPolicy"
+	return append(list, feature.Unsupported(inbound, changed.GetDefaultInboundHttpRetryPolicy(), lacksInboundRetries)...)
+}
+
+// lacksInboundRetries returns the message and the remedy for a field without effect on requests to the workload itself.
+func lacksInboundRetries(field string) (message, fix string) {
+	switch field {
+	case "HTTPRetry.perTryTimeout", "HTTPRetry.retryRemoteLocalities", "HTTPRetry.retryIgnorePreviousHosts":
+		message = "requests go to the workload alone, and without a time limit"
+	}
+	return message, fix
 }
 
 // lacksMesh returns the message and the remedy for an unsupported field of a mesh configuration.
@@ -151,8 +162,6 @@ func lacksMesh(field string) (message, fix string) {
 		message = "ambient mode is not supported"
 	case "MeshConfig.serviceEntryVisibility":
 		message, fix = "ServiceEntries are visible as their exportTo says", "use exportTo and defaultServiceExportTo"
-	case "MeshConfig.defaultInboundHttpRetryPolicy":
-		message = "requests that were reset before the workload got them are sent twice more"
 	case "OutboundTrafficPolicy.tls":
 		message, fix = "calls to hosts without a service are passed on unchanged", "use mode ALLOW_ANY_DYNAMIC_DNS"
 	case "ConfigSource.subscribedResources":

@@ -204,7 +204,7 @@ func (s chainSet) sniffed() bool {
 func (k inboundKey) catchAll(b builder, port uint32) chainSet {
 	return k.chains(b, port, protocols.Unsupported, k.mode(b, port), names.VirtualInboundCatchallHTTP, names.VirtualInbound,
 		func() []*listenerv3.Filter {
-			routes := inboundRoute(names.InboundPassthroughCluster, names.InboundPassthroughCluster, "", 0, false)
+			routes := inboundRoute(names.InboundPassthroughCluster, names.InboundPassthroughCluster, "", 0, k.retries(false))
 			return b.httpChainFilters(k.proxyContext, feature.Inbound, names.InboundPassthroughCluster+";", "", routes, 0, protocols.Unsupported)
 		},
 		func() []*listenerv3.Filter {
@@ -220,7 +220,7 @@ func (k inboundKey) servicePort(b builder, p inbound.Port) chainSet {
 	mode := k.mode(b, p.Target)
 	http := func() []*listenerv3.Filter {
 		return b.httpChainFilters(k.proxyContext, feature.Inbound, "inbound_"+name+";", "",
-			inboundRoute(cluster, cluster, p.Host, p.Port, grpc), p.Target, p.Protocol)
+			inboundRoute(cluster, cluster, p.Host, p.Port, k.retries(grpc)), p.Target, p.Protocol)
 	}
 	tcp := func() []*listenerv3.Filter {
 		return b.tcpFilters(k.proxyContext, feature.Inbound, cluster, k.statName(p), p.Port, p.Protocol, connection)
@@ -283,6 +283,14 @@ func (k inboundKey) statName(p inbound.Port) string {
 		break
 	}
 	return ""
+}
+
+// retries returns the retry policy of a port, or nil. gRPC requests are not retried: a stream may have been read in part.
+func (k inboundKey) retries(grpc bool) *routev3.RetryPolicy {
+	if grpc {
+		return nil
+	}
+	return feature.InboundRetries(k.mesh.GetDefaultInboundHttpRetryPolicy())
 }
 
 // mode returns which connections a port accepts.
@@ -353,12 +361,12 @@ func byMode(mode feature.Mode, strict, disable func()) {
 }
 
 // inboundRoute returns routes that send every request of a chain to one cluster.
-func inboundRoute(name, cluster, host string, port uint32, grpc bool) *routev3.RouteConfiguration {
+func inboundRoute(name, cluster, host string, port uint32, retry *routev3.RetryPolicy) *routev3.RouteConfiguration {
 	return &routev3.RouteConfiguration{
 		Name:             name,
 		ValidateClusters: envoy.Bool(false),
 		VirtualHosts: []*routev3.VirtualHost{{
-			Name: names.InboundVirtualHost(port), Domains: []string{"*"}, Routes: []*routev3.Route{rds.WorkloadRoute(cluster, host, port, grpc)},
+			Name: names.InboundVirtualHost(port), Domains: []string{"*"}, Routes: []*routev3.Route{rds.WorkloadRoute(cluster, host, port, retry)},
 		}},
 	}
 }

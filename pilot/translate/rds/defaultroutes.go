@@ -19,15 +19,13 @@ func defaultRoute(cluster, host string, port uint32, hash []*routev3.RouteAction
 }
 
 // WorkloadRoute returns a route that sends every incoming request to the workload itself. host and port are the
-// service's, empty and 0 for the catch-all. gRPC requests are not retried.
-func WorkloadRoute(cluster, host string, port uint32, grpc bool) *routev3.Route {
+// service's, empty and 0 for the catch-all. retry is optional.
+func WorkloadRoute(cluster, host string, port uint32, retry *routev3.RetryPolicy) *routev3.Route {
 	r := forward(names.DefaultRoute, cluster)
 	r.GetRoute().Timeout = envoy.Duration(0)
 	r.GetRoute().MaxStreamDuration = &routev3.RouteAction_MaxStreamDuration{MaxStreamDuration: envoy.Duration(0),
 		GrpcTimeoutHeaderMax: envoy.Duration(0)}
-	if !grpc {
-		r.GetRoute().RetryPolicy = &routev3.RetryPolicy{RetryOn: "reset-before-request", NumRetries: envoy.UInt32(2)}
-	}
+	r.GetRoute().RetryPolicy = retry
 	r.Decorator = &routev3.Decorator{Operation: names.VirtualHost(host, port) + "/*"}
 	return r
 }
