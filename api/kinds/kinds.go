@@ -108,6 +108,16 @@ func (e *GatewayExtra) Selects(namespace string, labels map[string]string) bool 
 	return false
 }
 
+// GatewayNamespace returns the only namespace in which a Gateway selects workloads, or "" if it selects them in all
+// namespaces. scoped is true if Gateways are limited to their own namespaces. A derived Gateway with Workloads names
+// the namespaces of its workloads itself.
+func GatewayNamespace(o *Object, scoped bool) string {
+	if e, ok := o.Extra.(*GatewayExtra); !scoped || ok && e.Workloads != nil {
+		return ""
+	}
+	return o.Namespace
+}
+
 // AnnotationDryRun with the value "true" makes an AuthorizationPolicy refuse nothing.
 const AnnotationDryRun = names.AnnotationDryRun
 

@@ -1,5 +1,8 @@
 package names
 
+// ScopeGatewaysVariable is the environment variable that limits Gateways to the workloads of their own namespaces.
+const ScopeGatewaysVariable = "PILOT_SCOPE_GATEWAY_TO_NAMESPACE"
+
 // Keys of labels. Keys that many packages read are in labels.go.
 const (
 	LabelAppManagedBy     = "app.kubernetes.io/managed-by"

@@ -30,6 +30,8 @@ type Options struct {
 
 	Advice bool // also report what is allowed and seldom intended
 	HTTP3  bool // gateways serve HTTP/3 if their Services have UDP ports
+	// ScopedGateways is true if a Gateway selects only workloads of its own namespace.
+	ScopedGateways bool
 
 	Concerns func(*kinds.Object) bool // optional; reports whether findings about an object are wanted
 
@@ -72,7 +74,7 @@ type analysis struct {
 	byKind      map[*kinds.Kind][]*kinds.Object        // objects by precedence
 	inNamespace map[string][]*kinds.Object             // Services by precedence
 	groups      map[*workload][]*serviceGroup          // groups of Services that select each workload
-	opened      map[string]*exposedPorts               // results of exposed, by selector
+	opened      map[selectionKey]*exposedPorts         // results of exposed
 	filters     map[filtered]filter                    // results of connectionFilters
 	readers     map[selectionKey]bool                  // results of readsTokens, by the namespace and selector of the Gateway
 	policies    []*kinds.Object                        // one RequestAuthentication with rules for each namespace and selector
@@ -103,7 +105,7 @@ func Run(objects []*kinds.Object, o Options) []diag.Diagnostic {
 	a := &analysis{
 		index: newIndex(objects, o), subsets: map[subset]*kinds.Object{},
 		callers: map[string]*clients{}, counts: map[subset]int{}, widest: map[subset]*host{},
-		opened: map[string]*exposedPorts{}, filters: map[filtered]filter{}, readers: map[selectionKey]bool{}, worst: diag.Info,
+		opened: map[selectionKey]*exposedPorts{}, filters: map[filtered]filter{}, readers: map[selectionKey]bool{}, worst: diag.Info,
 	}
 	for _, one := range Analyzers() {
 		if o.Advice || !one.Advice {

@@ -67,9 +67,10 @@ func TestAnalyzers(t *testing.T) {
 				if own := settings[strings.SplitN(c.Name, ": ", 2)[0]]; own != nil {
 					m = own
 				}
+				options := Options{Domain: "cluster.local", Mesh: m, Advice: true, HTTP3: true,
+					Whole: strings.HasPrefix(c.Name, "files: "), ScopedGateways: strings.HasPrefix(c.Name, "scoped: ")}
 				var got []string
-				for _, d := range Run(objects,
-					Options{Domain: "cluster.local", Mesh: m, Advice: true, HTTP3: true, Whole: strings.HasPrefix(c.Name, "files: ")}) {
+				for _, d := range Run(objects, options) {
 					if d.File = ""; slices.Contains(a.Codes, d.Code) && (d.Code != codeReference || strings.Contains(d.String(), references[a.Name])) {
 						if d.Fix == "" {
 							t.Errorf("without a fix: %s", d)
@@ -83,8 +84,7 @@ func TestAnalyzers(t *testing.T) {
 				}
 				slices.Reverse(objects)
 				again := map[string]bool{}
-				for _, d := range Run(objects,
-					Options{Domain: "cluster.local", Mesh: m, Advice: true, HTTP3: true, Whole: strings.HasPrefix(c.Name, "files: ")}) {
+				for _, d := range Run(objects, options) {
 					d.File = ""
 					again[d.String()] = true
 				}

@@ -63,7 +63,8 @@ func (a *analysis) readsTokens(gateway *kinds.Object) bool {
 	key := selectionKey{gateway.Namespace, written(selector)}
 	reads, known := a.readers[key]
 	if !known {
-		spaces := a.selection("", selector).namespaces
+		_, selected := a.gatewaySelection(gateway)
+		spaces := selected.namespaces
 		reads = slices.ContainsFunc(a.tokenPolicies(), func(o *kinds.Object) bool {
 			labels := o.Spec.(*securityv1.RequestAuthentication).GetSelector().GetMatchLabels()
 			if len(spaces) == 0 {

@@ -2,6 +2,7 @@ package analysis
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -17,7 +18,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/servers"
 )
 
-// gatewayGroup is the Gateways with one selector.
+// gatewayGroup is the Gateways with one selector, and with one namespace if they are limited to their own.
 type gatewayGroup struct {
 	first      *kinds.Object
 	http       bool     // a server routes HTTP
@@ -39,17 +40,18 @@ func (a *analysis) groupsOfGateways() map[*workload][]*gatewayGroup {
 		return a.gatewayGroups
 	}
 	a.gatewayGroups = map[*workload][]*gatewayGroup{}
-	bySelector := map[string]*gatewayGroup{}
+	byWorkloads := map[selectionKey]*gatewayGroup{}
 	for _, o := range a.of(kinds.Gateway) {
 		spec := o.Spec.(*networkingv1.Gateway)
 		if len(spec.Selector) == 0 {
 			continue
 		}
-		g := bySelector[written(spec.Selector)]
+		key, selected := a.gatewaySelection(o)
+		g := byWorkloads[key]
 		if g == nil {
 			g = &gatewayGroup{first: o}
-			bySelector[written(spec.Selector)] = g
-			for _, ns := range a.selection("", spec.Selector).namespaces {
+			byWorkloads[key] = g
+			for _, ns := range selected.namespaces {
 				for w := range a.selected(ns, spec.Selector) {
 					a.gatewayGroups[w] = append(a.gatewayGroups[w], g)
 				}
@@ -150,7 +152,10 @@ func (a *analysis) onlyGateways(namespace string, labels map[string]string) *gat
 	if behind.others || len(behind.gateways) == 0 {
 		return nil
 	}
-	if len(a.selectorsOf(kinds.Gateway)[everyNamespace].open) > 0 {
+	if slices.ContainsFunc(a.selectorsOf(kinds.Gateway)[everyNamespace].open, func(o *kinds.Object) bool {
+		only := kinds.GatewayNamespace(o, a.options.ScopedGateways)
+		return only == everyNamespace || only == namespace || namespace == a.root
+	}) {
 		return nil // their servers are on these workloads too
 	}
 	all := *behind.gateways[0]

@@ -18,8 +18,9 @@ import (
 
 // shownCertificate is a certificate that the servers of Gateways show on a port of their workloads.
 type shownCertificate struct {
-	selector, content string
-	port              uint32
+	workloads selectionKey
+	content   string
+	port      uint32
 }
 
 // gatewayCertificates reports Gateways that show one certificate for different hosts on one port: browsers reuse an
@@ -32,11 +33,11 @@ func (a *analysis) gatewayCertificates() {
 	}
 	first := map[shownCertificate]server{}
 	for _, o := range a.of(kinds.Gateway) {
-		spec := o.Spec.(*networkingv1.Gateway)
-		for i, s := range spec.Servers {
+		workloads, selected := a.gatewaySelection(o)
+		for i, s := range o.Spec.(*networkingv1.Gateway).Servers {
 			reported := false
-			for _, c := range a.certificatesOf(spec, s.GetTls(), indexed("spec.servers", i)+".tls") {
-				key := shownCertificate{written(spec.Selector), cmp.Or(c.content, c.name), s.GetPort().GetNumber()}
+			for _, c := range a.certificatesOf(selected.namespaces, s.GetTls(), indexed("spec.servers", i)+".tls") {
+				key := shownCertificate{workloads, cmp.Or(c.content, c.name), s.GetPort().GetNumber()}
 				other := first[key]
 				if other.gateway == nil {
 					first[key] = server{o, s.Hosts, c.name}
@@ -64,15 +65,14 @@ type serverCertificate struct {
 	content     string // certificate chain in PEM, or what names it; empty if that is the name
 }
 
-// certificatesOf returns the certificates that a server with some TLS settings shows. Secrets are those of the
-// namespaces of the Gateway's workloads.
+// certificatesOf returns the certificates that a server with some TLS settings shows. namespaces are the namespaces of
+// the Gateway's workloads, which have its Secrets.
 func (a *analysis) certificatesOf(
-	spec *networkingv1.Gateway, tls *networkingv1alpha3.ServerTLSSettings, field string,
+	namespaces []string, tls *networkingv1alpha3.ServerTLSSettings, field string,
 ) (list []serverCertificate) {
 	if file := tls.GetServerCertificate(); file != "" {
 		list = append(list, serverCertificate{name: file, field: field + ".serverCertificate"})
 	}
-	namespaces := a.selection("", spec.Selector).namespaces
 	for _, r := range credentials.OfServer(tls, field) {
 		if !r.Own {
 			continue

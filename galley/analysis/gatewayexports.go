@@ -18,14 +18,15 @@ func (a *analysis) gatewayExports() {
 			if gateway == nil {
 				continue
 			}
-			proxies := a.selection("", gateway.Spec.(*networkingv1.Gateway).Selector).namespaces
-			if len(proxies) == 0 || slices.ContainsFunc(proxies, func(to string) bool {
+			_, selected := a.gatewaySelection(gateway)
+			if len(selected.namespaces) == 0 || slices.ContainsFunc(selected.namespaces, func(to string) bool {
 				return exported(spec.ExportTo, a.mesh.GetDefaultVirtualServiceExportTo(), o.Namespace, to)
 			}) {
 				continue
 			}
 			a.report(o, diag.Warning, codeNotExported, indexed("spec.gateways", i), "add the namespace to exportTo",
-				"the proxies of %s run in namespace %s, and exportTo does not have it: they do not get these routes", gateway, listed(proxies))
+				"the proxies of %s run in namespace %s, and exportTo does not have it: they do not get these routes", gateway,
+				listed(selected.namespaces))
 		}
 	}
 }

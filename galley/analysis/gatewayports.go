@@ -17,9 +17,9 @@ import (
 
 // listener is a port of the workloads with some labels.
 type listener struct {
-	selector string
-	port     uint32
-	bind     string
+	workloads selectionKey
+	port      uint32
+	bind      string
 }
 
 // sharing is the servers of a listener that are in force.
@@ -46,14 +46,15 @@ func (a *analysis) gatewayPorts() {
 	claims := map[claim]*kinds.Object{} // first Gateway with each claim
 	for _, o := range a.of(kinds.Gateway) {
 		spec := o.Spec.(*networkingv1.Gateway)
-		selector, exposed := written(spec.Selector), a.exposed(spec.Selector)
+		workloads, _ := a.gatewaySelection(o)
+		exposed := a.exposed(o)
 		for i, s := range spec.Servers {
 			field, number := indexed("spec.servers", i), s.GetPort().GetNumber()
 			if exposed != nil && !exposed.any[number] {
 				a.report(o, diag.Warning, codeGatewayPort, field+".port.number", "add the port to the Service of the gateway, or use one that it has",
 					"no Service that selects the gateway's Pods has port %d: clients cannot reach it through the Service", number)
 			}
-			l, use := listener{selector, number, s.Bind}, servers.UseOf(s)
+			l, use := listener{workloads, number, s.Bind}, servers.UseOf(s)
 			if use == servers.Closed {
 				continue // another finding says so
 			}
@@ -162,15 +163,15 @@ type exposedPorts struct {
 }
 
 // exposed returns the ports of the Services that select a gateway's Pods, or nil if there is no such Service.
-func (a *analysis) exposed(selector map[string]string) *exposedPorts {
-	key := written(selector)
+func (a *analysis) exposed(gateway *kinds.Object) *exposedPorts {
+	key, selected := a.gatewaySelection(gateway)
 	ports, known := a.opened[key]
 	if known {
 		return ports
 	}
 	groups, seen := a.servicesOf(), map[*serviceGroup]bool{}
-	for _, ns := range a.selection("", selector).namespaces {
-		for w := range a.selected(ns, selector) {
+	for _, ns := range selected.namespaces {
+		for w := range a.selected(ns, gateway.Spec.(*networkingv1.Gateway).Selector) {
 			if w.pod == nil {
 				continue
 			}

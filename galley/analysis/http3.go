@@ -15,20 +15,21 @@ import (
 
 // connectionFilters returns the first object that adds connection filters to a port of a Gateway's workloads, and the
 // field that adds them.
-func (a *analysis) connectionFilters(selector map[string]string, port uint32) (*kinds.Object, string) {
-	at := filtered{written(selector), port}
+func (a *analysis) connectionFilters(gateway *kinds.Object, port uint32) (*kinds.Object, string) {
+	workloads, selected := a.gatewaySelection(gateway)
+	at := filtered{workloads, port}
 	known, ok := a.filters[at]
 	if !ok {
-		known.object, known.field = a.findFilters(selector, port)
+		known.object, known.field = a.findFilters(selected.namespaces, gateway.Spec.(*networkingv1.Gateway).Selector, port)
 		a.filters[at] = known
 	}
 	return known.object, known.field
 }
 
-// filtered is a port of the workloads that a selector of Gateways selects.
+// filtered is a port of the workloads that Gateways select.
 type filtered struct {
-	selector string
-	port     uint32
+	workloads selectionKey
+	port      uint32
 }
 
 // filter is an object that adds connection filters, and the field that adds them. The object is nil if there is none.
@@ -37,10 +38,10 @@ type filter struct {
 	field  string
 }
 
-func (a *analysis) findFilters(selector map[string]string, port uint32) (*kinds.Object, string) {
+func (a *analysis) findFilters(namespaces []string, selector map[string]string, port uint32) (*kinds.Object, string) {
 	for _, kind := range http3.FilterKinds() {
 		for _, o := range a.of(kind) {
-			if field := http3.Filters(o, port); field != "" && a.appliesTo(o, selector) {
+			if field := http3.Filters(o, port); field != "" && a.appliesTo(o, namespaces, selector) {
 				return o, field
 			}
 		}
@@ -48,8 +49,9 @@ func (a *analysis) findFilters(selector map[string]string, port uint32) (*kinds.
 	return nil, ""
 }
 
-// appliesTo reports whether an extension or an EnvoyFilter applies to a workload of a Gateway with a selector.
-func (a *analysis) appliesTo(o *kinds.Object, selector map[string]string) bool {
+// appliesTo reports whether an extension or an EnvoyFilter applies to a workload of a Gateway with a selector, in the
+// namespaces of the Gateway's workloads.
+func (a *analysis) appliesTo(o *kinds.Object, namespaces []string, selector map[string]string) bool {
 	var refs []*typev1beta1.PolicyTargetReference
 	if p, ok := o.Spec.(interface {
 		GetTargetRefs() []*typev1beta1.PolicyTargetReference
@@ -57,7 +59,7 @@ func (a *analysis) appliesTo(o *kinds.Object, selector map[string]string) bool {
 		refs = p.GetTargetRefs()
 	}
 	_, labels := selectorOf(o)
-	for _, ns := range a.selection("", selector).namespaces {
+	for _, ns := range namespaces {
 		switch {
 		case o.Namespace != ns && o.Namespace != a.root:
 		case len(refs) == 0:
@@ -93,7 +95,7 @@ func (a *analysis) http3() {
 	headers := a.mesh.GetDefaultConfig().GetGatewayTopology().GetProxyProtocol() != nil
 	for _, o := range a.of(kinds.Gateway) {
 		spec := o.Spec.(*networkingv1.Gateway)
-		ports := a.exposed(spec.Selector)
+		ports := a.exposed(o)
 		if ports == nil {
 			continue
 		}
@@ -122,7 +124,7 @@ func (a *analysis) http3() {
 					"port %d takes no HTTP/3 for the hosts of this server: %s", number, reason)
 				continue
 			}
-			if by, path := a.connectionFilters(spec.Selector, target); by != nil {
+			if by, path := a.connectionFilters(o, target); by != nil {
 				a.report(o, diag.Warning, codeHTTP3, at+".port.number", "leave it so if HTTP/2 and HTTP/1.1 will do; else have "+
 					by.String()+" leave out this port, or name the listener for QUIC in its patch",
 					"port %d takes no HTTP/3: %s (%s) adds filters of connections there, which over QUIC would refuse nothing", number, by, path)

@@ -147,8 +147,8 @@ func (v *virtual) clientsAt(gateways []string) *clients {
 			continue
 		}
 		if gateway := a.gatewayNamed(g); gateway != nil {
-			labels := gateway.Spec.(*networkingv1.Gateway).Selector
-			selectors[written(labels)] = a.selection("", labels)
+			key, selected := a.gatewaySelection(gateway)
+			selectors[key.namespace+"/"+key.labels] = selected
 		}
 	}
 	texts := slices.Sorted(maps.Keys(selectors))

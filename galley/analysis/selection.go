@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 
+	networkingv1 "istio.io/api/networking/v1"
+
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/api/names"
@@ -19,7 +21,7 @@ type selection struct {
 	machine    bool     // includes a WorkloadEntry or WorkloadGroup
 	proxied    bool     // includes a workload with a proxy, a Pod that would get one, or a machine
 	bare       bool     // includes a Pod without a proxy
-	namespaces []string // namespaces with a match, if the selection is of all namespaces
+	namespaces []string // namespaces with a match
 
 	accounts  map[string]bool // service accounts of the Pods
 	secured   *workload       // first Pod that takes mutual TLS
@@ -103,6 +105,9 @@ func (x *index) selection(namespace string, selector map[string]string) *selecti
 	for n := range s.numbers {
 		declared = append(declared, strconv.FormatUint(uint64(n), 10))
 	}
+	if s.workloads > 0 {
+		s.namespaces = []string{namespace}
+	}
 	s.numberText, s.addressless, s.unusableText = listed(declared), listed(addressless), listed(slices.Concat(unready, addressless))
 	return s
 }
@@ -145,6 +150,12 @@ func (x *index) selected(namespace string, selector map[string]string) iter.Seq[
 			}
 		}
 	}
+}
+
+// gatewaySelection returns the workloads that a Gateway selects. Gateways with the same result share it by the key.
+func (a *analysis) gatewaySelection(o *kinds.Object) (selectionKey, *selection) {
+	only, selector := kinds.GatewayNamespace(o, a.options.ScopedGateways), o.Spec.(*networkingv1.Gateway).Selector
+	return selectionKey{only, written(selector)}, a.selection(only, selector)
 }
 
 // everyNamespace stands for all namespaces.

@@ -43,11 +43,12 @@ func selectorOf(o *kinds.Object) (field string, labels map[string]string) {
 	return "", nil
 }
 
-// everywhere reports whether an object selects in all namespaces, as Gateways and policies of the root namespace do.
+// everywhere reports whether an object selects in all namespaces, as policies of the root namespace do, and Gateways
+// unless they are limited to their own namespaces.
 func (a *analysis) everywhere(o *kinds.Object) bool {
 	switch o.Kind {
 	case kinds.Gateway:
-		return true
+		return kinds.GatewayNamespace(o, a.options.ScopedGateways) == everyNamespace
 	case kinds.Service, kinds.ServiceEntry, kinds.Sidecar, kinds.DestinationRule:
 		return false
 	}
@@ -80,6 +81,13 @@ func (a *analysis) selector(o *kinds.Object) {
 		}
 	case kinds.Gateway:
 		effect = "nothing listens on its ports"
+		if elsewhere := a.selection(everyNamespace, labels).namespaces; ns != "" && len(elsewhere) > 0 {
+			a.report(o, severity, codeWorkloads, "metadata.namespace",
+				"move the Gateway to the namespace of its workloads, or unset "+names.ScopeGatewaysVariable,
+				"only workloads of other namespaces have the labels %s, such as of %s, and Gateways are limited to their own: %s",
+				written(labels), elsewhere[0], effect)
+			return
+		}
 	}
 	if ended := a.endedWith(ns, labels); ended != nil {
 		a.report(o, severity, codeWorkloads, field, "start a Pod with these labels, or remove the object",

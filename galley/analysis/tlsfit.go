@@ -184,7 +184,7 @@ func (a *analysis) missingSNI(o *kinds.Object, policy trafficPolicy, compared *c
 			}
 			sni := names.SNICluster(port, policy.subset, h.name)
 			covers := func(host string) bool { return names.Covers(host, sni) }
-			if s := a.serversNamed(service.Spec.Selector, port); s.gateway != nil && !slices.ContainsFunc(s.hosts, covers) {
+			if s := a.serversNamed(h.object.Namespace, service.Spec.Selector, port); s.gateway != nil && !slices.ContainsFunc(s.hosts, covers) {
 				a.report(o, diag.Warning, codeTLSMismatch, strings.TrimSuffix(at, "mode")+"sni",
 					"write sni: "+cmp.Or(lone(s.hosts), "HOST, one of them"),
 					"the servers of %s at port %d take only connections for %s, and without sni proxies send %s: they are closed, and requests get 503",
@@ -203,10 +203,10 @@ func lone(list []string) string {
 	return ""
 }
 
-// namedKey is the selector of a Service, and a port.
+// namedKey is the namespace and the selector of a Service, and a port.
 type namedKey struct {
-	selector string
-	port     uint32
+	selectionKey
+	port uint32
 }
 
 // namedServers are the servers of Gateways at a port that take connections by their server name alone.
@@ -216,8 +216,8 @@ type namedServers struct {
 }
 
 // serversNamed returns the servers at a port of the Gateways of the workloads that a Service selects.
-func (a *analysis) serversNamed(selector map[string]string, port uint32) *namedServers {
-	key := namedKey{written(selector), port}
+func (a *analysis) serversNamed(namespace string, selector map[string]string, port uint32) *namedServers {
+	key := namedKey{selectionKey{namespace, written(selector)}, port}
 	out := a.named[key]
 	if out != nil {
 		return out
@@ -226,7 +226,8 @@ func (a *analysis) serversNamed(selector map[string]string, port uint32) *namedS
 	lists.Put(&a.named, key, out)
 	for o := range a.sharing(kinds.Gateway, everyNamespace, selector) {
 		spec := o.Spec.(*networkingv1.Gateway)
-		if !kinds.Selects(spec.Selector, selector) {
+		only := kinds.GatewayNamespace(o, a.options.ScopedGateways)
+		if only != everyNamespace && only != namespace || !kinds.Selects(spec.Selector, selector) {
 			continue
 		}
 		for _, s := range spec.Servers {

@@ -538,6 +538,9 @@ func excludedMatches(x *scope.Index, labels registry.Labels) frozen.List[Exclude
 func selectedGateways(x *scope.Index, namespace string, labels registry.Labels) frozen.List[*kinds.Object] {
 	var found []*kinds.Object
 	for _, o := range x.AllObjects(kinds.Gateway) {
+		if only := kinds.GatewayNamespace(o, x.ScopedGateways); only != "" && only != namespace {
+			continue
+		}
 		if e, ok := o.Extra.(*kinds.GatewayExtra); ok && e.Workloads != nil {
 			if e.Selects(namespace, labels.Own) {
 				found = append(found, o)

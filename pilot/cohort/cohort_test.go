@@ -262,6 +262,29 @@ func TestRouterSelectsItsGateways(t *testing.T) {
 	}
 }
 
+// TestScopedGateways checks that a router selects only Gateways of its own namespace if Gateways are limited to it. A
+// derived Gateway names the namespaces of its workloads itself.
+func TestScopedGateways(t *testing.T) {
+	own := object(t, kinds.Gateway, "a", "own", `{"selector":{"app":"web"}}`)
+	other := object(t, kinds.Gateway, "b", "other", `{"selector":{"app":"web"}}`)
+	open, derived := object(t, kinds.Gateway, "b", "open", `{}`), object(t, kinds.Gateway, "b", "derived", `{"selector":{"app":"x"}}`)
+	derived.Extra = &kinds.GatewayExtra{Workloads: []kinds.WorkloadSelector{{Namespace: "a", Labels: map[string]string{"app": "web"}}}}
+	w, p := pod("web-0", "10.1.0.1", nil), sidecar("web-0", "10.1.0.1")
+	p.Type = node.Router
+	for scoped, want := range map[bool][]*kinds.Object{true: {derived, own}, false: {derived, open, other, own}} {
+		b := snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Cluster: "c", Mesh: mesh.Default(), Catalog: catalog.Features(),
+			ScopedGateways: scoped})
+		b.ApplyRegistry(registry.Changes{Workloads: map[registry.WorkloadKey]*registry.Workload{w.WorkloadKey: w}})
+		for _, o := range []*kinds.Object{own, other, open, derived} {
+			b.Apply([]kinds.Change{{Key: o.Key, Object: o}})
+		}
+		k := resolve(scope.NewIndex(b.Commit(time.Time{}), nil), p)
+		if got := slices.Collect(k.Client.Gateways.All); !slices.Equal(got, want) {
+			t.Errorf("scoped %v: %v, want %v", scoped, got, want)
+		}
+	}
+}
+
 // TestNodesSplitNoScope checks that the node of a proxy splits no scope, even with a node-local service.
 func TestNodesSplitNoScope(t *testing.T) {
 	local := *web

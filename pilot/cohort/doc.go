@@ -24,5 +24,6 @@
 //     address splits an inbound half only if an ingress listener depends on it:
 //     [TestLabelsSplitOnlyWhereASelectorDoes], [TestAddressSplitsOnlyWhereIngressNamesIt].
 //   - The replicas of a proxy are the endpoints of its ReplicaSet in its region: [TestSelf].
+//   - Where Gateways are limited to their own namespaces, a router has no Gateway of another one: [TestScopedGateways].
 //   - A proxy's workload is the one that its proof and its name agree on: [TestWorkloadOfProxy], [TestRunsAs].
 package cohort

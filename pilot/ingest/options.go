@@ -29,6 +29,8 @@ type Options struct {
 	MeshNetworks  string      // file with networks, in the format of the ConfigMap's key meshNetworks
 	TraceSampling float64     // percentage of requests that proxies trace by default; 0 for Istio's default
 	HTTP3         bool        // gateways serve HTTP/3 on UDP ports of their Services
+	// ScopedGateways limits each Gateway to the workloads of its own namespace.
+	ScopedGateways bool
 	// SharedMesh names a ConfigMap in the root namespace with a mesh configuration. The server's own takes precedence
 	// over it. Empty for none.
 	SharedMesh string

@@ -50,7 +50,10 @@ func meshInvalidation() []InvalidationRule {
 		}},
 		{Name: "selecting objects", start: func(b *dirtyBuilder) {
 			for o := range b.changedObjects {
-				if !b.index.Subscribed(o.Kind) {
+				switch only := kinds.GatewayNamespace(o, b.index.ScopedGateways); {
+				case o.Kind == kinds.Gateway && only != "":
+					b.dirty.Reassign.add(only)
+				case !b.index.Subscribed(o.Kind):
 					b.reassign(o.Key)
 				}
 			}
@@ -192,7 +195,7 @@ func (b *dirtyBuilder) addCredentials(names ...string) {
 func (b *dirtyBuilder) reassign(o kinds.Key) {
 	switch {
 	case o.Kind == kinds.VirtualService: // selected by source labels alone
-	case o.Kind == kinds.Gateway, o.Namespace == b.index.RootNamespace(): // selected from every namespace
+	case o.Kind == kinds.Gateway, o.Namespace == b.index.RootNamespace(): // may be selected from every namespace
 		b.dirty.Reassign.All = true
 	default:
 		b.dirty.Reassign.add(o.Namespace)

@@ -86,7 +86,8 @@ func TestVariablesThatRestrict(t *testing.T) {
 	for name, allowed := range map[string]string{
 		"ENABLE_CA_SERVER": "true or false", "ENABLE_DEBUG_ON_HTTP": "true or false", "PILOT_ENABLE_GATEWAY_API": "true or false",
 		"PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER": "true or false", "PILOT_ENABLE_WORKLOAD_ENTRY_AUTOREGISTRATION": "true or false",
-		"DEFAULT_WORKLOAD_CERT_TTL": "a duration such as 12h", "MAX_WORKLOAD_CERT_TTL": "a duration such as 12h",
+		"PILOT_SCOPE_GATEWAY_TO_NAMESPACE": "true or false",
+		"DEFAULT_WORKLOAD_CERT_TTL":        "a duration such as 12h", "MAX_WORKLOAD_CERT_TTL": "a duration such as 12h",
 		"CITADEL_SELF_SIGNED_CA_CERT_TTL": "a duration such as 12h",
 	} {
 		e := env.New([]string{name + "=no"})

@@ -25,6 +25,10 @@ type Env struct {
 // starting.
 func (e *Env) Permitted(key string) bool { return strict(e, key, true, booleans, strconv.ParseBool) }
 
+// Restricted returns the value of a variable that restricts something if it is true, and is false by default. An
+// invalid value keeps a server from starting.
+func (e *Env) Restricted(key string) bool { return strict(e, key, false, booleans, strconv.ParseBool) }
+
 // Bound returns a time limit. An invalid value keeps a server from starting.
 func (e *Env) Bound(key string, otherwise time.Duration) time.Duration {
 	return strict(e, key, otherwise, durations, parseDuration)
@@ -36,6 +40,16 @@ func (e *Env) Refusal() error {
 		return nil
 	}
 	return errors.New(strings.Join(e.Refused, "; "))
+}
+
+// RefusalOf is Refusal for the value of one variable.
+func (e *Env) RefusalOf(key string) error {
+	for _, text := range e.Refused {
+		if strings.HasPrefix(text, key+"=") {
+			return errors.New(text)
+		}
+	}
+	return nil
 }
 
 // New returns an Env for an environment in the form of os.Environ.
@@ -121,7 +135,10 @@ func lenient[T any](e *Env, key string, otherwise T, allowed string, parse func(
 func strict[T any](e *Env, key string, otherwise T, allowed string, parse func(string) (T, error)) T {
 	v, ok := parsed(e, key, otherwise, parse)
 	if !ok {
-		e.Refused = append(e.Refused, fmt.Sprintf("%s=%q is not understood: write %s", key, e.Getenv(key), allowed))
+		text := fmt.Sprintf("%s=%q is not understood: write %s", key, e.Getenv(key), allowed)
+		if !slices.Contains(e.Refused, text) { // several commands read the variable
+			e.Refused = append(e.Refused, text)
+		}
 	}
 	return v
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
 // Variable describes one environment variable.
@@ -72,6 +74,7 @@ func All() []Variable {
 		{"PILOT_JWT_PUB_KEY_REFRESH_INTERVAL", "20m", "time after which keys of token issuers are fetched again"},
 		{"PILOT_MAX_STREAMS", "12000", "default of --maxStreams"},
 		{"PILOT_REMOTE_CLUSTER_TIMEOUT", "30s", "default of --remoteClusterTimeout"},
+		{names.ScopeGatewaysVariable, "false", "true: a Gateway applies only to workloads of its own namespace"},
 		{"PILOT_STATUS_QPS", "20", "maximum statuses of objects written a second"},
 		{"PILOT_TRACE_SAMPLING", "0", "default percentage of traced requests"},
 		{"PILOT_WORKLOAD_ENTRY_GRACE_PERIOD", "10s", "time that a WorkloadEntry stays after its proxy disconnected"},

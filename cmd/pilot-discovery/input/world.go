@@ -14,6 +14,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/http3"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/cli"
 	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/env"
 	"github.com/istiod-lite/istiod-lite/pilot/catalog"
@@ -25,7 +26,11 @@ import (
 type World struct {
 	ConfigDir, domain, meshConfig, networks, clusterID, Namespace string
 
-	http3 bool
+	// ScopedGateways is the default of ingest.Options.ScopedGateways.
+	ScopedGateways bool
+
+	http3   bool
+	refusal error // a value of a variable that restricts cannot be read
 }
 
 // Register registers the flags, with --namespace for the root namespace.
@@ -37,6 +42,7 @@ func (f *World) Register(flags *pflag.FlagSet, e *env.Env) {
 // RegisterMesh registers the flags. name and short are the names of the flag for the root namespace.
 func (f *World) RegisterMesh(flags *pflag.FlagSet, e *env.Env, name, short string) {
 	f.http3 = e.Asked(http3.Variable)
+	f.ScopedGateways, f.refusal = e.Restricted(names.ScopeGatewaysVariable), e.RefusalOf(names.ScopeGatewaysVariable)
 	flags.StringVar(&f.domain, "domain", "cluster.local", "DNS domain of the cluster")
 	flags.StringVar(&f.meshConfig, "meshConfig", "./etc/istio/config/mesh",
 		"file with the mesh configuration; if it does not exist, the ConfigMap istio in the root namespace")
@@ -49,12 +55,15 @@ func (f *World) RegisterMesh(flags *pflag.FlagSet, e *env.Env, name, short strin
 func (f *World) Options(o *ingest.Options) {
 	o.ConfigDir, o.Domain, o.MeshConfig, o.MeshNetworks, o.ClusterID, o.Namespace = f.ConfigDir, f.domain, f.meshConfig, f.networks,
 		f.clusterID, f.Namespace
-	o.HTTP3 = f.http3
+	o.HTTP3, o.ScopedGateways = f.http3, f.ScopedGateways
 }
 
 // Read reads configuration once, from the directory of the flags or from the texts of the options. It discards log
 // messages other than findings.
 func Read(c *cobra.Command, f World, o ingest.Options) (*inspect.Inspection, error) {
+	if f.refusal != nil {
+		return nil, f.refusal
+	}
 	checks := MeshChecks()
 	if c.Flags().Lookup("istioNamespace") == nil {
 		checks["namespace"] = cli.CheckNamespace // namespace is the root namespace

@@ -12,6 +12,7 @@ import (
 	sigsyaml "sigs.k8s.io/yaml"
 
 	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/env"
 	"github.com/istiod-lite/istiod-lite/cmd/version"
 	"github.com/istiod-lite/istiod-lite/injector"
 	"github.com/istiod-lite/istiod-lite/pilot/inspect/migration"
@@ -70,6 +71,18 @@ func addIstiod(v *migration.Verdict, t migration.Object, c map[string]any, aroun
 	pod, _, _ := unstructured.NestedMap(t.Object, "spec", "template", "spec")
 	addMountedCA(v, pod, e, t.Named())
 	addAuthority(v, around, e, t.GetNamespace(), secrets)
+}
+
+// scopeGateways reports whether an istiod among the objects limits Gateways to their own namespaces.
+func scopeGateways(objects []migration.Object) bool {
+	return slices.ContainsFunc(objects, func(o migration.Object) bool {
+		c, ok := discoveryOf(o)
+		if !ok || version.Own(o.GetLabels()) {
+			return false
+		}
+		e := env.New(environmentOf(c, o.GetNamespace(), objects).known)
+		return e.Restricted(names.ScopeGatewaysVariable)
+	})
 }
 
 // minorVersion matches the first two numbers of a version, also in the tag of an image.

@@ -147,7 +147,9 @@ func (f *flags) mesh(c *cobra.Command) (*migration.Verdict, error) {
 	if len(istiods) == 1 && f.Revision == "" {
 		o.Revision = istiods[0] // the revision whose configuration is in force now
 	}
-	i, err := input.Read(c, f.World, o)
+	world := f.World
+	world.ScopedGateways = world.ScopedGateways || scopeGateways(around.Objects)
+	i, err := input.Read(c, world, o)
 	if err != nil {
 		return nil, f.TooLong(err)
 	}
