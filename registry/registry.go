@@ -76,7 +76,9 @@ type Service struct {
 	ExternalName string // target of an Alias, else empty
 	MeshExternal bool
 
-	ExportTo        []string // as written, trimmed: ".", "*", "~" or namespaces; empty for the mesh's default
+	// ExportTo is as written and trimmed, within the limits of the mesh's serviceEntryVisibility: ".", "*", "~" or
+	// namespaces. It is empty for the mesh's default.
+	ExportTo        []string
 	Labels          map[string]string
 	Selector        map[string]string // selector of pods, or of a ServiceEntry's workloads; nil for a service without a selector
 	ServiceAccounts []string          // SPIFFE IDs from the service's own annotations or subjectAltNames

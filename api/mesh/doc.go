@@ -10,5 +10,6 @@
 //     [TestSettings], [TestSettingsAreForgotten]. A value that Envoy would reject is refused: [TestBadSettings].
 //   - A text of the mesh configuration is read as Istio reads it: [TestYAML], [TestPresentAndEmpty]. Only the parts of
 //     a broken text that open nothing are left out: [TestSalvage].
+//   - serviceEntryVisibility narrows exportTo and never widens it: [TestEntryVisibility].
 //   - A log format has only commands that Envoy knows: [TestFormats].
 package mesh

@@ -303,6 +303,8 @@ func TestSalvage(t *testing.T) {
 		"discoverySelectors: {a: b}", "discoverySelectors: [{matchExpressions: [{key: a, operator: Sometimes}]}]",
 		"discoverySelectors: [{matchLabels: {a: b}}, {matchExpressions: [{key: a, operator: In}]}]",
 		"discoverySelectors: [{matchLabels: {'a b': c}}]",
+		"serviceEntryVisibility: {policies: [{matchingRules: [{}]}]}", "serviceEntryVisibility: {defaultVisibility: SOME}",
+		"serviceEntryVisibility: {policies: [{matchingRules: [{namespaceSelector: {matchExpressions: [{key: a, operator: Sometimes}]}}]}]}",
 		"pathNormalization: {normalization: ALL}", "rootNamespace: a.b", "extensionProviders: {a: b}", "a: [", "- a",
 		"meshMTLS: {minProtocolVersion: TLSV9}",
 		"enableTracing: true\noutboundTrafficPolcy: {mode: REGISTRY_ONLY}", "enableTracing: true\noutboundTrafficPolicy: {mod: REGISTRY_ONLY}",

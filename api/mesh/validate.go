@@ -61,10 +61,16 @@ func (d *document) checkConfig(c *Config) {
 		d.wrong("rootNamespace", fmt.Sprintf("%q is not the name of a namespace", c.GetRootNamespace()), "write a name such as istio-system")
 	}
 	for i, written := range c.GetDiscoverySelectors() {
-		if _, err := namespaceSelector(written); err != nil {
-			path := fmt.Sprintf("discoverySelectors[%d]", i)
-			const fix = "write a label, or an expression with one of the operators In, NotIn, Exists and DoesNotExist"
-			d.report(diag.Error, "InvalidSelector", path, d.nearest(path), err.Error(), fix)
+		d.selector(fmt.Sprintf("discoverySelectors[%d]", i), written)
+	}
+	for i, p := range c.GetServiceEntryVisibility().GetPolicies() {
+		for j, r := range p.GetMatchingRules() {
+			path := fmt.Sprintf("serviceEntryVisibility.policies[%d].matchingRules[%d]", i, j)
+			if r.GetMatcher() == nil {
+				d.wrong(path, "the rule does not say which namespaces it is for", "write a namespaceSelector")
+				continue
+			}
+			d.selector(path+".namespaceSelector", r.GetNamespaceSelector())
 		}
 	}
 	d.exportTo("defaultServiceExportTo", c.GetDefaultServiceExportTo())
@@ -106,6 +112,14 @@ func (d *document) inboundRetries(r *networkingv1alpha3.HTTPRetry) {
 		if condition != "" && !slices.Contains(names.RetryConditions(), condition) {
 			d.wrong(path+".retryOn", fmt.Sprintf("unknown retry condition %q", condition), diag.UnknownName(condition, names.RetryConditions()))
 		}
+	}
+}
+
+// selector checks a selector of namespaces.
+func (d *document) selector(path string, written *meshv1alpha1.LabelSelector) {
+	if _, err := namespaceSelector(written); err != nil {
+		const fix = "write a label, or an expression with one of the operators In, NotIn, Exists and DoesNotExist"
+		d.report(diag.Error, "InvalidSelector", path, d.nearest(path), err.Error(), fix)
 	}
 }
 

@@ -26,7 +26,7 @@ func (a *analysis) entryAddresses() {
 			if protocol := strings.ToUpper(p.Protocol); protocol == "" || protocol == "TCP" {
 				byDefault := a.mesh.GetDefaultServiceExportTo()
 				if wins := first[p.Number]; wins != nil &&
-					together(wins, wins.Spec.(*networkingv1.ServiceEntry).ExportTo, o, spec.ExportTo, byDefault) {
+					together(wins, a.entryExports(wins), o, a.entryExports(o), byDefault) {
 					a.report(o, diag.Warning, codeAddresses, indexed("spec.ports", i)+".protocol", "add addresses to both",
 						"neither the entry nor %s has addresses, port %d is TCP for both, and %s comes first (%s): "+
 							"connections to the port lead to its host %s",

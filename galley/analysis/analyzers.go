@@ -118,6 +118,8 @@ func Analyzers() []Analyzer {
 		{"pod-addresses", []string{codeAddress}, false, "Pods with the address of another", (*analysis).podAddresses},
 		{"no-effect", []string{codeNamespace, codeSelector, codeMesh}, false,
 			"objects in places where they have no effect", (*analysis).noEffect},
+		{"entry-visibility", []string{codeNotExported}, false,
+			"ServiceEntries that the mesh's serviceEntryVisibility hides from namespaces of their exportTo", (*analysis).entryVisibility},
 		{"targets", []string{codeReference, codeNoProxies}, false,
 			"targetRefs of policies that are not there, or that have no proxies", (*analysis).targets},
 		{"authorizers", []string{codeProvider, codeAuthorizers, codeLimit}, false,

@@ -33,6 +33,13 @@ func TestAnalyzers(t *testing.T) {
 	settings["known"].DefaultConfig.ProxyMetadata = map[string]string{selfDiscovery: "true"}
 	settings["own domain"].TrustDomain = "ecp"
 	settings["alias"].TrustDomain, settings["alias"].TrustDomainAliases = "ecp", []string{"cluster.local"}
+	limits, found := mesh.Parse("mesh", []byte("serviceEntryVisibility: {applyToSidecars: true, defaultVisibility: NAMESPACE, policies: ["+
+		"{visibility: PUBLIC, matchingRules: [{namespaceSelector: {matchLabels: {tier: open}}}]}, "+
+		"{visibility: NONE, matchingRules: [{namespaceSelector: {matchLabels: {tier: shut}}}]}]}"))
+	if len(found) > 0 {
+		t.Fatal(found)
+	}
+	settings["limited"] = limits
 	names := map[string]bool{}
 	references := map[string]string{ // which of codeReference are whose
 		"namespaces": "there is no namespace", "egress-proxies": "egressProxy", "sidecar-hosts": "imports nothing",

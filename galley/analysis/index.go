@@ -24,6 +24,9 @@ type index struct {
 	mesh         *mesh.Config
 	options      Options
 
+	visibility *mesh.EntryVisibility
+	labels     map[string]map[string]string // labels of namespaces by name; kept only for visibility
+
 	objects   []*kinds.Object // by kind, then by precedence, like the lists of one kind below
 	routes    []*kinds.Object // VirtualServices
 	judged    []*kinds.Object // VirtualServices about which findings are wanted
@@ -110,6 +113,12 @@ func newIndex(objects []*kinds.Object, o Options) *index {
 		wildcards: map[string]*host{}, ends: map[string]bool{}, homes: map[string]string{}, siblings: map[string][]string{},
 		selections: map[selectionKey]*selection{}, portsOf: map[string]*hostPorts{},
 		defined: map[subsetKey]*kinds.Object{}, inForce: map[caller]map[string]bool{},
+		visibility: m.EntryVisibility(), labels: map[string]map[string]string{},
+	}
+	for _, o := range objects {
+		if o.Kind == kinds.Namespace && o.Cluster == "" && x.visibility != nil {
+			x.labels[o.Name] = o.Labels
+		}
 	}
 	for _, o := range objects {
 		x.add(o)
@@ -148,7 +157,7 @@ func (x *index) add(o *kinds.Object) {
 	case kinds.ServiceEntry:
 		spec := o.Spec.(*networkingv1.ServiceEntry)
 		for _, name := range spec.Hosts {
-			h := &host{name: names.FQDN(name, "", x.domain), object: o, exportTo: spec.ExportTo}
+			h := &host{name: names.FQDN(name, "", x.domain), object: o, exportTo: x.entryExports(o)}
 			for _, p := range spec.Ports {
 				h.ports = append(h.ports, p.Number)
 			}

@@ -52,7 +52,7 @@ func (a *analysis) rivalHosts() {
 				continue
 			}
 			if first := elsewhere[host]; first != nil && first.Namespace != o.Namespace &&
-				public(spec.ExportTo, a.mesh.GetDefaultServiceExportTo()) {
+				public(a.entryExports(o), a.mesh.GetDefaultServiceExportTo()) {
 				a.report(o, diag.Warning, codeHost, field, "leave the host to one of the two, or limit exportTo to the namespaces that each is for",
 					"%s has the host %s too and is used by the proxies of all other namespaces (%s): this one is used by the proxies of namespace %s only",
 					first, host, olderOr(first, o, "both are of the same age, and its namespace sorts first"), o.Namespace)
@@ -66,7 +66,7 @@ func (a *analysis) rivalHosts() {
 // hides reports an entry that is not exported to all namespaces and lacks ports that another entry of its host has: its
 // own namespace sees only this entry.
 func (a *analysis) hides(o, other *kinds.Object, field, host string) {
-	if !exported(o.Spec.(*networkingv1.ServiceEntry).ExportTo, a.mesh.GetDefaultServiceExportTo(), o.Namespace, o.Namespace) {
+	if !exported(a.entryExports(o), a.mesh.GetDefaultServiceExportTo(), o.Namespace, o.Namespace) {
 		return
 	}
 	own := map[uint32]bool{}

@@ -345,7 +345,11 @@ func (v *virtual) destination(field string, d *networkingv1alpha3.Destination, u
 		return
 	}
 	if client := v.blindTo(use.clients, name); client != "" {
-		v.report(v.object, min(v.severity, diag.Warning), codeReference, field+".host", "export it to that namespace as well",
+		fix := "export it to that namespace as well"
+		if v.visibility != nil && all[0].object.Kind == kinds.ServiceEntry {
+			fix += ", and have the mesh's serviceEntryVisibility allow it"
+		}
+		v.report(v.object, min(v.severity, diag.Warning), codeReference, field+".host", fix,
 			"%s does not export %s to proxies of namespace %s: %s", all[0].object, name, client, v.effect)
 		return
 	}
@@ -393,6 +397,11 @@ func aliasOf(o *kinds.Object) string {
 // visible reports whether a host is exported to a namespace.
 func (x *index) visible(h *host, client string) bool {
 	return exported(h.exportTo, x.mesh.GetDefaultServiceExportTo(), h.object.Namespace, client)
+}
+
+// entryExports returns the exportTo of a ServiceEntry within the limits of the mesh's serviceEntryVisibility.
+func (x *index) entryExports(o *kinds.Object) []string {
+	return x.visibility.Limit(o.Spec.(*networkingv1.ServiceEntry).ExportTo, o.Namespace, x.labels[o.Namespace])
 }
 
 // noHost reports a destination whose host does not exist.

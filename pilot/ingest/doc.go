@@ -45,6 +45,7 @@
 //     committed before all sources have answered, including the sources in the mesh configuration: [TestWhenHeard].
 //   - Objects of other revisions and of unselected namespaces are hidden, and changes of either apply at once:
 //     [TestRevision], [TestDiscoverySelectors].
+//   - serviceEntryVisibility applies at once, as do labels of namespaces: [TestServiceEntryVisibility].
 //   - A mesh configuration with an error is replaced by the last one of its layer that was used: [TestMeshLayers],
 //     [TestMeshWithUnknownFields], [TestSalvagedMeshStays], [TestMeshWithoutKey]. At a start there is none, and the
 //     server does not become ready with the defaults: [pilot/bootstrap.TestUnusableMeshConfigIsNotReady],

@@ -260,7 +260,7 @@ func (w *World) applyMesh() (rebuild bool) {
 	w.reselect = w.reselect || changed
 	w.setFindings("mesh", found)
 	if !c.Equal(w.mesh) {
-		rebuild = c.GetTrustDomain() != w.mesh.GetTrustDomain()
+		rebuild = c.GetTrustDomain() != w.mesh.GetTrustDomain() || !c.EntryVisibility().Equal(w.mesh.EntryVisibility())
 		w.mesh = c
 		w.logger.Info("mesh configuration in force", "from", r.from)
 	}

@@ -121,7 +121,7 @@ func (w *World) makeRegistries() {
 			})
 		},
 		Entries: serviceentry.New(serviceentry.Options{
-			Cluster: o.ClusterID, TrustDomain: m.GetTrustDomain(),
+			Cluster: o.ClusterID, TrustDomain: m.GetTrustDomain(), Visibility: m.EntryVisibility(),
 		}),
 	})
 }
@@ -331,7 +331,8 @@ func (w *World) TakeStatuses() map[kinds.Key]*derive.Status {
 	return w.stages.takeStatuses()
 }
 
-// rebuildRegistries makes the registries again after the trust domain or the networks have changed. It returns their
+// rebuildRegistries makes the registries again after the trust domain, the networks or serviceEntryVisibility have
+// changed. It returns their
 // whole content, and the deletions in batch.
 func (w *World) rebuildRegistries(batch []kinds.Change) registry.Changes {
 	gone := w.services.Apply(batch)

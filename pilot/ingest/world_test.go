@@ -139,6 +139,36 @@ func TestDiscoverySelectors(t *testing.T) {
 	s.services("web.a", "web.b", "web.istio-system")
 }
 
+// TestServiceEntryVisibility checks that ServiceEntries are visible as the mesh configuration and the labels of their
+// namespaces say, and that a change of either applies at once.
+func TestServiceEntryVisibility(t *testing.T) {
+	s := newTestWorld(t, Options{})
+	spec := &networkingv1.ServiceEntry{Hosts: []string{"x.example"}, ExportTo: []string{"*"}}
+	want := func(exportTo ...string) {
+		t.Helper()
+		if got := s.Snapshot().Services()[0].ExportTo; !slices.Equal(got, exportTo) {
+			t.Errorf("exportTo %q, want %q", got, exportTo)
+		}
+	}
+	s.apply(namespaceWith("a", nil), &kinds.Object{Key: kinds.Key{Kind: kinds.ServiceEntry, Namespace: "a", Name: "x"}, Spec: spec})
+	want("*")
+	const limits = "serviceEntryVisibility: {applyToSidecars: %v, defaultVisibility: NAMESPACE, policies: [{visibility: PUBLIC, " +
+		"matchingRules: [{namespaceSelector: {matchLabels: {mesh: 'yes'}}}]}]}"
+	s.apply(configMap("istio", map[string]string{"mesh": fmt.Sprintf(limits, true)}))
+	want(".")
+	s.apply(namespaceWith("a", map[string]string{"mesh": "yes"}))
+	want("*")
+	s.apply(namespaceWith("a", nil))
+	want(".")
+	s.apply(configMap("istio", map[string]string{"mesh": fmt.Sprintf(limits, true) + "\ndefaultServiceExportTo: ['~']"}))
+	want(".")
+	s.apply(configMap("istio", map[string]string{"mesh": fmt.Sprintf(limits, false)}))
+	want("*")
+	if f := s.Findings(); len(f) != 1 || f[0].Field != "serviceEntryVisibility" {
+		t.Errorf("findings %v", f)
+	}
+}
+
 func TestRevision(t *testing.T) {
 	virtual := func(rev string) *kinds.Object {
 		o := &kinds.Object{

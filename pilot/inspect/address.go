@@ -154,6 +154,8 @@ func (i *Inspection) unseen(from *sender, s *registry.Service, port uint32) stri
 	exported, imported := visible.SeesService(s, port)
 	own := visible.ServiceByHost(s.Host)
 	switch {
+	case !exported && s.Provider == registry.External && i.Snapshot.Mesh.EntryVisibility() != nil:
+		return fmt.Sprintf("its exportTo does not have namespace %s, or the mesh's serviceEntryVisibility does not allow it", from.Namespace)
 	case !exported:
 		return fmt.Sprintf("its exportTo does not have namespace %s", from.Namespace)
 	case imported:

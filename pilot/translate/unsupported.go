@@ -140,6 +140,9 @@ func UnsupportedMesh(c *mesh.Config, changed *meshv1alpha1.MeshConfig) []diag.Di
 			c.GetOutboundTrafficPolicy().GetMode() == meshv1alpha1.MeshConfig_OutboundTrafficPolicy_ALLOW_ANY_DYNAMIC_DNS {
 			return "", ""
 		}
+		if field == "MeshConfig.serviceEntryVisibility" && c.GetServiceEntryVisibility().GetApplyToSidecars() {
+			return "", ""
+		}
 		return lacksMesh(field)
 	})
 	const inbound = "defaultInboundHttpRetryPolicy"
@@ -161,7 +164,7 @@ func lacksMesh(field string) (message, fix string) {
 	case "MeshConfig.hboneIdleTimeout", "MeshConfig.serviceScopeConfigs":
 		message = "ambient mode is not supported"
 	case "MeshConfig.serviceEntryVisibility":
-		message, fix = "ServiceEntries are visible as their exportTo says", "use exportTo and defaultServiceExportTo"
+		message, fix = "without applyToSidecars it limits only proxies of ambient mode", "add applyToSidecars: true, or remove it"
 	case "OutboundTrafficPolicy.tls":
 		message, fix = "calls to hosts without a service are passed on unchanged", "use mode ALLOW_ANY_DYNAMIC_DNS"
 	case "ConfigSource.subscribedResources":

@@ -26,7 +26,7 @@ func TestDeletionLeavesNothing(t *testing.T) {
 		t.Fatal("nothing has an address of our making, so that this test would show nothing")
 	}
 	r.Update(world.Delete(changes), map[registry.WorkloadKey]*registry.Workload{key: nil})
-	if len(r.entries)+len(r.services)+len(r.workloads)+len(r.dirty) != 0 || !r.selectors.Empty() {
+	if len(r.entries)+len(r.services)+len(r.workloads)+len(r.labels)+len(r.dirty) != 0 || !r.selectors.Empty() {
 		t.Errorf("left: entries %v, services %v, workloads %v, dirty %v", r.entries, r.services, r.workloads, r.dirty)
 	}
 	if a := r.allocator; len(a.slotOf)+len(a.slots)+len(a.waiting)+len(a.changed) != 0 {

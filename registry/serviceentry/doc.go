@@ -11,8 +11,13 @@
 // The package does not write addresses back to the API server. Allocated addresses depend on the hosts alone, so every
 // replica allocates the same.
 //
+// serviceEntryVisibility of the mesh limits exportTo. If the labels of a namespace
+// change, its services are made again.
+//
 // # Guarantees
 //
 //   - Allocated addresses depend on the hosts alone, so replicas agree: [TestAllocationDependsOnlyOnTheHosts].
 //     Addresses that istiod assigned stay: [TestAssignedAddressesStay].
+//   - An entry is visible at most where the labels of its namespace allow: [TestVisibility],
+//     [TestHistoriesWithVisibility].
 package serviceentry

@@ -5,9 +5,11 @@ import (
 	"slices"
 	"strings"
 
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 	networkingv1 "istio.io/api/networking/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/registry"
 	"github.com/istiod-lite/istiod-lite/registry/internal/namespaces"
 	"github.com/istiod-lite/istiod-lite/registry/internal/selection"
@@ -17,12 +19,15 @@ import (
 type Options struct {
 	Cluster     string // ID of the cluster, written on inline endpoints
 	TrustDomain string // trust domain of identities; empty for cluster.local
+	// Visibility limits where entries are visible. It is nil if nothing does.
+	Visibility *mesh.EntryVisibility
 }
 
 // Registry derives services and endpoints from ServiceEntries. One goroutine uses it.
 type Registry struct {
 	opts       Options
 	namespaces *namespaces.Table
+	labels     map[string]map[string]string // labels of namespaces by name; kept only for Visibility
 	entries    map[name]*entry
 	services   map[registry.ServiceKey]*service
 	workloads  map[registry.WorkloadKey]*registry.Workload
@@ -51,7 +56,7 @@ type service struct {
 func New(o Options) *Registry {
 	o.TrustDomain = cmp.Or(o.TrustDomain, "cluster.local")
 	return &Registry{
-		opts: o, namespaces: namespaces.New("", nil),
+		opts: o, namespaces: namespaces.New("", nil), labels: map[string]map[string]string{},
 		entries: map[name]*entry{}, services: map[registry.ServiceKey]*service{}, workloads: map[registry.WorkloadKey]*registry.Workload{},
 		selectors: selection.New[name, registry.WorkloadKey](), allocator: newAllocator(slotCount), dirty: map[registry.ServiceKey]struct{}{},
 	}
@@ -144,7 +149,16 @@ func compareAge(a, b *entry) int {
 
 // applyNamespace applies a change of a Namespace. It checks every service, because such changes are rare.
 func (r *Registry) applyNamespace(c kinds.Change) {
-	if _, traffic := r.namespaces.Apply(c); !traffic {
+	_, changed := r.namespaces.Apply(c)
+	if r.opts.Visibility != nil {
+		before := r.visibility(c.Name)
+		delete(r.labels, c.Name)
+		if c.Object != nil {
+			r.labels[c.Name] = c.Object.Labels
+		}
+		changed = changed || r.visibility(c.Name) != before
+	}
+	if !changed {
 		return
 	}
 	for k := range r.services {
@@ -152,6 +166,11 @@ func (r *Registry) applyNamespace(c kinds.Change) {
 			r.dirty[k] = struct{}{}
 		}
 	}
+}
+
+// visibility returns where the entries of a namespace are visible.
+func (r *Registry) visibility(namespace string) meshv1alpha1.ServiceEntryVisibility_Visibility {
+	return r.opts.Visibility.For(namespace, r.labels[namespace])
 }
 
 // applyWorkload stores a workload while it is reachable and ready, so that entries can select it.

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 	networkingv1 "istio.io/api/networking/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
@@ -33,6 +34,7 @@ func (r *Registry) service(k registry.ServiceKey, entries []*entry) *registry.Se
 	for _, ns := range first.spec.ExportTo {
 		s.ExportTo = append(s.ExportTo, strings.TrimSpace(ns))
 	}
+	s.ExportTo = r.opts.Visibility.Limit(s.ExportTo, k.Namespace, r.labels[k.Namespace])
 	var all merged
 	for _, e := range entries {
 		if resolution(e.spec) == s.Resolution {
@@ -154,7 +156,12 @@ func (e *entry) addressesOf(host string) []string {
 // endpoints returns the endpoints of the entries that have the service's resolution, sorted. An entry of n addresses
 // repeats each of its endpoints n times, as in istiod, where it is n services and the weight of a locality is their
 // sum. A LOGICAL_DNS service has one endpoint, of its oldest entry.
+//
+// Entries that are visible nowhere have no endpoints, because a Kubernetes Service of the same host would get them.
 func (r *Registry) endpoints(s *registry.Service, entries []*entry) []*registry.Endpoint {
+	if r.visibility(s.Namespace) == meshv1alpha1.ServiceEntryVisibility_NONE {
+		return nil
+	}
 	var out []*registry.Endpoint
 	for _, e := range entries {
 		if resolution(e.spec) != s.Resolution {
