@@ -97,6 +97,26 @@ type Service struct {
 	byNumber []int32 // positions in Ports, sorted by number; nil for few ports
 }
 
+// Session is the part of a request that names the endpoint which took the first request of a client. It is zero
+// without persistent sessions.
+type Session struct {
+	Cookie, Path string // name and path of a cookie; empty if there is a header
+	Header       string // name of a header
+}
+
+// PersistentSession returns the session that labels of a service ask for. A cookie takes precedence over a header, and
+// its path may follow a colon.
+func PersistentSession(labels map[string]string) Session {
+	name, path, found := strings.Cut(labels[names.LabelSession], ":")
+	switch {
+	case labels[names.LabelSession] == "":
+		return Session{Header: labels[names.LabelSessionHeader]}
+	case !found:
+		path = "/"
+	}
+	return Session{Cookie: name, Path: path}
+}
+
 // HasPersistentSession reports whether labels ask for persistent sessions: a cookie or a header sends a client's
 // requests to one endpoint.
 func HasPersistentSession(labels map[string]string) bool {

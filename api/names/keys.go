@@ -1,5 +1,8 @@
 package names
 
+// SessionsVariable is the environment variable that lets LabelSession and LabelSessionHeader have an effect.
+const SessionsVariable = "PILOT_ENABLE_PERSISTENT_SESSION_FILTER"
+
 // ScopeGatewaysVariable is the environment variable that limits Gateways to the workloads of their own namespaces.
 const ScopeGatewaysVariable = "PILOT_SCOPE_GATEWAY_TO_NAMESPACE"
 

@@ -32,6 +32,8 @@ type Options struct {
 	HTTP3  bool // gateways serve HTTP/3 if their Services have UDP ports
 	// ScopedGateways is true if a Gateway selects only workloads of its own namespace.
 	ScopedGateways bool
+	// PersistentSessions is true if labels of services ask for sessions that stay at one endpoint.
+	PersistentSessions bool
 
 	Concerns func(*kinds.Object) bool // optional; reports whether findings about an object are wanted
 

@@ -120,6 +120,8 @@ func Analyzers() []Analyzer {
 			"objects in places where they have no effect", (*analysis).noEffect},
 		{"entry-visibility", []string{codeNotExported}, false,
 			"ServiceEntries that the mesh's serviceEntryVisibility hides from namespaces of their exportTo", (*analysis).entryVisibility},
+		{"sessions", []string{codeNoEffect}, false,
+			"labels that ask for persistent sessions where they have no effect", (*analysis).sessions},
 		{"targets", []string{codeReference, codeNoProxies}, false,
 			"targetRefs of policies that are not there, or that have no proxies", (*analysis).targets},
 		{"authorizers", []string{codeProvider, codeAuthorizers, codeLimit}, false,

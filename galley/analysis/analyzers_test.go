@@ -75,7 +75,8 @@ func TestAnalyzers(t *testing.T) {
 					m = own
 				}
 				options := Options{Domain: "cluster.local", Mesh: m, Advice: true, HTTP3: true,
-					Whole: strings.HasPrefix(c.Name, "files: "), ScopedGateways: strings.HasPrefix(c.Name, "scoped: ")}
+					Whole: strings.HasPrefix(c.Name, "files: "), ScopedGateways: strings.HasPrefix(c.Name, "scoped: "),
+					PersistentSessions: strings.HasPrefix(c.Name, "sessions: ")}
 				var got []string
 				for _, d := range Run(objects, options) {
 					if d.File = ""; slices.Contains(a.Codes, d.Code) && (d.Code != codeReference || strings.Contains(d.String(), references[a.Name])) {

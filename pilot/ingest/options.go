@@ -31,6 +31,8 @@ type Options struct {
 	HTTP3         bool        // gateways serve HTTP/3 on UDP ports of their Services
 	// ScopedGateways limits each Gateway to the workloads of its own namespace.
 	ScopedGateways bool
+	// PersistentSessions lets labels of services ask for sessions that stay at one endpoint.
+	PersistentSessions bool
 	// SharedMesh names a ConfigMap in the root namespace with a mesh configuration. The server's own takes precedence
 	// over it. Empty for none.
 	SharedMesh string

@@ -99,8 +99,8 @@ func New(o Options, p Parts) *World {
 	}
 	w.stages = newStages(w)
 	w.builder = snapshot.NewBuilder(snapshot.Options{
-		Domain: o.Domain, Cluster: o.ClusterID, OneStore: o.Client == nil, HTTP3: o.HTTP3, ScopedGateways: o.ScopedGateways, Mesh: w.mesh,
-		Limits: o.Limits, Catalog: p.Catalog,
+		Domain: o.Domain, Cluster: o.ClusterID, OneStore: o.Client == nil, HTTP3: o.HTTP3, ScopedGateways: o.ScopedGateways,
+		PersistentSessions: o.PersistentSessions, Mesh: w.mesh, Limits: o.Limits, Catalog: p.Catalog,
 	})
 	if o.CountNodeAccounts {
 		w.nodeAccounts = newAccountsByNode()

@@ -59,8 +59,10 @@ type Options struct {
 	HTTP3    bool // gateways serve HTTP/3 on UDP ports of their Services
 	// ScopedGateways limits each Gateway to the workloads of its own namespace, see kinds.GatewayNamespace.
 	ScopedGateways bool
-	Mesh           *mesh.Config
-	Limits         limits.Limits // limits; the zero value means limits.Default
+	// PersistentSessions lets labels of services ask for sessions that stay at one endpoint.
+	PersistentSessions bool
+	Mesh               *mesh.Config
+	Limits             limits.Limits // limits; the zero value means limits.Default
 	// Catalog is nil if translations may read every object, each change affects all proxies, and no object needs facts.
 	Catalog Catalog
 }
@@ -81,7 +83,7 @@ const (
 func NewBuilder(o Options) *Builder {
 	b := &Builder{mesh: o.Mesh, catalog: o.Catalog, wanted: map[*kinds.Kind][]facts.Need{}, last: &Snapshot{
 		tables: newTables(), cached: &sync.Map{}, Mesh: o.Mesh, Domain: o.Domain, Cluster: cmp.Or(o.Cluster, "Kubernetes"),
-		OneStore: o.OneStore, HTTP3: o.HTTP3, ScopedGateways: o.ScopedGateways,
+		OneStore: o.OneStore, HTTP3: o.HTTP3, ScopedGateways: o.ScopedGateways, PersistentSessions: o.PersistentSessions,
 		RepeatedText: cmp.Or(o.Limits, limits.Default()).RepeatedText, HostClusters: cmp.Or(o.Limits, limits.Default()).HostClusters,
 	}}
 	if o.Catalog != nil {

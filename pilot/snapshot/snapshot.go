@@ -26,7 +26,8 @@ type Snapshot struct {
 	OneStore bool   // see Options
 	HTTP3    bool   // see Options
 
-	ScopedGateways bool // see Options
+	ScopedGateways     bool // see Options
+	PersistentSessions bool // see Options
 
 	RepeatedText, HostClusters int // see limits.Limits
 

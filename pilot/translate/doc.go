@@ -47,6 +47,7 @@
 //     [TestUpstreamTLS]. Translation never changes an object: [TestRulesStayAsTheyAre].
 //   - Gateways serve and announce HTTP/3 only if a variable enables it, the Service has the port for UDP, and filters
 //     and settings of the server work over QUIC too: [TestHTTP3].
+//   - Labels of services keep sessions at one endpoint only if a variable enables it: [TestSessions].
 //   - A gateway's proxy gets the Secrets that a Gateway selecting it names, or a DestinationRule, from the namespace in
 //     the name. A change of one Secret makes nothing else dirty: [TestSecrets], [TestSecretNames]. A server of mode
 //     AUTO_PASSTHROUGH has one chain for each service that its hosts cover, and none with a star in a server name:

@@ -29,7 +29,8 @@ type World struct {
 	// ScopedGateways is the default of ingest.Options.ScopedGateways.
 	ScopedGateways bool
 
-	http3   bool
+	http3, sessions bool
+
 	refusal error // a value of a variable that restricts cannot be read
 }
 
@@ -41,7 +42,7 @@ func (f *World) Register(flags *pflag.FlagSet, e *env.Env) {
 
 // RegisterMesh registers the flags. name and short are the names of the flag for the root namespace.
 func (f *World) RegisterMesh(flags *pflag.FlagSet, e *env.Env, name, short string) {
-	f.http3 = e.Asked(http3.Variable)
+	f.http3, f.sessions = e.Asked(http3.Variable), e.Asked(names.SessionsVariable)
 	f.ScopedGateways, f.refusal = e.Restricted(names.ScopeGatewaysVariable), e.RefusalOf(names.ScopeGatewaysVariable)
 	flags.StringVar(&f.domain, "domain", "cluster.local", "DNS domain of the cluster")
 	flags.StringVar(&f.meshConfig, "meshConfig", "./etc/istio/config/mesh",
@@ -55,7 +56,7 @@ func (f *World) RegisterMesh(flags *pflag.FlagSet, e *env.Env, name, short strin
 func (f *World) Options(o *ingest.Options) {
 	o.ConfigDir, o.Domain, o.MeshConfig, o.MeshNetworks, o.ClusterID, o.Namespace = f.ConfigDir, f.domain, f.meshConfig, f.networks,
 		f.clusterID, f.Namespace
-	o.HTTP3, o.ScopedGateways = f.http3, f.ScopedGateways
+	o.HTTP3, o.PersistentSessions, o.ScopedGateways = f.http3, f.sessions, f.ScopedGateways
 }
 
 // Read reads configuration once, from the directory of the flags or from the texts of the options. It discards log

@@ -13,6 +13,7 @@
 //   - jwt_*: RequestAuthentications and servers of keys.
 //   - locality_*: failover, distribution and retries by locality, and balancing by zone.
 //   - meshconfig_*: settings of the mesh configuration.
+//   - sessions_test.go: sessions that stay at one endpoint.
 //   - telemetry_*: access logs and traces, with collectors that are servers of the tests.
 //   - virtualservice_*: routes, and what they do besides forwarding.
 //   - why_*: the command why and Envoys give the same answer.
@@ -20,7 +21,8 @@
 // # Guarantees
 //
 //   - Mirrors, rewritten hosts, delegates and routes for some clients alone do what VirtualServices say, and requests
-//     with one hash stay with one endpoint: [TestRoutes], [TestMirror], [TestHash].
+//     with one hash stay with one endpoint: [TestRoutes], [TestMirror], [TestHash]. So do requests of one persistent
+//     session, while the endpoint drains too: [TestSessions].
 //   - Clients and servers of grpc-go route, split, eject, fail over, authorize and speak mutual TLS as the mesh is
 //     configured, and a change fails no call: [TestApplications].
 package traffic

@@ -3,6 +3,7 @@ package grpc
 import (
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -22,6 +23,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/scope"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/engine"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/hooks"
+	"github.com/istiod-lite/istiod-lite/pilot/translate/rds"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/view"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
@@ -54,10 +56,11 @@ func (m *Listeners) Get(v *view.View, c cohort.Key, list *envoy.Names) (envoy.Un
 }
 
 // outboundKey is the whole input of the listener of a client: the name by which it calls a service, and the service's
-// own name and port.
+// own name, port and session.
 type outboundKey struct {
 	name, host string
 	port       uint32
+	session    registry.Session
 }
 
 // outboundListener returns the listener of a client that calls host:port, or nil if there is no such service.
@@ -73,7 +76,11 @@ func (m *Listeners) outboundListener(v *view.View, c cohort.Client, name string)
 			continue
 		}
 		if in, ok := sc.Service(s.Host); ok && hasPort(in, port) {
-			return m.outbound.Get(outboundKey{name, s.Host, port})
+			k := outboundKey{name: name, host: s.Host, port: port}
+			if v.PersistentSessions() {
+				k.session = registry.PersistentSession(s.Labels)
+			}
+			return m.outbound.Get(k)
 		}
 		return nil
 	}
@@ -113,6 +120,9 @@ func buildOutbound(k outboundKey) *envoy.Resource {
 		RouteSpecifier: &hcmv3.HttpConnectionManager_Rds{Rds: &hcmv3.Rds{ConfigSource: ads(),
 			RouteConfigName: names.Cluster(names.Outbound, k.port, "", k.host)}},
 		HttpFilters: []*hcmv3.HttpFilter{envoy.HTTPFilter(faultFilter, envoy.Any(&faultv3.HTTPFault{})), router()},
+	}
+	if k.session != (registry.Session{}) {
+		manager.HttpFilters = slices.Insert(manager.HttpFilters, 0, rds.SessionFilter(k.session))
 	}
 	return envoy.NewResource(k.name, &listenerv3.Listener{Name: k.name, ApiListener: &listenerv3.ApiListener{ApiListener: envoy.Any(manager)}})
 }

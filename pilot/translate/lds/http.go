@@ -20,7 +20,9 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
+	"github.com/istiod-lite/istiod-lite/pilot/translate/rds"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/view"
+	"github.com/istiod-lite/istiod-lite/registry"
 )
 
 // proxyContext is the input that all listeners of a proxy share.
@@ -31,6 +33,7 @@ type proxyContext struct {
 	selections     feature.Selections
 	tuning         node.Tuning
 	resolves       bool                // whether called hosts are resolved per request or connection
+	sessions       bool                // whether routes may send the requests of a session to one endpoint
 	ipv4, ipv6     bool                // address families in which they are resolved
 	internalRanges frozen.List[string] // for a gateway: address ranges inside the mesh
 }
@@ -46,6 +49,7 @@ func outboundContext(v *view.View, c cohort.Inputs) proxyContext {
 	if p.resolves = v.ResolvesHosts() || c.Client.Type != node.Router && v.DynamicDNS(); p.resolves {
 		p.ipv4, p.ipv6 = c.Client.IPv4, c.Client.IPv6
 	}
+	p.sessions = v.PersistentSessions()
 	return p
 }
 
@@ -90,6 +94,9 @@ func (b builder) connectionManager(c proxyContext, chain feature.Chain, statPref
 	}
 	if c.resolves {
 		m.HttpFilters = slices.Insert(m.HttpFilters, len(m.HttpFilters)-1, c.hostResolver()) // before the router
+	}
+	if c.sessions {
+		m.HttpFilters = slices.Insert(m.HttpFilters, len(m.HttpFilters)-1, rds.SessionFilter(registry.Session{}))
 	}
 	c.normalizePath(m)
 	if inline != nil {

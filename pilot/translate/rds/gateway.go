@@ -370,6 +370,7 @@ func (b *gatewayRouteBuilder) virtualHosts(host string) []*envoy.Resource {
 		k.http3 = s.Port.Number
 	}
 	k.destinations = b.destinations(k, nil)
+	k.session = b.session(k)
 	return []*envoy.Resource{b.routes.virtualHost(k)}
 }
 

@@ -48,6 +48,7 @@ type virtualHostKey struct {
 	fallback       string            // for the catch-all: cluster for unmatched requests; BlackHoleCluster makes it block_all
 	tls            bool              // whether plaintext requests are redirected to https
 	http3          uint32            // port at which clients may call by HTTP/3; 0 for none
+	session        registry.Session  // part of requests that names their endpoint
 	capabilities   node.Capabilities // RecentCommands, or 0 if a route depends on its absence
 }
 

@@ -336,6 +336,7 @@ func (b *sidecarRouteBuilder) candidate(host string) *candidate {
 		}
 		c := &candidate{key: b.virtualHostKey(names.VirtualHost(host, of.port.Number), "", of.port.Number), class: 2,
 			domains: []string{"*"}, service: s}
+		c.key.session = b.sessionOf(s)
 		if b.sniffed == "" {
 			c.domains = names.Domains(names.Called{
 				Host: host, Aliases: b.aliases(s), Addresses: b.addresses(s),

@@ -20,6 +20,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 	"github.com/istiod-lite/istiod-lite/pilot/scope"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/hooks"
+	"github.com/istiod-lite/istiod-lite/registry"
 )
 
 // buildVirtualHost makes one virtual host. Its resource has the name that VHDS uses: <route configuration>/<virtual
@@ -49,6 +50,9 @@ func (b builder) buildVirtualHost(k virtualHostKey) *envoy.Resource {
 	}
 	if forwardsHost(k.mesh) {
 		forwardHost(host)
+	}
+	if k.session != (registry.Session{}) {
+		setSession(host, k.session)
 	}
 	if k.http3 != 0 {
 		offerHTTP3(host, k.http3)

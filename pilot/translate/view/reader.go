@@ -24,8 +24,9 @@ type Reader interface {
 	Domain() string               // cluster.local
 	Cluster() string              // ID of the server's own cluster
 	SecretsOf(cluster string) string
-	HostClusters() int   // see limits.Limits
-	ResolvesHosts() bool // whether there is a service for which proxies resolve the called hosts
+	HostClusters() int        // see limits.Limits
+	PersistentSessions() bool // whether labels of services ask for sessions that stay at one endpoint
+	ResolvesHosts() bool      // whether there is a service for which proxies resolve the called hosts
 
 	ScopeOf(namespace string, sidecar *kinds.Object) *scope.Scope
 
@@ -62,3 +63,4 @@ func (x index) Networks() *snapshot.Networks { return x.Index.Networks }
 func (x index) Domain() string               { return x.Index.Domain }
 func (x index) Cluster() string              { return x.Index.Cluster }
 func (x index) HostClusters() int            { return x.Index.HostClusters }
+func (x index) PersistentSessions() bool     { return x.Index.PersistentSessions }
