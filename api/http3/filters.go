@@ -17,9 +17,10 @@ func FilterKinds() []*kinds.Kind {
 	return []*kinds.Kind{kinds.WasmPlugin, kinds.TrafficExtension, kinds.EnvoyFilter}
 }
 
-// Filters returns the field of an object that adds connection filters to a port of a gateway's workload, or "" if it
-// adds none. Over QUIC such a filter sees no data, and Envoy accepts few listener filters there, so connections that
-// the filter should refuse would be accepted. A patch that names the listener for QUIC is exempt.
+// Filters returns the field of an object that adds connection filters to a port of a gateway's workload, or merges
+// filters, chains or TLS settings into its listener, or "" if it does neither. Over QUIC a connection filter sees no
+// data, Envoy accepts few listener filters, and TLS settings are other ones, so connections that the object should refuse
+// would be accepted. A patch that names the listener for QUIC is exempt.
 func Filters(o *kinds.Object, port uint32) (field string) {
 	switch s := o.Spec.(type) {
 	case *extensionsv1alpha1.WasmPlugin:
@@ -52,9 +53,12 @@ func matches[M interface {
 	})
 }
 
-// inserts reports whether a patch adds a filter to the listener for QUIC of a port, or to its filter chains.
+// inserts reports whether a patch adds a filter, a chain or TLS settings to the listener for QUIC of a port.
 func inserts(p *networkingv1alpha3.EnvoyFilter_EnvoyConfigObjectPatch, port uint32) bool {
+	merges := false
 	switch p.GetPatch().GetOperation() {
+	case networkingv1alpha3.EnvoyFilter_Patch_MERGE, networkingv1alpha3.EnvoyFilter_Patch_MERGE_AND_REPLACE_LIST:
+		merges = true
 	case networkingv1alpha3.EnvoyFilter_Patch_ADD, networkingv1alpha3.EnvoyFilter_Patch_INSERT_BEFORE,
 		networkingv1alpha3.EnvoyFilter_Patch_INSERT_AFTER, networkingv1alpha3.EnvoyFilter_Patch_INSERT_FIRST:
 	default:
@@ -69,15 +73,32 @@ func inserts(p *networkingv1alpha3.EnvoyFilter_EnvoyConfigObjectPatch, port uint
 	if m.GetName() != "" || m.GetPortNumber() != 0 && m.GetPortNumber() != port {
 		return false
 	}
+	c := m.GetFilterChain() // its chains have only a connection manager, and match server names
+	socket := c.GetTransportSocket()
+	inChain := (socket == "" || socket == "envoy.transport_sockets.quic") &&
+		c.GetTransportProtocol() == "" && c.GetApplicationProtocols() == "" && c.GetDestinationPort() == 0
 	switch p.GetApplyTo() {
 	case networkingv1alpha3.EnvoyFilter_LISTENER_FILTER:
-		return m.GetListenerFilter() == "" // it has no listener filter to insert next to
+		return !merges && m.GetListenerFilter() == "" // it has no listener filter to insert next to
 	case networkingv1alpha3.EnvoyFilter_NETWORK_FILTER:
-		c := m.GetFilterChain() // its chains have only a connection manager, and match server names
-		name, socket := c.GetFilter().GetName(), c.GetTransportSocket()
-		return (socket == "" || socket == "envoy.transport_sockets.quic") &&
-			c.GetTransportProtocol() == "" && c.GetApplicationProtocols() == "" && c.GetDestinationPort() == 0 &&
-			(name == "" || strings.HasSuffix(name, "http_connection_manager"))
+		name := c.GetFilter().GetName()
+		return !merges && inChain && (name == "" || strings.HasSuffix(name, "http_connection_manager"))
+	case networkingv1alpha3.EnvoyFilter_LISTENER:
+		return merges && sets(p, "listenerFilters", "filterChains", "defaultFilterChain", "filterChainMatcher")
+	case networkingv1alpha3.EnvoyFilter_FILTER_CHAIN:
+		return !merges || inChain && sets(p, "filters", "transportSocket")
+	}
+	return false
+}
+
+// sets reports whether the value of a patch has one of some fields. Field names may have underscores or capital
+// letters.
+func sets(p *networkingv1alpha3.EnvoyFilter_EnvoyConfigObjectPatch, fields ...string) bool {
+	for name := range p.GetPatch().GetValue().GetFields() {
+		plain := strings.ReplaceAll(name, "_", "")
+		if slices.ContainsFunc(fields, func(f string) bool { return strings.EqualFold(f, plain) }) {
+			return true
+		}
 	}
 	return false
 }

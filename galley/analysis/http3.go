@@ -127,7 +127,8 @@ func (a *analysis) http3() {
 			if by, path := a.connectionFilters(o, target); by != nil {
 				a.report(o, diag.Warning, codeHTTP3, at+".port.number", "leave it so if HTTP/2 and HTTP/1.1 will do; else have "+
 					by.String()+" leave out this port, or name the listener for QUIC in its patch",
-					"port %d takes no HTTP/3: %s (%s) adds filters of connections there, which over QUIC would refuse nothing", number, by, path)
+					"port %d takes no HTTP/3: %s (%s) adds filters of connections or TLS settings there, which over QUIC would refuse nothing",
+					number, by, path)
 				continue
 			}
 			if host := cmp.Or(strict.Exposed(number, s), atTarget.Exposed(ports.tcp[number], s)); host != "" {

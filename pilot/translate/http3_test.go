@@ -103,6 +103,19 @@ spec:
       patch: {operation: %s, value: {name: x, typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.%s}}}}
 `, to, listener, operation, typ)
 	}
+	merge := func(to, value string) string {
+		return fmt.Sprintf(`
+---
+apiVersion: networking.istio.io/v1alpha3
+kind: EnvoyFilter
+metadata: {name: patch, namespace: istio-system}
+spec:
+  workloadSelector: {labels: {istio: ingress}}
+  configPatches: [{applyTo: %s, match: {context: GATEWAY}, patch: {operation: MERGE, value: {%s}}}]
+`, to, value)
+	}
+	const settings = `transport_socket: {name: envoy.transport_sockets.tls, typed_config: {"@type": ` +
+		`type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext, session_timeout: 1s}}`
 	asSent := []string{
 		"0.0.0.0_8443 one.example.com https.443.one.gw.istio-system kubernetes://one",
 		"0.0.0.0_8443 two.example.com https.443.three.gw.istio-system kubernetes://three optional kubernetes://three-cacert",
@@ -172,6 +185,12 @@ spec:
 			more: patch("NETWORK_FILTER", "INSERT_FIRST", "name: 0.0.0.0_8443"), want: slices.Concat(asSent, over("udp_0.0.0.0_8443 UDP"), offers)},
 		{name: "a patch of the listener for QUIC", ports: tcp + ", " + udp,
 			more: patch("NETWORK_FILTER", "INSERT_FIRST", "name: udp_0.0.0.0_8443"),
+			want: slices.Concat(asSent, over("udp_0.0.0.0_8443 UDP"), offers)},
+		{name: "a patch merges TLS settings into chains", ports: tcp + ", " + udp, more: merge("FILTER_CHAIN", settings), want: asSent},
+		{name: "a patch merges filters into the listener", ports: tcp + ", " + udp, more: merge("LISTENER", `listenerFilters: [{name: x, `+
+			`typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.listener.original_src.v3.OriginalSrc}}]`), want: asSent},
+		{name: "a patch merges what works over QUIC too", ports: tcp + ", " + udp,
+			more: merge("LISTENER", "per_connection_buffer_limit_bytes: 4096"),
 			want: slices.Concat(asSent, over("udp_0.0.0.0_8443 UDP"), offers)},
 		{name: "a port that may not be bound", ports: tcp + ", " + strings.Replace(udp, "8443", "443", 1), low: true, want: asSent},
 	} {
