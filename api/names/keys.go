@@ -3,6 +3,10 @@ package names
 // SessionsVariable is the environment variable that lets LabelSession and LabelSessionHeader have an effect.
 const SessionsVariable = "PILOT_ENABLE_PERSISTENT_SESSION_FILTER"
 
+// HeadlessChainsVariable is the environment variable that gives headless services one listener instead of one for each
+// address.
+const HeadlessChainsVariable = "PILOT_ENABLE_HEADLESS_FILTER_CHAIN_LISTENER"
+
 // ScopeGatewaysVariable is the environment variable that limits Gateways to the workloads of their own namespaces.
 const ScopeGatewaysVariable = "PILOT_SCOPE_GATEWAY_TO_NAMESPACE"
 

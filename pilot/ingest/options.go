@@ -33,6 +33,8 @@ type Options struct {
 	ScopedGateways bool
 	// PersistentSessions lets labels of services ask for sessions that stay at one endpoint.
 	PersistentSessions bool
+	// HeadlessChains gives the TCP ports of headless services one listener instead of one for each address.
+	HeadlessChains bool
 	// SharedMesh names a ConfigMap in the root namespace with a mesh configuration. The server's own takes precedence
 	// over it. Empty for none.
 	SharedMesh string

@@ -61,8 +61,10 @@ type Options struct {
 	ScopedGateways bool
 	// PersistentSessions lets labels of services ask for sessions that stay at one endpoint.
 	PersistentSessions bool
-	Mesh               *mesh.Config
-	Limits             limits.Limits // limits; the zero value means limits.Default
+	// HeadlessChains gives the TCP ports of headless services one listener instead of one for each address.
+	HeadlessChains bool
+	Mesh           *mesh.Config
+	Limits         limits.Limits // limits; the zero value means limits.Default
 	// Catalog is nil if translations may read every object, each change affects all proxies, and no object needs facts.
 	Catalog Catalog
 }
@@ -84,7 +86,8 @@ func NewBuilder(o Options) *Builder {
 	b := &Builder{mesh: o.Mesh, catalog: o.Catalog, wanted: map[*kinds.Kind][]facts.Need{}, last: &Snapshot{
 		tables: newTables(), cached: &sync.Map{}, Mesh: o.Mesh, Domain: o.Domain, Cluster: cmp.Or(o.Cluster, "Kubernetes"),
 		OneStore: o.OneStore, HTTP3: o.HTTP3, ScopedGateways: o.ScopedGateways, PersistentSessions: o.PersistentSessions,
-		RepeatedText: cmp.Or(o.Limits, limits.Default()).RepeatedText, HostClusters: cmp.Or(o.Limits, limits.Default()).HostClusters,
+		HeadlessChains: o.HeadlessChains, RepeatedText: cmp.Or(o.Limits, limits.Default()).RepeatedText,
+		HostClusters: cmp.Or(o.Limits, limits.Default()).HostClusters,
 	}}
 	if o.Catalog != nil {
 		b.last.reach = o.Catalog.Kinds()

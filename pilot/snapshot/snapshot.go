@@ -28,6 +28,7 @@ type Snapshot struct {
 
 	ScopedGateways     bool // see Options
 	PersistentSessions bool // see Options
+	HeadlessChains     bool // see Options
 
 	RepeatedText, HostClusters int // see limits.Limits
 

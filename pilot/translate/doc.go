@@ -47,6 +47,8 @@
 //     [TestUpstreamTLS]. Translation never changes an object: [TestRulesStayAsTheyAre].
 //   - Gateways serve and announce HTTP/3 only if a variable enables it, the Service has the port for UDP, and filters
 //     and settings of the server work over QUIC too: [TestHTTP3].
+//   - Headless services have a chain for each address instead of a listener only if a variable says so:
+//     [TestHeadlessChains].
 //   - Labels of services keep sessions at one endpoint only if a variable enables it: [TestSessions].
 //   - A gateway's proxy gets the Secrets that a Gateway selecting it names, or a DestinationRule, from the namespace in
 //     the name. A change of one Secret makes nothing else dirty: [TestSecrets], [TestSecretNames]. A server of mode

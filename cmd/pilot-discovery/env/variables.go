@@ -61,6 +61,7 @@ func All() []Variable {
 		{"PILOT_ENABLE_GATEWAY_API", "true", "false: nothing is deployed for Gateways of the Gateway API, and no class is created"},
 		{"PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER", "true", "false: nothing is deployed for Gateways of the Gateway API"},
 		{"PILOT_ENABLE_GATEWAY_API_GATEWAYCLASS_CONTROLLER", "true", "false: no GatewayClass is created"},
+		{names.HeadlessChainsVariable, "false", "true: TCP ports of headless Services share a listener, instead of one for each Pod"},
 		{names.SessionsVariable, "false", "true: labels of Services and ServiceEntries ask for sessions that stay at one endpoint"},
 		{"PILOT_ENABLE_QUIC_LISTENERS", "false", "true: gateways accept and announce HTTP/3 on HTTPS ports that their Service also has for UDP"},
 		{"PILOT_ENABLE_VHDS", "true", "false: virtual hosts are always part of route configurations (no VHDS)"},

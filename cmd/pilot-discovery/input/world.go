@@ -29,7 +29,7 @@ type World struct {
 	// ScopedGateways is the default of ingest.Options.ScopedGateways.
 	ScopedGateways bool
 
-	http3, sessions bool
+	http3, sessions, headlessChains bool
 
 	refusal error // a value of a variable that restricts cannot be read
 }
@@ -43,6 +43,7 @@ func (f *World) Register(flags *pflag.FlagSet, e *env.Env) {
 // RegisterMesh registers the flags. name and short are the names of the flag for the root namespace.
 func (f *World) RegisterMesh(flags *pflag.FlagSet, e *env.Env, name, short string) {
 	f.http3, f.sessions = e.Asked(http3.Variable), e.Asked(names.SessionsVariable)
+	f.headlessChains = e.Asked(names.HeadlessChainsVariable)
 	f.ScopedGateways, f.refusal = e.Restricted(names.ScopeGatewaysVariable), e.RefusalOf(names.ScopeGatewaysVariable)
 	flags.StringVar(&f.domain, "domain", "cluster.local", "DNS domain of the cluster")
 	flags.StringVar(&f.meshConfig, "meshConfig", "./etc/istio/config/mesh",
@@ -56,7 +57,7 @@ func (f *World) RegisterMesh(flags *pflag.FlagSet, e *env.Env, name, short strin
 func (f *World) Options(o *ingest.Options) {
 	o.ConfigDir, o.Domain, o.MeshConfig, o.MeshNetworks, o.ClusterID, o.Namespace = f.ConfigDir, f.domain, f.meshConfig, f.networks,
 		f.clusterID, f.Namespace
-	o.HTTP3, o.PersistentSessions, o.ScopedGateways = f.http3, f.sessions, f.ScopedGateways
+	o.HTTP3, o.PersistentSessions, o.ScopedGateways, o.HeadlessChains = f.http3, f.sessions, f.ScopedGateways, f.headlessChains
 }
 
 // Read reads configuration once, from the directory of the flags or from the texts of the options. It discards log

@@ -172,6 +172,7 @@ type egressBuilder struct {
 	bind      string // empty if it depends on protocol and service
 	bindsPort bool
 	explicit  bool
+	perPod    bool // whether the ports to add have a chain for each endpoint address
 }
 
 // addPort adds one service port to each bind key that it needs.
@@ -217,15 +218,22 @@ func (o egressBuilder) family(ip netip.Addr) bool {
 }
 
 // addHeadless adds a listener for each endpoint address, because only the address shows which service a connection is
-// for.
+// for. If HeadlessChains is set, it adds a chain for each address to the wildcard listener instead. TLS, detected
+// protocols and protocols with a filter of their own keep the listeners: an address decides before a server name or a
+// protocol, and such filters share no port.
 func (o egressBuilder) addHeadless(s *registry.Service, p registry.Port) {
+	o.perPod = o.view.HeadlessChains() && p.Protocol.IsTCP() && !p.Protocol.IsTLS() && !exclusive(p.Protocol)
 	last := ""
 	for _, e := range o.view.Endpoints(s.Key()).ByPort(p.Name) {
 		if e.Address == last {
 			continue
 		}
 		last = e.Address
-		if ip, err := netip.ParseAddr(e.Address); err == nil && o.family(ip) {
+		switch ip, err := netip.ParseAddr(e.Address); {
+		case err != nil || !o.family(ip):
+		case o.perPod:
+			o.addTo(envoy.Wildcard(o.cohort.Client.IPv4), s, p, netip.PrefixFrom(ip, ip.BitLen()))
+		default:
 			o.addTo(e.Address, s, p, netip.Prefix{})
 		}
 	}
@@ -396,6 +404,13 @@ func (o egressBuilder) tcpChains(s *registry.Service, p registry.Port, onWildcar
 			if len(r.Destinations) == 0 {
 				continue
 			}
+			subnets := r.Subnets
+			if o.perPod && len(subnets) > 0 { // the chain is for one address: the subnets have it or not
+				if !slices.ContainsFunc(subnets, func(n netip.Prefix) bool { return n.Contains(prefix.Addr()) }) {
+					continue
+				}
+				subnets = nil
+			}
 			servers := slices.DeleteFunc(r.Servers, scope.IsPartial) // Envoy matches no pattern that ends within a label
 			if slices.Contains(servers, "*") {
 				servers = nil
@@ -405,13 +420,13 @@ func (o egressBuilder) tcpChains(s *registry.Service, p registry.Port, onWildcar
 			c := own
 			c.to, c.servers, c.config = destination(o.view, o.cohort.Client, vs, p.Number, r.Destinations), frozen.ListOf(servers...),
 				vs.Object.Path()
-			if len(r.Subnets) > 0 {
-				c.prefixes = frozen.ListOf(r.Subnets...)
+			if len(subnets) > 0 {
+				c.prefixes = frozen.ListOf(subnets...)
 				if !p.Protocol.IsTLS() {
 					c.config = ""
 				}
 			}
-			if chains = append(chains, c); !p.Protocol.IsTLS() && len(r.Subnets) == 0 {
+			if chains = append(chains, c); !p.Protocol.IsTLS() && len(subnets) == 0 {
 				return chains
 			}
 		}

@@ -25,6 +25,7 @@ type Reader interface {
 	Cluster() string              // ID of the server's own cluster
 	SecretsOf(cluster string) string
 	HostClusters() int        // see limits.Limits
+	HeadlessChains() bool     // whether TCP ports of headless services share a listener
 	PersistentSessions() bool // whether labels of services ask for sessions that stay at one endpoint
 	ResolvesHosts() bool      // whether there is a service for which proxies resolve the called hosts
 
@@ -63,4 +64,5 @@ func (x index) Networks() *snapshot.Networks { return x.Index.Networks }
 func (x index) Domain() string               { return x.Index.Domain }
 func (x index) Cluster() string              { return x.Index.Cluster }
 func (x index) HostClusters() int            { return x.Index.HostClusters }
+func (x index) HeadlessChains() bool         { return x.Index.HeadlessChains }
 func (x index) PersistentSessions() bool     { return x.Index.PersistentSessions }
