@@ -78,7 +78,7 @@ func (i *Injector) Render(ctx context.Context, template string, g Gateway) ([]ma
 	global := &c.read.Global
 	d := &gatewayData{
 		Gateway: g, Revision: nonEmpty(i.o.Revision, "default"), NativeSidecars: i.o.NativeSidecars != nil && i.o.NativeSidecars(),
-		ProxyUID: imageUser, ProxyGID: imageUser, CompliancePolicy: i.o.CompliancePolicy, GatewayNameLabel: names.LabelGateway,
+		ProxyUID: imageUser, ProxyGID: imageUser, CompliancePolicy: string(m.Compliance), GatewayNameLabel: names.LabelGateway,
 		ProxyConfig: p, MeshConfig: m.MeshConfig, Values: runtime.DeepCopyJSON(c.values),
 		ProxyImage:        c.read.image(global.Proxy.Image, p.GetImage().GetImageType()),
 		AgentgatewayImage: c.read.image("agentgateway", p.GetImage().GetImageType()),

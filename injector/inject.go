@@ -30,10 +30,9 @@ type Options struct {
 	World    World
 	// NativeSidecars reports whether proxies are native sidecars (init containers that keep running) if a pod does not
 	// say. Optional; by default they are not.
-	NativeSidecars   func() bool
-	CompliancePolicy string // COMPLIANCE_POLICY of the server
-	Logger           *slog.Logger
-	Time             time.Duration // time limit for the templates of one pod; 0 stands for 2 s
+	NativeSidecars func() bool
+	Logger         *slog.Logger
+	Time           time.Duration // time limit for the templates of one pod; 0 stands for 2 s
 }
 
 // World is the configuration in force. It is safe for concurrent use.
@@ -255,7 +254,7 @@ func (i *Injector) data(c *Config, m *mesh.Config, pod *corev1.Pod, w *Workload)
 		Values: runtime.DeepCopyJSON(c.values), Revision: i.o.Revision,
 		NativeSidecars:           i.o.NativeSidecars != nil && i.o.NativeSidecars(),
 		InboundTrafficPolicyMode: strings.ToLower(m.GetInboundTrafficPolicy().GetMode().String()),
-		CompliancePolicy:         i.o.CompliancePolicy,
+		CompliancePolicy:         string(m.Compliance),
 	}
 	d.TypeMeta, d.DeploymentMeta = workload(pod)
 	if w != nil {

@@ -13,12 +13,17 @@ import (
 
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
+
+	"github.com/istiod-lite/istiod-lite/api/compliance"
 )
 
 // Config is the mesh's configuration with all defaults filled in. The embedded getters return fields that need no
 // interpretation.
 type Config struct {
 	*meshv1alpha1.MeshConfig
+	// Compliance limits the TLS of proxies. It is the policy of the server, not a part of a mesh configuration.
+	Compliance compliance.Policy
+
 	own variants
 }
 
@@ -118,7 +123,7 @@ func (c *Config) Equal(o *Config) bool {
 	if c == nil || o == nil {
 		return c == o
 	}
-	return proto.Equal(c.MeshConfig, o.MeshConfig)
+	return c.Compliance == o.Compliance && proto.Equal(c.MeshConfig, o.MeshConfig)
 }
 
 // AutoMTLS reports whether sidecars use mutual TLS with servers that support it if no rule sets the TLS mode.

@@ -33,7 +33,7 @@ func ParseOver(base *Config, name string, yaml []byte) (*Config, []diag.Diagnost
 // unknown fields, which a newer release may have, unless their names resemble other fields', providers with an error,
 // and fields with an error that are in sparedFields. The Config is nil if there is any other error.
 func Salvage(base *Config, name string, yaml []byte) (*Config, []diag.Diagnostic) {
-	c := &Config{MeshConfig: proto.CloneOf(base.MeshConfig)}
+	c := &Config{MeshConfig: proto.CloneOf(base.MeshConfig), Compliance: base.Compliance}
 	d := &document{file: name, object: "MeshConfig"}
 	d.decode(yaml, c.ProtoReflect())
 	if d.fatal() {

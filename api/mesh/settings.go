@@ -123,7 +123,7 @@ func (o *variants) with(c *Config, settings string) *Config {
 	if proto.Unmarshal([]byte(settings), p) != nil {
 		return c
 	}
-	v := &Config{MeshConfig: proto.CloneOf(c.MeshConfig)}
+	v := &Config{MeshConfig: proto.CloneOf(c.MeshConfig), Compliance: c.Compliance}
 	if v.DefaultConfig == nil {
 		v.DefaultConfig = &meshv1alpha1.ProxyConfig{}
 	}

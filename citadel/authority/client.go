@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/istiod-lite/istiod-lite/api/compliance"
 	"github.com/istiod-lite/istiod-lite/api/identity"
 	"github.com/istiod-lite/istiod-lite/citadel/ca"
 	"github.com/istiod-lite/istiod-lite/citadel/pki"
@@ -31,6 +32,8 @@ type ClientOptions struct {
 	ID func() identity.ID
 	// Server is the name of the control plane in the certificates of its servers.
 	Server string
+	// Compliance limits the TLS of connections.
+	Compliance compliance.Policy
 }
 
 // Client makes connections to other servers of this control plane as one of them. It has a certificate from the first
@@ -74,7 +77,7 @@ func (c *Client) TLS(ctx context.Context) (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &tls.Config{
+	return c.o.Compliance.Limit(&tls.Config{
 		MinVersion: tls.VersionTLS12, ServerName: c.o.Server, RootCAs: roots, Certificates: []tls.Certificate{*own},
 		VerifyConnection: func(s tls.ConnectionState) (err error) {
 			for _, chain := range s.VerifiedChains {
@@ -84,7 +87,7 @@ func (c *Client) TLS(ctx context.Context) (*tls.Config, error) {
 			}
 			return err
 		},
-	}, nil
+	}), nil
 }
 
 // errNoIdentity is returned if the server's certificate names no workload and there is no issuer of another one.

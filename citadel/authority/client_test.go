@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/istiod-lite/istiod-lite/api/compliance"
 	"github.com/istiod-lite/istiod-lite/api/identity"
 	"github.com/istiod-lite/istiod-lite/citadel/authority"
 	"github.com/istiod-lite/istiod-lite/citadel/ca"
@@ -60,6 +61,13 @@ func TestClient(t *testing.T) {
 		pass(20 * time.Hour)
 		if shown().Equal(second) {
 			t.Error("the same certificate shortly before it expires")
+		}
+		limited := a.Client(authority.ClientOptions{
+			Issuer: issuer, Server: name, ID: func() identity.ID { return id }, Compliance: compliance.PQC,
+		})
+		config, err := limited.TLS(t.Context())
+		if err != nil || config.MinVersion != tls.VersionTLS13 {
+			t.Errorf("with a policy: %v, %+v", err, config)
 		}
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
 
+	"github.com/istiod-lite/istiod-lite/api/compliance"
 	"github.com/istiod-lite/istiod-lite/api/jwks"
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/citadel/authenticate"
@@ -69,6 +70,9 @@ type Parts struct {
 	Lease store.Lease // required to replace the root of a self-signed CA
 
 	NoWatch bool // poll files each second instead of using the operating system's events
+
+	// Compliance limits the TLS of connections to other servers of this control plane.
+	Compliance compliance.Policy
 
 	Namespace, Revision, Domain string
 	Local                       bool // proxies run on this host, so the server's certificate has its names too

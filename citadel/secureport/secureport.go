@@ -91,7 +91,8 @@ func New(o Options, parts Parts) (*Port, error) {
 	}
 	p.Authority = authority.New(options)
 	p.TrustDomains.Authority = p.Authority
-	client := authority.ClientOptions{ID: p.id, Server: ServiceName(parts.Revision) + "." + parts.Namespace + ".svc"}
+	client := authority.ClientOptions{ID: p.id, Server: ServiceName(parts.Revision) + "." + parts.Namespace + ".svc",
+		Compliance: parts.Compliance}
 	if !o.Off {
 		p.service, client.Issuer = server.New(work), work.Issuer
 	}

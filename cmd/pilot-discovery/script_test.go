@@ -22,6 +22,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/env"
 	"github.com/istiod-lite/istiod-lite/deploy/freeport"
 	"github.com/istiod-lite/istiod-lite/deploy/histories"
 )
@@ -246,8 +247,13 @@ func (s *server) start(ts *testscript.TestScript, dir string, flags []string) er
 	s.cmd = exec.Command("pilot-discovery", append(args, flags...)...)
 	s.cmd.Path, s.cmd.Err = findProgram(ts.Getenv("PATH"), "pilot-discovery")
 	s.cmd.Dir = ts.MkAbs(".")
-	for _, name := range []string{"PATH", "HOME", "TMPDIR"} {
+	for _, name := range []string{"PATH", "TMPDIR"} {
 		s.cmd.Env = append(s.cmd.Env, name+"="+ts.Getenv(name))
+	}
+	for _, v := range env.All() {
+		if value := ts.Getenv(v.Name); value != "" {
+			s.cmd.Env = append(s.cmd.Env, v.Name+"="+value)
+		}
 	}
 	s.log, s.ended = &output{}, make(chan struct{})
 	s.cmd.Stdout, s.cmd.Stderr = s.log, s.log

@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -89,6 +90,9 @@ func New(o Options) (*Agent, error) {
 	for _, f := range append(a.c.Findings, bootstrap.Ineffective(a.c.Proxy)...) {
 		a.o.Log.Warn("a setting has no effect", "finding", f)
 	}
+	if lack, fix := a.c.Compliance.Warning(); lack != "" {
+		a.o.Log.Warn("the policy of TLS is narrower here", "policy", a.c.Compliance, "reason", lack, "fix", fix)
+	}
 	for _, step := range []func() error{a.lockFolder, a.makeDNS, a.makeProxy, a.prepareEnvoy, a.makeStatus, a.makeHealth} {
 		if err := step(); err != nil {
 			_ = a.lock.Close()
@@ -141,7 +145,8 @@ func (a *Agent) upstreamOptions(address, name, roots string) upstream.Options {
 	s := a.c.Security
 	o := upstream.Options{
 		Address: address, Plaintext: config.Plaintext(address), ServerName: name, Roots: roots, Token: s.Token, Log: a.log("xdsproxy"),
-		Headers: map[string]string{"clusterid": a.c.Node.GetMetadata().GetFields()["CLUSTER_ID"].GetStringValue()},
+		Compliance: a.c.Compliance,
+		Headers:    map[string]string{"clusterid": a.c.Node.GetMetadata().GetFields()["CLUSTER_ID"].GetStringValue()},
 	}
 	if s.CertificateFolder != "" {
 		o.Certificate, o.Key = filepath.Join(s.CertificateFolder, "cert-chain.pem"), filepath.Join(s.CertificateFolder, "key.pem")
@@ -267,7 +272,7 @@ func (a *Agent) prepareEnvoy() error {
 	o := envoy.Options{
 		Binary: e.Binary, Config: cmp.Or(e.Custom, e.Config), IPv6: a.c.IPv6, LogLevel: e.LogLevel, ComponentLevel: e.ComponentLevel,
 		Concurrency: e.Concurrency, Drain: e.Drain, FlushInterval: e.FlushInterval, FlushMinSizeKB: e.FlushMinSizeKB,
-		SkipDeprecatedLogs: e.SkipDeprecatedLogs, Environ: a.o.Environ,
+		SkipDeprecatedLogs: e.SkipDeprecatedLogs, Environ: append(slices.Clip(a.o.Environ), a.c.Compliance.GoogleGRPC()...),
 		Admin: admin(a.c), Gateway: strings.HasPrefix(a.c.Node.GetId(), string(node.Router)+"~"), Termination: e.TerminationDrain,
 		ExitOnZero: e.ExitOnZero, Minimum: e.MinimumDrain, Ignored: []uint16{a.c.ReadyPort, a.c.MetricsPort},
 		Kill: a.o.Kill, Stdout: a.o.Stdout, Stderr: a.o.Stderr, Log: a.o.Log,

@@ -48,7 +48,7 @@ func (s *Server) newSecure(calls *rpc.Calls) (*secure, error) {
 	parts := secureport.Parts{
 		NoWatch: s.o.NoWatch, Mesh: s.world, Bundles: b, Workloads: ingest.Workloads{World: s.world, Sources: s.from}, Fetcher: s.fetcher,
 		ClusterID: s.o.ClusterID, ClusterAliases: s.o.ClusterAliases, Namespace: s.o.Namespace, Revision: s.o.Revision, Domain: s.o.Domain,
-		Local: s.o.Client == nil, Limits: s.o.Limits, Logger: s.o.Logger, Registerer: s.metrics,
+		Local: s.o.Client == nil, Compliance: s.o.Compliance, Limits: s.o.Limits, Logger: s.o.Logger, Registerer: s.metrics,
 	}
 	var err error
 	if s.o.member() {
@@ -65,9 +65,8 @@ func (s *Server) newSecure(calls *rpc.Calls) (*secure, error) {
 	if x.Port, err = secureport.New(o.Options, parts); err != nil {
 		return nil, err
 	}
-	x.grpc = ports.NewGRPC(
-		s.o.Limits, s.o.keepalive(), calls, grpc.Creds(credentials.NewTLS(x.Authority.TLS(&tls.Config{MinVersion: o.MinTLS}))),
-	)
+	config := x.Authority.TLS(s.o.Compliance.Limit(&tls.Config{MinVersion: o.MinTLS}))
+	x.grpc = ports.NewGRPC(s.o.Limits, s.o.keepalive(), calls, grpc.Creds(credentials.NewTLS(config)))
 	x.Register(x.grpc)
 	return x, nil
 }

@@ -26,6 +26,7 @@ import (
 	"google.golang.org/grpc/status"
 	authv1 "istio.io/api/security/v1alpha1"
 
+	"github.com/istiod-lite/istiod-lite/api/compliance"
 	"github.com/istiod-lite/istiod-lite/citadel/pki"
 	"github.com/istiod-lite/istiod-lite/citadel/secureport"
 	"github.com/istiod-lite/istiod-lite/citadel/token"
@@ -281,4 +282,37 @@ func TestStateFolderIsRemoved(t *testing.T) {
 		now, err := os.ReadFile(file)
 		return err == nil && bytes.Equal(now, before)
 	})
+}
+
+// TestCompliance: under a policy, every port with TLS speaks only what the policy allows.
+func TestCompliance(t *testing.T) {
+	for policy, refused := range map[compliance.Policy]*tls.Config{
+		compliance.FIPS1402: {MinVersion: tls.VersionTLS13},
+		compliance.FIPS1403: {MinVersion: tls.VersionTLS12, CurvePreferences: []tls.CurveID{tls.X25519}},
+		compliance.PQC:      {MinVersion: tls.VersionTLS12, CurvePreferences: []tls.CurveID{tls.CurveP256}},
+	} {
+		t.Run(string(policy), func(t *testing.T) {
+			o := certificateOptions(t)
+			o.HTTPS, o.Compliance = "127.0.0.1:0", policy
+			s, _ := running(t, o)
+			for _, address := range []string{s.Addresses().SecureGRPC, s.Addresses().HTTPS} {
+				dial := func(c *tls.Config) error {
+					c = c.Clone()
+					c.RootCAs, c.ServerName, c.NextProtos = rootsOf(t, o), "istiod.istio-system.svc", []string{"h2"}
+					d := tls.Dialer{Config: c}
+					conn, err := d.DialContext(t.Context(), "tcp", address)
+					if err == nil {
+						_ = conn.Close()
+					}
+					return err
+				}
+				if err := dial(&tls.Config{MinVersion: tls.VersionTLS12}); err != nil {
+					t.Errorf("%s: %v", address, err)
+				}
+				if err := dial(refused); err == nil {
+					t.Errorf("%s takes a connection that the policy forbids", address)
+				}
+			}
+		})
+	}
 }

@@ -17,8 +17,6 @@ type Injection struct {
 	Dir            string
 	Functions      injector.Functions
 	NativeSidecars string
-
-	CompliancePolicy string
 }
 
 // injection is the injector and its inputs.
@@ -32,7 +30,7 @@ func (s *Server) newInjection() (*injection, error) {
 	o := s.o.Injection
 	x := &injection{Templates: templates.New(templates.Options{
 		Injector: injector.Options{
-			Revision: s.o.Revision, World: s.world, CompliancePolicy: o.CompliancePolicy, Logger: s.o.Logger.With("scope", "injection"),
+			Revision: s.o.Revision, World: s.world, Logger: s.o.Logger.With("scope", "injection"),
 		},
 		Functions: o.Functions, Namespace: s.o.Namespace, Dir: o.Dir, NativeSidecars: o.NativeSidecars, Cluster: s.o.Client != nil,
 		Limit: s.o.Limits.MeshConfig, Poll: s.o.Poll, NoWatch: s.o.NoWatch,

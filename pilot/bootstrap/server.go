@@ -91,7 +91,7 @@ func newWorld(
 
 // features returns the features that a server has.
 func (o Options) features() catalog.List {
-	return catalog.With(catalog.Options{FetchKeys: o.KeySets.Remote, SendRoots: o.Certificates.MultiRoot})
+	return catalog.With(catalog.Options{FetchKeys: o.KeySets.Remote, SendRoots: o.Certificates.MultiRoot, Compliance: o.Compliance})
 }
 
 // New builds a server without starting it.

@@ -137,7 +137,9 @@ func (s *Server) listenHTTPS(ctx context.Context) error {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /ready", readyHandler(s.ready.Load, s.awaited))
 	s.mountWebhooks(mux)
-	config := s.webhooks.held.TLS(&tls.Config{MinVersion: s.o.Certificates.MinTLS, NextProtos: []string{"h2", "http/1.1"}})
+	config := s.webhooks.held.TLS(s.o.Compliance.Limit(&tls.Config{
+		MinVersion: s.o.Certificates.MinTLS, NextProtos: []string{"h2", "http/1.1"},
+	}))
 	return s.ports.ServeHTTP(
 		ctx, ports.Webhooks, s.o.HTTPS, mux, ports.HTTP{TLS: config, Body: s.o.Limits.WebhookBody, Conns: s.o.Limits.WebhookConns},
 	)

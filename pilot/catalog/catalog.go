@@ -3,6 +3,7 @@ package catalog
 import (
 	"slices"
 
+	policies "github.com/istiod-lite/istiod-lite/api/compliance"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/pilot/derive"
@@ -11,6 +12,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/facts"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 	"github.com/istiod-lite/istiod-lite/pilot/feature/authz"
+	"github.com/istiod-lite/istiod-lite/pilot/feature/compliance"
 	"github.com/istiod-lite/istiod-lite/pilot/feature/destinationrule"
 	"github.com/istiod-lite/istiod-lite/pilot/feature/envoyfilter"
 	"github.com/istiod-lite/istiod-lite/pilot/feature/extension"
@@ -42,6 +44,8 @@ const (
 type Options struct {
 	FetchKeys FetchMode // component that fetches the keys of token issuers
 	SendRoots bool      // whether proxies are sent additional roots to trust
+	// Compliance limits the TLS of proxies. Their mesh configuration has the same policy.
+	Compliance policies.Policy
 }
 
 // Features returns all features in order, with the default options.
@@ -64,6 +68,7 @@ func With(o Options) List {
 		destinationrule.New(),
 		telemetry.New(),
 		mongo.New(),
+		compliance.New(o.Compliance),
 		envoyfilter.New(),
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
+	"github.com/istiod-lite/istiod-lite/api/compliance"
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
@@ -149,6 +150,7 @@ type Upstream struct {
 	Identities   []string // SPIFFE IDs that the peer may have; empty for every identity of the mesh
 	HTTP2        bool
 	PeerExchange bool // whether the proxy exchanges metadata on TCP connections
+	Compliance   compliance.Policy
 }
 
 // Destination applies the traffic policies that are in force for a service. At most one feature has it.

@@ -166,8 +166,9 @@ func (c *configSources) addServer(what, name, address string, from *meshv1alpha1
 	s := c.to
 	m, err := mcp.New(mcp.Options{
 		Address: address, TLS: from.GetTlsSettings(), Token: workloadToken, Kinds: configKinds(), Handler: h,
-		Logger:  s.o.Logger.With("scope", "mcp"),
-		Metrics: s.metrics, Limits: s.o.Limits,
+		Compliance: s.o.Compliance,
+		Logger:     s.o.Logger.With("scope", "mcp"),
+		Metrics:    s.metrics, Limits: s.o.Limits,
 		Node: mcp.Node{Name: s.instance, Namespace: s.o.Namespace, Domain: s.o.Domain, Revision: s.o.Revision, Version: s.o.Version},
 	})
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 // defaultMesh is the mesh configuration if none is given. Its root namespace is the server's namespace.
 func defaultMesh(o Options) *mesh.Config {
 	c := mesh.Default()
-	c.RootNamespace = o.Namespace
+	c.RootNamespace, c.Compliance = o.Namespace, o.Compliance
 	sampleTraces(o, c)
 	return c
 }

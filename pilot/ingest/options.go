@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/istiod-lite/istiod-lite/api/compliance"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/pilot/config/crd"
@@ -35,6 +36,8 @@ type Options struct {
 	PersistentSessions bool
 	// HeadlessChains gives the TCP ports of headless services one listener instead of one for each address.
 	HeadlessChains bool
+	// Compliance limits the TLS of proxies, and of connections to other control planes.
+	Compliance compliance.Policy
 	// SharedMesh names a ConfigMap in the root namespace with a mesh configuration. The server's own takes precedence
 	// over it. Empty for none.
 	SharedMesh string

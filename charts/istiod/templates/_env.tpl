@@ -11,6 +11,9 @@ and env over the chart's variables. Variables that others refer to, as $(POD_NAM
 {{- with .Values.crlConfigMapName }}{{ $_ := set $plain "PILOT_CRL_CONFIGMAP" . }}{{ end }}
 {{- if .Values.global.externalIstiod }}{{ $_ := set $plain "EXTERNAL_ISTIOD" "true" }}{{ end }}
 {{- range $name, $value := .Values.env }}{{ $_ := set $plain $name $value }}{{ end }}
+{{- if and (eq (toString (get $plain "COMPLIANCE_POLICY")) "fips-140-3") (not (hasKey $plain "GODEBUG")) }}
+{{- $_ := set $plain "GODEBUG" "fips140=only" }}
+{{- end }}
 {{- $from := dict }}
 {{- range .Values.envVarFrom }}{{ $_ := set $from .name .valueFrom }}{{ end }}
 {{- $fields := dict "POD_NAME" "metadata.name" "POD_NAMESPACE" "metadata.namespace" "SERVICE_ACCOUNT" "spec.serviceAccountName" }}

@@ -179,7 +179,9 @@ func (f *Flags) run(c *cobra.Command, args []string) error {
 		return fmt.Errorf("--page-size=%d: write a number of objects, for example 500", f.pageSize)
 	}
 	o := ingest.Options{Advice: f.advice, Revision: f.Revision, Limits: limits.Default()}
-	f.World.Options(&o)
+	if err := f.World.Options(&o); err != nil {
+		return err
+	}
 	paths := slices.Concat(args, f.Files)
 	if err := f.ReadCluster(c, &o, len(paths) > 0); err != nil {
 		return err

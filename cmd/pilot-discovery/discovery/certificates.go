@@ -57,6 +57,9 @@ func (f *flags) certificates(c *bootstrap.Certificates) error {
 	if c.MinTLS = versions[f.minTLS]; c.MinTLS == 0 {
 		return fmt.Errorf("--tls-min-version=%s: write 1.2 or 1.3", f.minTLS)
 	}
+	if err := f.o.Compliance.Conflict(c.MinTLS); err != nil {
+		return fmt.Errorf("--tls-min-version=%s: %w", f.minTLS, err)
+	}
 	switch grace := c.RootTTL / 100 * time.Duration(c.Grace); {
 	case c.TTL <= 0 || c.MaxTTL < c.TTL:
 		return fmt.Errorf("DEFAULT_WORKLOAD_CERT_TTL (%s) must be at most MAX_WORKLOAD_CERT_TTL (%s)", c.TTL, c.MaxTTL)

@@ -97,7 +97,15 @@ GOGC, GOMEMLIMIT and GOMAXPROCS are Go's own.`
 		if err := input.CheckMeshFiles(c.Flags()); err != nil {
 			return err
 		}
-		f.Options(&f.o.Options)
+		if err := f.Options(&f.o.Options); err != nil {
+			return err
+		}
+		if lack, fix := f.o.Compliance.Warning(); lack != "" {
+			logger.Warn("the policy of TLS is narrower here", "policy", f.o.Compliance, "reason", lack, "fix", fix)
+		}
+		if f.WithoutHTTP3() {
+			logger.Warn("gateways serve no HTTP/3: Envoy does not apply the policy of TLS to QUIC", "policy", f.o.Compliance)
+		}
 		f.o.DebounceAfter = max(f.o.DebounceAfter, 1) // 0 means no wait, and not the default
 		if err := f.kube.options(&f.o.Options); err != nil {
 			return err
@@ -209,7 +217,6 @@ func (f *flags) register(flags *pflag.FlagSet, e *env.Env) {
 	f.keySets.read(e)
 	f.o.Injection.Off = !e.Enabled("INJECT_ENABLED")
 	f.o.Injection.NativeSidecars = e.Text("ENABLE_NATIVE_SIDECARS", "auto")
-	f.o.Injection.CompliancePolicy = e.Text("COMPLIANCE_POLICY", "")
 	flags.StringVar(&f.o.Injection.Dir, "injectDir", "./var/lib/istio/inject",
 		"directory with the injection templates in the files config and values; without them the ConfigMap istio-sidecar-injector of "+
 			"the root namespace")

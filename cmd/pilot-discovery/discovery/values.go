@@ -55,5 +55,6 @@ func Judge(e *env.Env, args []string) (idle []string, err error) {
 	if f.provider == customProvider { // the files are mounted where the server runs
 		f.provider = istiodProvider
 	}
-	return idle, errors.Join(e.Refusal(), f.certificates(&f.o.Certificates), cli.CheckNativeSidecars(f.o.Injection.NativeSidecars))
+	return idle, errors.Join(e.Refusal(), f.Options(&f.o.Options), f.certificates(&f.o.Certificates),
+		cli.CheckNativeSidecars(f.o.Injection.NativeSidecars))
 }

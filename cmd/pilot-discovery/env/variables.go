@@ -25,7 +25,8 @@ func All() []Variable {
 		{"CITADEL_SELF_SIGNED_ROOT_CERT_CHECK_INTERVAL", "1h", "time between checks of the root"},
 		{"CITADEL_SELF_SIGNED_ROOT_CERT_GRACE_PERIOD_PERCENTILE", "20", "percentage at the end of a root's validity in which it is replaced"},
 		{"CLUSTER_ID", "Kubernetes", "default of --clusterID"},
-		{"COMPLIANCE_POLICY", "", "TLS policy that injection passes to proxies, such as fips-140-2"},
+		{"COMPLIANCE_POLICY", "", "fips-140-2, fips-140-3 or pqc: limits TLS of this server's ports, of proxies and of their agents; " +
+			"fips-140-3 needs GODEBUG=fips140=only for TLS 1.3"},
 		{"DEBUG_ENDPOINT_AUTH_ALLOWED_NAMESPACES", "", "additional namespaces whose service accounts may read debug pages, separated by commas"},
 		{"DEFAULT_WORKLOAD_CERT_TTL", "24h", "validity of workload certificates whose request asks for none"},
 		{"ENABLE_CA_SERVER", "true", "false: this server issues no certificates"},

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/istiod-lite/istiod-lite/api/compliance"
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/cli"
@@ -130,6 +131,9 @@ func (f *flags) injector(c *cobra.Command) (*injector.Injector, error) {
 	}
 	if m == nil || config == nil {
 		return nil, cli.Exit(1)
+	}
+	if m.Compliance, err = compliance.Parse(f.env.Text(compliance.Variable, "")); err != nil {
+		return nil, err
 	}
 	i := injector.New(injector.Options{
 		Revision: f.revision, World: injector.MeshOnly{Config: m},

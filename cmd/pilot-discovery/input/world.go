@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/istiod-lite/istiod-lite/api/compliance"
 	"github.com/istiod-lite/istiod-lite/api/http3"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
@@ -31,7 +32,8 @@ type World struct {
 
 	http3, sessions, headlessChains bool
 
-	refusal error // a value of a variable that restricts cannot be read
+	policy  string // COMPLIANCE_POLICY
+	refusal error  // a value of a variable that restricts cannot be read
 }
 
 // Register registers the flags, with --namespace for the root namespace.
@@ -43,6 +45,7 @@ func (f *World) Register(flags *pflag.FlagSet, e *env.Env) {
 // RegisterMesh registers the flags. name and short are the names of the flag for the root namespace.
 func (f *World) RegisterMesh(flags *pflag.FlagSet, e *env.Env, name, short string) {
 	f.http3, f.sessions = e.Asked(http3.Variable), e.Asked(names.SessionsVariable)
+	f.policy = e.Text(compliance.Variable, "")
 	f.headlessChains = e.Asked(names.HeadlessChainsVariable)
 	f.ScopedGateways, f.refusal = e.Restricted(names.ScopeGatewaysVariable), e.RefusalOf(names.ScopeGatewaysVariable)
 	flags.StringVar(&f.domain, "domain", "cluster.local", "DNS domain of the cluster")
@@ -53,12 +56,19 @@ func (f *World) RegisterMesh(flags *pflag.FlagSet, e *env.Env, name, short strin
 	flags.StringVarP(&f.Namespace, name, short, e.Text("POD_NAMESPACE", "istio-system"), "root namespace")
 }
 
-// Options sets the options that the flags hold.
-func (f *World) Options(o *ingest.Options) {
+// Options sets the options that the flags hold. It returns an error for an unknown COMPLIANCE_POLICY.
+func (f *World) Options(o *ingest.Options) (err error) {
 	o.ConfigDir, o.Domain, o.MeshConfig, o.MeshNetworks, o.ClusterID, o.Namespace = f.ConfigDir, f.domain, f.meshConfig, f.networks,
 		f.clusterID, f.Namespace
-	o.HTTP3, o.PersistentSessions, o.ScopedGateways, o.HeadlessChains = f.http3, f.sessions, f.ScopedGateways, f.headlessChains
+	o.PersistentSessions, o.ScopedGateways, o.HeadlessChains = f.sessions, f.ScopedGateways, f.headlessChains
+	o.Compliance, err = compliance.Parse(f.policy)
+	// Envoy does not apply such a policy to the handshakes of QUIC.
+	o.HTTP3 = f.http3 && o.Compliance == compliance.None
+	return err
 }
+
+// WithoutHTTP3 reports whether HTTP/3 is asked for and COMPLIANCE_POLICY turns it off.
+func (f *World) WithoutHTTP3() bool { return f.http3 && f.policy != "" }
 
 // Read reads configuration once, from the directory of the flags or from the texts of the options. It discards log
 // messages other than findings.
@@ -79,8 +89,10 @@ func Read(c *cobra.Command, f World, o ingest.Options) (*inspect.Inspection, err
 	p := cli.NewProgress(c.ErrOrStderr(), "reading the configuration")
 	defer p.Done()
 	o.Logger, o.Limits, o.NoWatch = slog.New(slog.DiscardHandler), limits.Default(), true
-	f.Options(&o)
-	return inspect.Read(c.Context(), o, catalog.Features())
+	if err := f.Options(&o); err != nil {
+		return nil, err
+	}
+	return inspect.Read(c.Context(), o, catalog.With(catalog.Options{Compliance: o.Compliance}))
 }
 
 // Unreadable warns about the kinds of objects that this user may not read, because the answer may be wrong without

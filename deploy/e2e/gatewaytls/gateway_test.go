@@ -218,7 +218,8 @@ type rig struct {
 	agent   proxy.Agent // of each gateway, but for its ports
 }
 
-// start starts a mesh of some files. delta is how the gateway asks, env are variables of the control plane.
+// start starts a mesh of some files. delta is how the gateway asks, env are variables of the control plane and the
+// agent.
 func start(t *testing.T, port, admin int, delta bool, files map[string]string, env ...string) *rig {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
@@ -245,7 +246,8 @@ func (r *rig) run(ctx context.Context, o controlplane.Options, admin int, delta 
 	r.t.Cleanup(r.pilot.Stop)
 	roots, err := os.ReadFile(filepath.Join(o.StateDir, "ca", "ca", "root-cert.pem"))
 	must.Succeed(r.t, err)
-	r.agent = proxy.Agent{Binary: agentBinary, Discovery: r.pilot.SecureGRPC, Roots: roots, Token: proxy.Tokens(programs.Pilot, o.StateDir)}
+	r.agent = proxy.Agent{Binary: agentBinary, Discovery: r.pilot.SecureGRPC, Roots: roots, Token: proxy.Tokens(programs.Pilot, o.StateDir),
+		Environ: o.Env}
 	r.gateway = r.proxy(o.WorkDir, "gateway", admin, delta)
 }
 

@@ -30,6 +30,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 
+	"github.com/istiod-lite/istiod-lite/api/compliance"
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
@@ -53,6 +54,8 @@ type Agent struct {
 	OutlierLog string
 	// CountConnections enables the statistic of open connections, which the agent reads while Envoy drains.
 	CountConnections bool
+	// Compliance limits TLS.
+	Compliance compliance.Policy
 }
 
 const (
@@ -196,6 +199,10 @@ func (a *Agent) runtime() *bootstrapv3.LayeredRuntime {
 		"envoy.reloadable_features.fixed_heap_use_allocated": structpb.NewBoolValue(true),
 		// A fragment in a path is ignored for routing.
 		"envoy.reloadable_features.http_reject_path_with_fragment": structpb.NewBoolValue(false),
+	}
+	if a.Compliance == compliance.FIPS1402 {
+		// It limits Envoy's second gRPC client, the library of Google, to TLS 1.2.
+		fields["envoy.reloadable_features.google_grpc_disable_tls_13"] = structpb.NewBoolValue(true)
 	}
 	for key, text := range a.Proxy.GetRuntimeValues() {
 		fields[key] = structpb.NewStringValue(text)

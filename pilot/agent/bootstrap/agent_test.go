@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"fmt"
 	"net"
 	"slices"
 	"strconv"
@@ -15,6 +16,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protojson"
 
+	"github.com/istiod-lite/istiod-lite/api/compliance"
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
@@ -78,6 +80,27 @@ func TestTLSOfReports(t *testing.T) {
 		}
 		if strings.Join(got, " ") != want {
 			t.Errorf("%s: %q, want %q", settings, got, want)
+		}
+	}
+}
+
+// TestCompliance checks that a policy limits the TLS of reports, and with fips-140-2 Envoy's second gRPC client.
+func TestCompliance(t *testing.T) {
+	const google = "envoy.reloadable_features.google_grpc_disable_tls_13"
+	for policy, want := range map[compliance.Policy]string{
+		compliance.None: "TLS_AUTO TLS_AUTO [] false", compliance.FIPS1402: "TLSv1_2 TLSv1_2 [P-256] true",
+		compliance.PQC: "TLSv1_3 TLSv1_3 [X25519MLKEM768] false",
+	} {
+		b, err := with(t, "tracing: {zipkin: {address: 'z.example.com:9411'}, tlsSettings: {mode: SIMPLE}}",
+			func(a *Agent) { a.Compliance = policy })
+		must.Succeed(t, err)
+		m := &tlsv3.UpstreamTlsContext{}
+		must.Succeed(t, clusterOf(t, b, "zipkin").GetTransportSocket().GetTypedConfig().UnmarshalTo(m))
+		p := m.GetCommonTlsContext().GetTlsParams()
+		flag := b.GetLayeredRuntime().GetLayers()[0].GetStaticLayer().GetFields()[google].GetBoolValue()
+		got := fmt.Sprint(p.GetTlsMinimumProtocolVersion(), " ", p.GetTlsMaximumProtocolVersion(), " ", p.GetEcdhCurves(), " ", flag)
+		if got != want {
+			t.Errorf("%q: %s, want %s", policy, got, want)
 		}
 	}
 }

@@ -174,7 +174,7 @@ func (a *Agent) remote(name, field, at string, settings *networkingv1alpha3.Clie
 			c.DnsLookupFamily = clusterv3.Cluster_V6_ONLY
 		}
 	}
-	c.TransportSocket, err = tlsSocket(name, settings, alpn)
+	c.TransportSocket, err = a.tlsSocket(name, settings, alpn)
 	if err != nil {
 		return nil, fmt.Errorf("%s: tlsSettings: %w", field, err)
 	}
@@ -182,7 +182,7 @@ func (a *Agent) remote(name, field, at string, settings *networkingv1alpha3.Clie
 }
 
 // tlsSocket returns a TLS transport socket, or nil for mode DISABLE. The agent provides the certificates.
-func tlsSocket(name string, s *networkingv1alpha3.ClientTLSSettings, alpn []string) (*corev3.TransportSocket, error) {
+func (a *Agent) tlsSocket(name string, s *networkingv1alpha3.ClientTLSSettings, alpn []string) (*corev3.TransportSocket, error) {
 	sni := s.GetSni()
 	var certificate, roots string
 	switch s.GetMode() {
@@ -201,6 +201,7 @@ func tlsSocket(name string, s *networkingv1alpha3.ClientTLSSettings, alpn []stri
 		roots = "file-root:" + s.GetCaCertificates()
 	}
 	common := &tlsv3.CommonTlsContext{AlpnProtocols: alpn}
+	a.Compliance.Restrict(common)
 	if certificate != "" {
 		common.TlsCertificateSdsSecretConfigs = []*tlsv3.SdsSecretConfig{{Name: certificate, SdsConfig: secrets()}}
 	}

@@ -12,6 +12,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 
+	"github.com/istiod-lite/istiod-lite/api/compliance"
 	"github.com/istiod-lite/istiod-lite/api/node"
 )
 
@@ -72,6 +73,8 @@ type Config struct {
 	ExternalSDS          bool // another program provides the certificates, on SDSSocket
 	DeltaXDS             bool
 	WasmInsecure         []string // HOST:PORT of registries without TLS
+	// Compliance limits the TLS of the agent and of Envoy's bootstrap.
+	Compliance compliance.Policy
 
 	// Findings name settings that have no effect, with the reason.
 	Findings []string
@@ -158,6 +161,9 @@ func Read(s Source) (*Config, error) {
 			fmt.Errorf("WORKLOAD_IDENTITY_SOCKET_FILE=%q: write the name of a socket in ./var/run/secrets/workload-spiffe-uds", socket))
 	}
 	c.WasmInsecure = strings.FieldsFunc(env.text("WASM_INSECURE_REGISTRIES", ""), func(r rune) bool { return r == ',' })
+	if c.Compliance, err = compliance.Parse(env.text(compliance.Variable, "")); err != nil {
+		env.errs = append(env.errs, err)
+	}
 	c.Findings = append(c.Findings, env.ineffective()...)
 	c.security(s, env, trustDomain)
 	c.envoy(s, env, configFolder)

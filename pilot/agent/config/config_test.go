@@ -169,6 +169,7 @@ func TestRefused(t *testing.T) {
 		"ISTIO_META_POD_PORTS: ":                source(t, nil, "ISTIO_META_POD_PORTS=x"),
 		`WORKLOAD_IDENTITY_SOCKET_FILE="../x"`:  source(t, nil, "WORKLOAD_IDENTITY_SOCKET_FILE=../x"),
 		"ENVOY_STATUS_PORT=\"x\": write a port": source(t, nil, "ENVOY_STATUS_PORT=x"),
+		`COMPLIANCE_POLICY="fips": write fips`:  source(t, nil, "COMPLIANCE_POLICY=fips"),
 	} {
 		if _, err := Read(s); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)

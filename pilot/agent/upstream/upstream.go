@@ -27,6 +27,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/istiod-lite/istiod-lite/api/armor"
+	"github.com/istiod-lite/istiod-lite/api/compliance"
 	"github.com/istiod-lite/istiod-lite/api/watchfile"
 )
 
@@ -47,6 +48,8 @@ type Options struct {
 	// Token is a file with a bearer token. If it is empty, no token is sent.
 	Token   string
 	Headers map[string]string // sent with each call
+	// Compliance limits TLS.
+	Compliance compliance.Policy
 	// Poll is the time between two reads of the file of roots. The default is one second.
 	Poll time.Duration
 	Log  *slog.Logger
@@ -217,7 +220,7 @@ func (p *perHandshake) ClientHandshake(ctx context.Context, authority string, co
 	if certificate := clientCertificate(p.o); certificate != nil {
 		config.Certificates = []tls.Certificate{*certificate}
 	}
-	return credentials.NewTLS(config).ClientHandshake(ctx, p.o.ServerName, conn)
+	return credentials.NewTLS(p.o.Compliance.Limit(config)).ClientHandshake(ctx, p.o.ServerName, conn)
 }
 
 // clientCertificate returns the client certificate, or nil if there is no valid one.

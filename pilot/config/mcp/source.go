@@ -17,6 +17,7 @@ import (
 
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
+	"github.com/istiod-lite/istiod-lite/api/compliance"
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
@@ -31,13 +32,15 @@ type Options struct {
 	Workload Files // the server's own workload certificate, for the mode ISTIO_MUTUAL; may be empty
 	// Token is a file whose content is sent as bearer token, over TLS only. No token is sent if it is empty or does not
 	// exist.
-	Token   string
-	Kinds   []*kinds.Kind // the Istio kinds to read; nil for all of them
-	Node    Node
-	Handler config.Handler
-	Logger  *slog.Logger
-	Metrics prometheus.Registerer
-	Limits  limits.Limits // limits; the zero value means limits.Default
+	Token string
+	// Compliance limits the TLS of the connection.
+	Compliance compliance.Policy
+	Kinds      []*kinds.Kind // the Istio kinds to read; nil for all of them
+	Node       Node
+	Handler    config.Handler
+	Logger     *slog.Logger
+	Metrics    prometheus.Registerer
+	Limits     limits.Limits // limits; the zero value means limits.Default
 }
 
 // Backoff of connection attempts. It doubles up to retryMost, with 50 % jitter.

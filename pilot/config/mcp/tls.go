@@ -21,6 +21,7 @@ import (
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
 	"github.com/istiod-lite/istiod-lite/api/armor"
+	"github.com/istiod-lite/istiod-lite/api/compliance"
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/safe"
 )
@@ -49,6 +50,7 @@ type dialer struct {
 	unverified bool
 	token      string // path of a file
 	largest    int    // largest response in bytes
+	compliance compliance.Policy
 }
 
 // newDialer parses the settings. Its errors begin with the name of a field of tlsSettings.
@@ -57,7 +59,7 @@ func newDialer(o Options, host string) (*dialer, []diag.Diagnostic, error) {
 	d := &dialer{
 		address: o.Address, secure: true, files: Files{CA: t.GetCaCertificates()}, crl: t.GetCaCrl(), serverName: cmp.Or(t.GetSni(), host),
 		names:      t.GetSubjectAltNames(),
-		unverified: t.GetInsecureSkipVerify().GetValue(), token: o.Token, largest: o.Limits.ConfigResponse,
+		unverified: t.GetInsecureSkipVerify().GetValue(), token: o.Token, largest: o.Limits.ConfigResponse, compliance: o.Compliance,
 	}
 	var warnings []diag.Diagnostic
 	warn := func(field, message, fix string) {
@@ -131,7 +133,7 @@ func (d *dialer) dial() (*grpc.ClientConn, error) {
 		if err != nil {
 			return nil, err
 		}
-		options = append(options, grpc.WithTransportCredentials(credentials.NewTLS(c)))
+		options = append(options, grpc.WithTransportCredentials(credentials.NewTLS(d.compliance.Limit(c))))
 		if d.token != "" {
 			options = append(options, grpc.WithPerRPCCredentials(bearer(d.token)))
 		}

@@ -24,6 +24,7 @@ import (
 
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
+	"github.com/istiod-lite/istiod-lite/api/compliance"
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/config/mcp"
 )
@@ -126,10 +127,17 @@ func TestTLS(t *testing.T) {
 		settings *settings
 		workload mcp.Files
 		mutual   bool
+		policy   compliance.Policy
+		newest   bool   // the server speaks TLS 1.3 alone
 		wrong    string // part of the finding while there is no connection
 	}{
 		{name: "simple", settings: &settings{Mode: simple, CaCertificates: ca.path("ca.pem")}},
 		{name: "another CA", settings: &settings{Mode: simple, CaCertificates: other.path("ca.pem")}, wrong: "unknown authority"},
+		{name: "a policy", settings: &settings{Mode: simple, CaCertificates: ca.path("ca.pem")}, policy: compliance.PQC},
+		{
+			name: "a policy that the server does not meet", settings: &settings{Mode: simple, CaCertificates: ca.path("ca.pem")},
+			policy: compliance.FIPS1402, newest: true, wrong: "protocol version",
+		},
 		{name: "the system's CAs", settings: &settings{Mode: simple}, wrong: "unknown authority"},
 		{name: "no such file", settings: &settings{Mode: simple, CaCertificates: "/nowhere.pem"}, wrong: "/nowhere.pem"},
 		{
@@ -186,8 +194,12 @@ func TestTLS(t *testing.T) {
 			if c.mutual {
 				option = secured(server, ca.cert)
 			}
+			if c.newest {
+				only := &tls.Config{Certificates: []tls.Certificate{server}, MinVersion: tls.VersionTLS13}
+				option = grpc.Creds(credentials.NewTLS(only))
+			}
 			address, _ := serve(t, newWorld(), "127.0.0.1:0", option)
-			r := read(t, mcp.Options{Address: address, TLS: c.settings, Workload: c.workload})
+			r := read(t, mcp.Options{Address: address, TLS: c.settings, Workload: c.workload, Compliance: c.policy})
 			if c.wrong == "" && c.name != "plaintext" {
 				eventually(t, "synced", r.HasSynced)
 				return

@@ -17,6 +17,7 @@ import (
 	networkingv1 "istio.io/api/networking/v1"
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
+	"github.com/istiod-lite/istiod-lite/api/compliance"
 	"github.com/istiod-lite/istiod-lite/api/credentials"
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
@@ -332,6 +333,10 @@ func (l *listener) readOptions(out *networkingv1alpha3.ServerTLSSettings) {
 	if out.Mode == networkingv1alpha3.ServerTLSSettings_ISTIO_MUTUAL && len(out.CipherSuites) > 0 {
 		l.gateway.found(l.owner, diag.Warning, l.option(optionCipherSuites), "remove it",
 			"the mesh's own TLS has the cipher suites of Envoy: it has no effect")
+		return
+	}
+	for _, s := range l.gateway.looked.run.in.Mesh.Compliance.Ineffective(compliance.Settings{Ciphers: out.CipherSuites}) {
+		l.gateway.found(l.owner, diag.Warning, l.option(optionCipherSuites), "leave it out", s.Message)
 	}
 }
 

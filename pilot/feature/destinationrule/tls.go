@@ -33,6 +33,7 @@ func (policies) TLS(t *networkingv1alpha3.ClientTLSSettings, o feature.PolicyTLS
 		TlsMaximumProtocolVersion: tlsv3.TlsParameters_TLSv1_3,
 	}}
 	envoy.Restrict(common.TlsParams, o.Mesh.GetTlsDefaults().GetCipherSuites(), o.Mesh.GetTlsDefaults().GetEcdhCurves())
+	o.Mesh.Compliance.Restrict(common)
 	if o.HTTP2 {
 		common.AlpnProtocols = []string{"h2"}
 	}

@@ -1,7 +1,8 @@
 // Package featuretest checks features by goldens that people can review: testdata/*.txtar in the folder of each
 // feature. A golden begins with its purpose, and has these files:
 //
-//   - input.yaml: objects. input.mesh.yaml: the mesh configuration. Without both the input is the feature itself.
+//   - input.yaml: objects. input.mesh.yaml: the mesh configuration. input.policy: COMPLIANCE_POLICY. Without all of
+//     them the input is the feature itself.
 //   - world.yaml: objects that exist without the input too, beside those of world.yaml in this folder.
 //   - mesh.yaml: the mesh configuration without the input. Without the file there is no tracing.
 //   - NAME.json: the node of a proxy, beside the proxies of all Pods. proxies: the proxies to show. Without it, all are

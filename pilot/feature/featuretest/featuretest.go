@@ -17,6 +17,7 @@ import (
 	"golang.org/x/tools/txtar"
 	"google.golang.org/protobuf/encoding/protojson"
 
+	"github.com/istiod-lite/istiod-lite/api/compliance"
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/pilot/catalog"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
@@ -70,8 +71,8 @@ func Run(t *testing.T, f *feature.Feature, refused ...string) {
 
 // golden returns the golden that an archive should be. others are all features except the one under test.
 func golden(t *testing.T, a *txtar.Archive, others []*feature.Feature, all *envoytest.Resources) *txtar.Archive {
-	before := config{t, others, map[string][]byte{"base.yaml": world}, []byte("enableTracing: false\n")}
-	after := config{t, catalog.Features(), map[string][]byte{}, nil}
+	before := config{t, others, map[string][]byte{"base.yaml": world}, []byte("enableTracing: false\n"), compliance.None}
+	after := config{t, catalog.Features(), map[string][]byte{}, nil, compliance.None}
 	nodes := map[string]*corev3.Node{}
 	got := &txtar.Archive{Comment: a.Comment}
 	var shown []string
@@ -81,6 +82,13 @@ func golden(t *testing.T, a *txtar.Archive, others []*feature.Feature, all *envo
 			after.documents[f.Name], before.features = f.Data, after.features
 		case f.Name == "input.mesh.yaml":
 			after.mesh, before.features = f.Data, after.features
+		case f.Name == "input.policy":
+			policy, err := compliance.Parse(strings.TrimSpace(string(f.Data)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			after.policy, after.features = policy, catalog.With(catalog.Options{Compliance: policy})
+			before.features = catalog.Features()
 		case f.Name == "mesh.yaml":
 			before.mesh = f.Data
 		case f.Name == "world.yaml":
@@ -133,6 +141,7 @@ type config struct {
 	features  []*feature.Feature
 	documents map[string][]byte // YAML by file name
 	mesh      []byte            // the mesh configuration
+	policy    compliance.Policy
 }
 
 // translation is a config that was read.
@@ -146,7 +155,7 @@ func (c config) read() translation {
 	c.t.Helper()
 	o := ingest.Options{
 		Logger: slog.New(slog.DiscardHandler), ConfigDir: c.t.TempDir(), MeshConfig: filepath.Join(c.t.TempDir(), "mesh.yaml"),
-		Namespace: "istio-system", Domain: "cluster.local", ClusterID: "Kubernetes", Limits: limits.Default(),
+		Namespace: "istio-system", Domain: "cluster.local", ClusterID: "Kubernetes", Limits: limits.Default(), Compliance: c.policy,
 	}
 	for name, text := range c.documents {
 		if err := os.WriteFile(filepath.Join(o.ConfigDir, name), text, 0o600); err != nil {

@@ -48,6 +48,7 @@ func (transport) Downstream(d feature.Downstream) *corev3.TransportSocket {
 	if envoy.LeastVersion(wanted) == tlsv3.TlsParameters_TLSv1_3 {
 		common.TlsParams.TlsMinimumProtocolVersion = tlsv3.TlsParameters_TLSv1_3
 	}
+	d.Mesh.Compliance.Restrict(common)
 	return socket(&tlsv3.DownstreamTlsContext{CommonTlsContext: common, RequireClientCertificate: envoy.Bool(true)})
 }
 
@@ -64,7 +65,9 @@ func (transport) Upstream(u feature.Upstream) *corev3.TransportSocket {
 	for _, id := range u.Identities {
 		sans = append(sans, &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: id}})
 	}
-	return socket(&tlsv3.UpstreamTlsContext{CommonTlsContext: commonContext(alpn, sans), Sni: u.SNI})
+	common := commonContext(alpn, sans)
+	u.Compliance.Restrict(common)
+	return socket(&tlsv3.UpstreamTlsContext{CommonTlsContext: common, Sni: u.SNI})
 }
 
 func commonContext(alpn []string, sans []*matcherv3.StringMatcher) *tlsv3.CommonTlsContext {

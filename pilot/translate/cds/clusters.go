@@ -319,7 +319,7 @@ func (k clusterKey) setTLS(b builder, c *clusterv3.Cluster, options *httpv3.Http
 	}
 	sni, ids := names.SNICluster(k.port, k.subset, k.service.Host), k.peerIDs()
 	mutual := func() *corev3.TransportSocket { // the mesh's own TLS
-		return b.Upstream(feature.Upstream{SNI: sni, Identities: ids, HTTP2: http2,
+		return b.Upstream(feature.Upstream{SNI: sni, Identities: ids, HTTP2: http2, Compliance: k.mesh.Compliance,
 			PeerExchange: k.capabilities.Has(node.NetworkMetadataExchange)})
 	}
 	if t := k.withFiles(policy.TLS); t != nil {

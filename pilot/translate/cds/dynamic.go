@@ -61,7 +61,7 @@ func (b builder) buildDynamicDNSCluster(k fixedClusterKey) *envoy.Resource {
 	options.UpstreamProtocolOptions = envoy.DownstreamProtocol()
 	resolveCalledHosts(k.mesh, k.ipv4, k.ipv6, c)
 	if t := k.mesh.GetOutboundTrafficPolicy().GetTls(); t != nil {
-		b.ApplyTLS(t, feature.PolicyTLS{Mesh: k.mesh, Mutual: b.Upstream(feature.Upstream{})}, c, options)
+		b.ApplyTLS(t, feature.PolicyTLS{Mesh: k.mesh, Mutual: b.Upstream(feature.Upstream{Compliance: k.mesh.Compliance})}, c, options)
 	}
 	preserveCase(k.mesh, options)
 	setHTTPOptions(c, options)

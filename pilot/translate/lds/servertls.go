@@ -41,6 +41,7 @@ func serverQUIC(c proxyContext, t *networkingv1alpha3.ServerTLSSettings) *corev3
 func serverContext(c proxyContext, t *networkingv1alpha3.ServerTLSSettings, alpn []string) *tlsv3.DownstreamTlsContext {
 	mode := t.GetMode()
 	common := &tlsv3.CommonTlsContext{TlsParams: tlsParameters(c.mesh.GetTlsDefaults(), t), AlpnProtocols: alpn}
+	c.mesh.Compliance.Restrict(common)
 	mutual := mode == networkingv1alpha3.ServerTLSSettings_ISTIO_MUTUAL
 	common.TlsCertificateSdsSecretConfigs = serverCertificates(c.tuning.ServerFiles, t)
 	if mutual || mode == networkingv1alpha3.ServerTLSSettings_MUTUAL || mode == networkingv1alpha3.ServerTLSSettings_OPTIONAL_MUTUAL {
