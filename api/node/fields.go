@@ -56,6 +56,8 @@ func effective() []Field {
 			"gateway, evenly"},
 		{Key: "ENVOY_STATUS_PORT", Effect: "the port where Envoy answers probes of readiness: no listener takes it"},
 		{Key: "ENVOY_PROMETHEUS_PORT", Effect: "the port where Envoy serves metrics: no listener takes it"},
+		{Key: "ENVOY_SECURE_METRICS_PORT", Effect: "the port where Envoy serves metrics by mutual TLS: no listener takes it"},
+		{Key: "ENVOY_SECURE_MERGED_METRICS_PORT", Effect: "the port where Envoy serves merged metrics by mutual TLS: no listener takes it"},
 		{Key: idleTimeout, Effect: "how long a connection may be idle if no policy says it; 0s: without limit", Fix: "write a " +
 			"duration such as 4h, at most a year",
 			asks: func(value string) bool { return parseTimeout(value) == 0 }},
@@ -86,8 +88,6 @@ func ineffective() []Field {
 		{Key: "POD_PORTS", Reason: "the ports of a workload are known from its Pod, its WorkloadEntry or its endpoints"},
 		{Key: "DNS_PROXY_ADDR", Reason: "hosts outside the mesh are resolved by the name servers of the proxy's host, so that no name " +
 			"leads back to an allocated address"},
-		{Key: "ENVOY_SECURE_METRICS_PORT", Reason: agent},
-		{Key: "ENVOY_SECURE_MERGED_METRICS_PORT", Reason: agent},
 		{Key: "EXIT_ON_ZERO_ACTIVE_CONNECTIONS", Reason: agent},
 		{Key: "ENVOY_SKIP_DEPRECATED_LOGS", Reason: agent},
 		{Key: "METADATA_DISCOVERY", Reason: agent},

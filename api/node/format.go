@@ -81,7 +81,10 @@ func (p *Proxy) texts(m formatter) {
 	if p.Type == Sidecar {
 		m.text("INTERCEPTION_MODE", string(p.Interception))
 	}
-	for key, port := range map[string]uint32{"ENVOY_STATUS_PORT": p.StatusPort, "ENVOY_PROMETHEUS_PORT": p.MetricsPort} {
+	for key, port := range map[string]uint32{
+		"ENVOY_STATUS_PORT": p.StatusPort, "ENVOY_PROMETHEUS_PORT": p.MetricsPort,
+		"ENVOY_SECURE_METRICS_PORT": p.SecurePorts[0], "ENVOY_SECURE_MERGED_METRICS_PORT": p.SecurePorts[1],
+	} {
 		if port != 0 {
 			m.text(key, strconv.FormatUint(uint64(port), 10))
 		}

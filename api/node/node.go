@@ -129,8 +129,11 @@ type Proxy struct {
 	ClientFiles Files
 
 	Tuning
-	StatusPort      uint32 // ENVOY_STATUS_PORT, at which Envoy answers readiness probes; 0 if unknown
-	MetricsPort     uint32 // ENVOY_PROMETHEUS_PORT, at which Envoy serves metrics; 0 if unknown
+	StatusPort  uint32 // ENVOY_STATUS_PORT, at which Envoy answers readiness probes; 0 if unknown
+	MetricsPort uint32 // ENVOY_PROMETHEUS_PORT, at which Envoy serves metrics; 0 if unknown
+	// SecurePorts are ENVOY_SECURE_METRICS_PORT and ENVOY_SECURE_MERGED_METRICS_PORT, at which Envoy serves its metrics
+	// and the merged ones by mutual TLS; 0 for none.
+	SecurePorts     [2]uint32
 	AgentPort       uint32 // PROXY_CONFIG.statusPort, at which its agent listens on all addresses; 0 if unknown
 	AdminPort       uint32 // PROXY_CONFIG.proxyAdminPort, at which Envoy's admin API listens; 0 if unknown
 	HTTPProxyPort   uint32

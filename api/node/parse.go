@@ -189,6 +189,7 @@ func (m *metadata) read(p *Proxy) {
 	p.HTTPProxyPort = m.port("HTTP_PROXY_PORT")
 	p.IdleTimeout = m.timeout(idleTimeout)
 	p.StatusPort, p.MetricsPort = m.port("ENVOY_STATUS_PORT"), m.port("ENVOY_PROMETHEUS_PORT")
+	p.SecurePorts = [2]uint32{m.port("ENVOY_SECURE_METRICS_PORT"), m.port("ENVOY_SECURE_MERGED_METRICS_PORT")}
 	if p.ClientFiles = m.files(clientFiles); p.ClientFiles.Chain == "" {
 		p.ClientFiles = Files{} // as in istiod
 	}
@@ -211,7 +212,8 @@ func (m *metadata) read(p *Proxy) {
 // because only EnvoyFilters use them. Proxies share equal lists.
 func (m *metadata) others(p *Proxy) frozen.List[Text] {
 	held := []string{"NAME", "INSTANCE_IPS", "REQUESTED_NETWORK_VIEW",
-		"INTERCEPTION_MODE", "HTTP_PROXY_PORT", "ENVOY_STATUS_PORT", "ENVOY_PROMETHEUS_PORT"}
+		"INTERCEPTION_MODE", "HTTP_PROXY_PORT", "ENVOY_STATUS_PORT", "ENVOY_PROMETHEUS_PORT",
+		"ENVOY_SECURE_METRICS_PORT", "ENVOY_SECURE_MERGED_METRICS_PORT"}
 	for _, f := range texts(p) {
 		held = append(held, f.key)
 	}

@@ -274,8 +274,9 @@ func (a *Agent) prepareEnvoy() error {
 		Concurrency: e.Concurrency, Drain: e.Drain, FlushInterval: e.FlushInterval, FlushMinSizeKB: e.FlushMinSizeKB,
 		SkipDeprecatedLogs: e.SkipDeprecatedLogs, Environ: append(slices.Clip(a.o.Environ), a.c.Compliance.GoogleGRPC()...),
 		Admin: admin(a.c), Gateway: strings.HasPrefix(a.c.Node.GetId(), string(node.Router)+"~"), Termination: e.TerminationDrain,
-		ExitOnZero: e.ExitOnZero, Minimum: e.MinimumDrain, Ignored: []uint16{a.c.ReadyPort, a.c.MetricsPort},
-		Kill: a.o.Kill, Stdout: a.o.Stdout, Stderr: a.o.Stderr, Log: a.o.Log,
+		ExitOnZero: e.ExitOnZero, Minimum: e.MinimumDrain,
+		Ignored: []uint16{a.c.ReadyPort, a.c.MetricsPort, a.c.SecureMetricsPort, a.c.SecureMergedPort},
+		Kill:    a.o.Kill, Stdout: a.o.Stdout, Stderr: a.o.Stderr, Log: a.o.Log,
 	}
 	if e.Override != "" {
 		text, err := os.ReadFile(e.Override)
@@ -311,6 +312,7 @@ func (a *Agent) makeStatus() error {
 		Addr: net.JoinHostPort("", strconv.Itoa(port)), AppHost: a.c.Addr.String(), Probers: a.c.Probers,
 		Scraping: a.c.Prometheus, Gatherer: a.registry, Registerer: a.registry,
 		LocalMetrics: a.c.LocalMetrics, Agent: a, Log: a.log("probes"),
+		Reserved: []uint16{a.c.SecureMetricsPort, a.c.SecureMergedPort},
 	}
 	if a.dns != nil {
 		o.Names = a.dns

@@ -36,6 +36,7 @@ func Bootstrap(c *config.Config, logJSON bool, outlierLog string) (*bootstrapv3.
 		Agent: &bootstrap.Agent{
 			Proxy: c.Proxy, Annotations: c.Annotations, Status: uint16(c.Proxy.GetStatusPort()), ReadyPort: c.ReadyPort,
 			MetricsPort: c.MetricsPort, LocalMetrics: c.LocalMetrics,
+			SecureMetricsPort: c.SecureMetricsPort, SecureMergedPort: c.SecureMergedPort,
 			IPv6: c.IPv6, JSONLog: logJSON, OutlierLog: outlierLog, CountConnections: c.Envoy.ExitOnZero, Compliance: c.Compliance,
 		},
 	})

@@ -165,7 +165,7 @@ type Outbound struct {
 
 // Sockets are the ports on which a proxy listens apart from its xDS listeners. Unused entries are 0.
 type Sockets struct {
-	Bootstrap [2]uint32 // listeners of the proxy's bootstrap, on all addresses
+	Bootstrap [4]uint32 // listeners of the proxy's bootstrap, on all addresses
 	Others    [3]uint32 // sockets of its agent and of its admin API
 }
 
@@ -177,7 +177,7 @@ func (s Sockets) Take(port uint32, binds bool) bool {
 
 // socketsOf returns the ports that a proxy names in its metadata.
 func socketsOf(p *node.Proxy) Sockets {
-	s := Sockets{[2]uint32{p.StatusPort, p.MetricsPort}, [3]uint32{p.AgentPort, p.AdminPort}}
+	s := Sockets{[4]uint32{p.StatusPort, p.MetricsPort, p.SecurePorts[0], p.SecurePorts[1]}, [3]uint32{p.AgentPort, p.AdminPort}}
 	if p.DNSCapture {
 		s.Others[2] = dnsPort
 	}

@@ -53,6 +53,10 @@ func TestOwnPorts(t *testing.T) {
 		},
 		{"a router that names none", node.Proxy{Type: node.Router}, "0.0.0.0_15020 0.0.0.0_15021 0.0.0.0_8080 127.0.0.1_15090"},
 		{"a router", node.Proxy{Type: node.Router, StatusPort: 15021, MetricsPort: 15090, AgentPort: 15020}, "0.0.0.0_8080 127.0.0.1_15090"},
+		{
+			"a router with secure metrics", node.Proxy{Type: node.Router, SecurePorts: [2]uint32{15021, 8080}},
+			"0.0.0.0_15020 127.0.0.1_15090",
+		},
 	} {
 		w, tr := newWorldOf(t, snapshot.Options{Mesh: mesh.Default()}), newTranslator(0)
 		p := c.proxy

@@ -117,8 +117,12 @@ func (m *mesh) start(t *testing.T, name, account, role string, foreign bool) *ag
 		"TRUST_DOMAIN=cluster.local",
 		"EXIT_ON_ZERO_ACTIVE_CONNECTIONS=true", "MINIMUM_DRAIN_DURATION=100ms",
 		"ISTIO_META_DNS_CAPTURE=true", "ISTIO_KUBE_APP_PROBERS=" + probersJSON,
+		"ENVOY_SECURE_METRICS_PORT=15091", "ENVOY_SECURE_MERGED_METRICS_PORT=15092", "METRICS_LOCALHOST_ACCESS_ONLY=true",
 		fmt.Sprintf(`PROXY_CONFIG={"discoveryAddress":%q,"binaryPath":%q,"concurrency":1,"proxyStatsMatcher":{"inclusionRegexps":[".*"]}}`,
 			m.Pilot.SecureGRPC, os.Getenv(suite.EnvoyVar)),
+	}
+	if name == "second" {
+		a.cmd.Env = append(a.cmd.Env, "OUTPUT_CERTS=certs")
 	}
 	if foreign {
 		m.serveCertificates(t, a.dir, account)
@@ -251,6 +255,7 @@ func TestAgents(t *testing.T) {
 	})
 
 	t.Run("BesideEnvoy", m.testBesideEnvoy)
+	t.Run("SecureMetrics", m.testSecureMetrics)
 	t.Run("Crowd", m.testCrowd)
 	t.Run("FurtherRoots", m.testFurtherRoots)
 

@@ -23,6 +23,7 @@ import (
 	compressorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/compressor/v3"
 	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
 	managerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -44,6 +45,9 @@ type Agent struct {
 	Status uint16
 	// ReadyPort and MetricsPort are Envoy's ports for /healthz/ready and /stats/prometheus.
 	ReadyPort, MetricsPort uint16
+	// SecureMetricsPort is Envoy's port for /stats/prometheus by mutual TLS, and SecureMergedPort its port for the
+	// merged metrics of the agent. Zero is none.
+	SecureMetricsPort, SecureMergedPort uint16
 	// LocalMetrics limits MetricsPort to this pod.
 	LocalMetrics bool
 	// IPv6 means that the pod has no IPv4 address.
@@ -100,23 +104,25 @@ func (a *Agent) extend(b *bootstrapv3.Bootstrap) error {
 	if a.LocalMetrics {
 		metrics = local
 	}
-	for _, l := range []struct {
-		host                string
-		port                uint16
-		stat, path, cluster string
-		compressed          bool
-	}{
+	compressed := (a.Proxy.GetStatsCompression().GetValue() || a.Proxy.GetStatsCompression() == nil) &&
+		a.Annotations[names.AnnotationStatsCompression] != "false"
+	const metricsPath = "/stats/prometheus"
+	for _, l := range []endpoint{
+		{host: metrics, port: a.MetricsPort, stat: "stats", paths: []string{metricsPath}, cluster: adminCluster, compressed: compressed},
+		{host: all, port: a.ReadyPort, stat: "agent", paths: []string{"/healthz/ready"}, cluster: agentCluster},
 		{
-			host: metrics, port: a.MetricsPort, stat: "stats", path: "/stats/prometheus", cluster: adminCluster,
-			compressed: a.Proxy.GetStatsCompression().GetValue() || a.Proxy.GetStatsCompression() == nil,
+			host: all, port: a.SecureMetricsPort, stat: "secure_stats", paths: []string{metricsPath}, cluster: adminCluster, compressed: compressed,
+			secure: true,
 		},
-		{host: all, port: a.ReadyPort, stat: "agent", path: "/healthz/ready", cluster: agentCluster},
+		{
+			host: all, port: a.SecureMergedPort, stat: "secure_merged_stats", paths: []string{metricsPath, "/metrics"}, cluster: agentCluster,
+			secure: true, // the agent compresses
+		},
 	} {
 		if l.port == 0 {
 			continue
 		}
-		added, err := listener(l.host, l.port, l.stat, l.path, l.cluster, l.compressed &&
-			a.Annotations[names.AnnotationStatsCompression] != "false")
+		added, err := a.listener(l)
 		if err != nil {
 			return err
 		}
@@ -222,33 +228,81 @@ func socket(host string, port uint16) *corev3.Address {
 	}}}
 }
 
-// listener returns a listener that forwards one path to a cluster and is exempt from Envoy's overload limits.
-func listener(host string, port uint16, stat, path, to string, compressed bool) (*listenerv3.Listener, error) {
-	filters, err := httpFilters(compressed)
+// endpoint is a port at which Envoy forwards the requests of some paths to a cluster.
+type endpoint struct {
+	host       string
+	port       uint16
+	stat       string
+	paths      []string // prefixes
+	cluster    string
+	compressed bool
+	secure     bool // clients must show a certificate of the mesh
+}
+
+// listener returns the listener of an endpoint. It is exempt from Envoy's overload limits.
+func (a *Agent) listener(e endpoint) (*listenerv3.Listener, error) {
+	filters, err := httpFilters(e.compressed)
 	if err != nil {
 		return nil, err
 	}
-	routes := &routev3.RouteConfiguration{VirtualHosts: []*routev3.VirtualHost{{
-		Name: "backend", Domains: []string{"*"},
-		Routes: []*routev3.Route{{
+	var routes []*routev3.Route
+	for _, path := range e.paths {
+		to := &routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: e.cluster}}
+		if e.secure {
+			// The agent refuses other names of this host, because browsers could send them. No browser has a certificate.
+			to.HostRewriteSpecifier = &routev3.RouteAction_HostRewriteLiteral{HostRewriteLiteral: "localhost"}
+		}
+		routes = append(routes, &routev3.Route{
 			Match:  &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: path}},
-			Action: &routev3.Route_Route{Route: &routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: to}}},
-		}},
-	}}}
+			Action: &routev3.Route_Route{Route: to},
+		})
+	}
 	manager, err := anypb.New(&managerv3.HttpConnectionManager{
-		StatPrefix: stat, HttpFilters: filters,
-		RouteSpecifier: &managerv3.HttpConnectionManager_RouteConfig{RouteConfig: routes},
+		StatPrefix: e.stat, HttpFilters: filters,
+		RouteSpecifier: &managerv3.HttpConnectionManager_RouteConfig{RouteConfig: &routev3.RouteConfiguration{
+			VirtualHosts: []*routev3.VirtualHost{{Name: "backend", Domains: []string{"*"}, Routes: routes}},
+		}},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("listener of %s: %w", path, err)
+		return nil, fmt.Errorf("listener of %s: %w", e.stat, err)
+	}
+	chain := &listenerv3.FilterChain{Filters: []*listenerv3.Filter{{
+		Name: "envoy.filters.network.http_connection_manager", ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: manager},
+	}}}
+	if e.secure {
+		if chain.TransportSocket, err = a.mutualTLS(); err != nil {
+			return nil, fmt.Errorf("listener of %s: %w", e.stat, err)
+		}
 	}
 	return &listenerv3.Listener{
-		Name: net.JoinHostPort(host, strconv.Itoa(int(port))), Address: socket(host, port), IgnoreGlobalConnLimit: true,
-		BypassOverloadManager: true,
-		FilterChains: []*listenerv3.FilterChain{{Filters: []*listenerv3.Filter{{
-			Name: "envoy.filters.network.http_connection_manager", ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: manager},
-		}}}},
+		Name: net.JoinHostPort(e.host, strconv.Itoa(int(e.port))), Address: socket(e.host, e.port), IgnoreGlobalConnLimit: true,
+		BypassOverloadManager: true, FilterChains: []*listenerv3.FilterChain{chain},
 	}, nil
+}
+
+// mutualTLS returns the transport socket of a port that demands a certificate of the mesh.
+func (a *Agent) mutualTLS() (*corev3.TransportSocket, error) {
+	source := secrets()
+	// Envoy starts when its static listeners are ready. After its default timeout these take no connection until the
+	// certificate comes, and do not delay traffic.
+	source.InitialFetchTimeout = nil
+	common := &tlsv3.CommonTlsContext{
+		TlsParams:                      &tlsv3.TlsParameters{TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_2},
+		TlsCertificateSdsSecretConfigs: []*tlsv3.SdsSecretConfig{{Name: ownCertificate, SdsConfig: source}},
+		ValidationContextType: &tlsv3.CommonTlsContext_CombinedValidationContext{
+			CombinedValidationContext: &tlsv3.CommonTlsContext_CombinedCertificateValidationContext{
+				DefaultValidationContext:         &tlsv3.CertificateValidationContext{},
+				ValidationContextSdsSecretConfig: &tlsv3.SdsSecretConfig{Name: meshRoots, SdsConfig: source},
+			},
+		},
+	}
+	a.Compliance.Restrict(common)
+	config, err := anypb.New(&tlsv3.DownstreamTlsContext{CommonTlsContext: common, RequireClientCertificate: wrapperspb.Bool(true)})
+	if err != nil {
+		return nil, err
+	}
+	return &corev3.TransportSocket{Name: "envoy.transport_sockets.tls",
+		ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: config}}, nil
 }
 
 // httpFilters returns the HTTP filters of such a listener. Metrics compress well, so all compressions are offered.

@@ -146,20 +146,31 @@ func TestAgentRefused(t *testing.T) {
 	}
 }
 
-// TestLocalMetrics checks that Envoy serves metrics for this pod only on its loopback address, and readiness on all
-// addresses.
+// TestLocalMetrics checks that Envoy serves metrics for this pod only on its loopback address, and readiness and
+// metrics by mutual TLS on all addresses.
 func TestLocalMetrics(t *testing.T) {
 	for _, ipv6 := range []bool{false, true} {
-		b, err := with(t, "{}", func(a *Agent) { a.IPv6, a.LocalMetrics = ipv6, true })
+		b, err := with(t, "{}", func(a *Agent) {
+			a.IPv6, a.LocalMetrics, a.SecureMetricsPort, a.SecureMergedPort = ipv6, true, 15091, 15092
+		})
 		must.Succeed(t, err)
-		want := []string{"127.0.0.1:15090", "0.0.0.0:15021"}
+		want := []string{"127.0.0.1:15090", "0.0.0.0:15021", "0.0.0.0:15091 mutual TLS", "0.0.0.0:15092 mutual TLS"}
 		if ipv6 {
-			want = []string{"[::1]:15090", "[::]:15021"}
+			want = []string{"[::1]:15090", "[::]:15021", "[::]:15091 mutual TLS", "[::]:15092 mutual TLS"}
 		}
 		var got []string
 		for _, l := range b.GetStaticResources().GetListeners() {
 			at := l.GetAddress().GetSocketAddress()
-			got = append(got, net.JoinHostPort(at.GetAddress(), strconv.Itoa(int(at.GetPortValue()))))
+			text := net.JoinHostPort(at.GetAddress(), strconv.Itoa(int(at.GetPortValue())))
+			if s := l.GetFilterChains()[0].GetTransportSocket(); s != nil {
+				m := &tlsv3.DownstreamTlsContext{}
+				must.Succeed(t, s.GetTypedConfig().UnmarshalTo(m))
+				validation := m.GetCommonTlsContext().GetCombinedValidationContext()
+				if validation.GetValidationContextSdsSecretConfig().GetName() == "ROOTCA" && m.GetRequireClientCertificate().GetValue() {
+					text += " mutual TLS"
+				}
+			}
+			got = append(got, text)
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("listeners at %v, want %v", got, want)

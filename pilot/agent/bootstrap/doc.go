@@ -12,4 +12,7 @@
 // # Guarantees
 //
 //   - A server that Envoy reports to over TLS needs a certificate that a configured root verifies: [TestTLSOfReports].
+//     COMPLIANCE_POLICY limits all TLS of a bootstrap: [TestCompliance].
+//   - Envoy's ports for metrics by mutual TLS take only clients with a certificate of the mesh: [TestLocalMetrics],
+//     [deploy/e2e/pilotagent.TestAgents].
 package bootstrap

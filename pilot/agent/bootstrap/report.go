@@ -181,6 +181,12 @@ func (a *Agent) remote(name, field, at string, settings *networkingv1alpha3.Clie
 	return c, nil
 }
 
+// Names of the secrets of the agent.
+const (
+	ownCertificate = "default" // of the workload
+	meshRoots      = "ROOTCA"
+)
+
 // tlsSocket returns a TLS transport socket, or nil for mode DISABLE. The agent provides the certificates.
 func (a *Agent) tlsSocket(name string, s *networkingv1alpha3.ClientTLSSettings, alpn []string) (*corev3.TransportSocket, error) {
 	sni := s.GetSni()
@@ -189,7 +195,7 @@ func (a *Agent) tlsSocket(name string, s *networkingv1alpha3.ClientTLSSettings, 
 	case networkingv1alpha3.ClientTLSSettings_DISABLE:
 		return nil, nil
 	case networkingv1alpha3.ClientTLSSettings_ISTIO_MUTUAL:
-		certificate, roots, alpn = "default", "ROOTCA", append([]string{"istio"}, alpn...)
+		certificate, roots, alpn = ownCertificate, meshRoots, append([]string{"istio"}, alpn...)
 		sni = cmp.Or(sni, name)
 	case networkingv1alpha3.ClientTLSSettings_MUTUAL:
 		if s.GetClientCertificate() == "" || s.GetPrivateKey() == "" {

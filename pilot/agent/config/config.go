@@ -59,9 +59,12 @@ type Config struct {
 	Envoy                            Envoy
 
 	ReadyPort, MetricsPort uint16 // of Envoy
-	DNSCapture             bool
-	DNSAddr                string // HOST:PORT
-	DNSParallel            bool
+	// SecureMetricsPort is Envoy's port for its own metrics by mutual TLS, and SecureMergedPort its port for the agent's
+	// merged metrics. Zero is none.
+	SecureMetricsPort, SecureMergedPort uint16
+	DNSCapture                          bool
+	DNSAddr                             string // HOST:PORT
+	DNSParallel                         bool
 	// GRPCBootstrap is the bootstrap file for applications that use xDS themselves. If it is empty, none is written.
 	GRPCBootstrap string
 	Probers       string // ISTIO_KUBE_APP_PROBERS
@@ -146,6 +149,7 @@ func Read(s Source) (*Config, error) {
 	c.DNSParallel = env.flag("DNS_FORWARD_PARALLEL")
 	c.GRPCBootstrap = env.text("GRPC_XDS_BOOTSTRAP", "")
 	c.Probers = env.text("ISTIO_KUBE_APP_PROBERS", "")
+	c.securePorts(env)
 	if role == node.Sidecar {
 		c.Prometheus = env.text("ISTIO_PROMETHEUS_ANNOTATIONS", "")
 	}
@@ -175,6 +179,32 @@ func Read(s Source) (*Config, error) {
 	}
 	return c, errors.Join(env.errs...)
 }
+
+// securePorts reads the ports at which Envoy serves metrics by mutual TLS. They must be its own.
+func (c *Config) securePorts(env *environment) {
+	taken := map[uint16]string{
+		c.ReadyPort: "ENVOY_STATUS_PORT", c.MetricsPort: "ENVOY_PROMETHEUS_PORT", uint16(c.Proxy.GetStatusPort()): "statusPort",
+		uint16(c.Proxy.GetProxyAdminPort()): "proxyAdminPort",
+	}
+	for name, to := range map[string]*uint16{secureMetrics: &c.SecureMetricsPort, secureMerged: &c.SecureMergedPort} {
+		*to = env.port(name, 0)
+		if of := taken[*to]; of != "" && *to != 0 {
+			env.errs = append(env.errs, fmt.Errorf("%s=%d: %s has this port: write another", name, *to, of))
+		}
+	}
+	if c.SecureMetricsPort == c.SecureMergedPort && c.SecureMergedPort != 0 {
+		env.errs = append(env.errs, fmt.Errorf("%s=%d: %s has this port: write another", secureMerged, c.SecureMergedPort, secureMetrics))
+	}
+	if c.SecureMergedPort != 0 && c.Proxy.GetStatusPort() == 0 {
+		env.errs = append(env.errs, fmt.Errorf("%s: the agent merges no metrics with statusPort 0: set another statusPort", secureMerged))
+	}
+}
+
+// Variables of the ports at which Envoy serves metrics by mutual TLS. They are entries of its metadata too.
+const (
+	secureMetrics = "ENVOY_SECURE_METRICS_PORT"
+	secureMerged  = "ENVOY_SECURE_MERGED_METRICS_PORT"
+)
 
 // hostLabel returns the first label of a host name.
 func hostLabel(name string) string {

@@ -169,7 +169,13 @@ func TestRefused(t *testing.T) {
 		"ISTIO_META_POD_PORTS: ":                source(t, nil, "ISTIO_META_POD_PORTS=x"),
 		`WORKLOAD_IDENTITY_SOCKET_FILE="../x"`:  source(t, nil, "WORKLOAD_IDENTITY_SOCKET_FILE=../x"),
 		"ENVOY_STATUS_PORT=\"x\": write a port": source(t, nil, "ENVOY_STATUS_PORT=x"),
-		`COMPLIANCE_POLICY="fips": write fips`:  source(t, nil, "COMPLIANCE_POLICY=fips"),
+		"ENVOY_SECURE_METRICS_PORT=15090: ENVOY_PROMETHEUS_PORT has this port": source(t, nil, "ENVOY_SECURE_METRICS_PORT=15090"),
+		"ENVOY_SECURE_MERGED_METRICS_PORT=15020: statusPort has this port":     source(t, nil, "ENVOY_SECURE_MERGED_METRICS_PORT=15020"),
+		"ENVOY_SECURE_MERGED_METRICS_PORT=15091: ENVOY_SECURE_METRICS_PORT has this port": source(t, nil,
+			"ENVOY_SECURE_METRICS_PORT=15091", "ENVOY_SECURE_MERGED_METRICS_PORT=15091"),
+		"the agent merges no metrics with statusPort 0": source(t, nil, `PROXY_CONFIG={"statusPort":0}`,
+			"ENVOY_SECURE_MERGED_METRICS_PORT=15092"),
+		`COMPLIANCE_POLICY="fips": write fips`: source(t, nil, "COMPLIANCE_POLICY=fips"),
 	} {
 		if _, err := Read(s); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
@@ -203,15 +209,15 @@ func TestMetrics(t *testing.T) {
 	const variable = "ISTIO_PROMETHEUS_ANNOTATIONS"
 	for role, want := range map[string]string{"": `{"port":"1"}`, "router": ""} {
 		s := source(t, nil, variable+`={"port":"1"}`, "METRICS_LOCALHOST_ACCESS_ONLY=true", "PILOT_AGENT_MERGE_ENVOY_STATS=false",
-			"ENVOY_SECURE_METRICS_PORT=15091")
+			"ENVOY_SECURE_METRICS_PORT=15091", "ENVOY_SECURE_MERGED_METRICS_PORT=15092")
 		s.Role = role
 		c, err := Read(s)
-		if err != nil || c.Prometheus != want || !c.LocalMetrics || c.MergeEnvoy || len(c.Findings) != 1 ||
-			!strings.Contains(c.Findings[0], "ENVOY_SECURE_METRICS_PORT") {
+		if err != nil || c.Prometheus != want || !c.LocalMetrics || c.MergeEnvoy || len(c.Findings) != 0 ||
+			c.SecureMetricsPort != 15091 || c.SecureMergedPort != 15092 {
 			t.Errorf("%q: %v, %+v", role, err, c)
 		}
 	}
-	if c, err := Read(source(t, nil)); err != nil || c.LocalMetrics || !c.MergeEnvoy {
+	if c, err := Read(source(t, nil)); err != nil || c.LocalMetrics || !c.MergeEnvoy || c.SecureMetricsPort != 0 || c.SecureMergedPort != 0 {
 		t.Errorf("%v, %+v", err, c)
 	}
 }

@@ -95,15 +95,13 @@ func (e *environment) ineffective() []string {
 	var list []string
 	for _, name := range slices.Sorted(maps.Keys(e.values)) {
 		reason := map[string]string{
-			"CREDENTIAL_FETCHER_TYPE":          "tokens are read from files",
-			"WASM_MODULE_EXPIRY":               "the cache of modules is bounded by their number",
-			"WASM_PURGE_INTERVAL":              "the cache of modules is bounded by their number",
-			"WASM_HTTP_REQUEST_TIMEOUT":        "each extension sets the timeout for its module",
-			"WASM_HTTP_REQUEST_MAX_RETRIES":    "a module is requested up to five times",
-			"ENVOY_SECURE_METRICS_PORT":        "no port serves metrics with mTLS",
-			"ENVOY_SECURE_MERGED_METRICS_PORT": "no port serves metrics with mTLS",
-			"PROXY_XDS_DEBUG_VIA_AGENT":        "--debugAddr serves debug pages",
-			"PROXY_XDS_DEBUG_VIA_AGENT_PORT":   "--debugAddr serves debug pages",
+			"CREDENTIAL_FETCHER_TYPE":        "tokens are read from files",
+			"WASM_MODULE_EXPIRY":             "the cache of modules is bounded by their number",
+			"WASM_PURGE_INTERVAL":            "the cache of modules is bounded by their number",
+			"WASM_HTTP_REQUEST_TIMEOUT":      "each extension sets the timeout for its module",
+			"WASM_HTTP_REQUEST_MAX_RETRIES":  "a module is requested up to five times",
+			"PROXY_XDS_DEBUG_VIA_AGENT":      "--debugAddr serves debug pages",
+			"PROXY_XDS_DEBUG_VIA_AGENT_PORT": "--debugAddr serves debug pages",
 		}[name]
 		if strings.HasPrefix(name, "XDS_HEADER_") || strings.HasPrefix(name, "CA_HEADER_") {
 			reason = "the agent adds no headers"

@@ -64,6 +64,11 @@ func (c *Config) makeNode(s Source, env *environment, role node.Type, ips []neti
 			meta[key] = value
 		}
 	}
+	for key, port := range map[string]uint16{secureMetrics: c.SecureMetricsPort, secureMerged: c.SecureMergedPort} {
+		if port != 0 {
+			meta[key] = int(port)
+		}
+	}
 	if c.Envoy.SkipDeprecatedLogs {
 		meta["ENVOY_SKIP_DEPRECATED_LOGS"] = "true"
 	}

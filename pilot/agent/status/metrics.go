@@ -16,6 +16,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -88,7 +89,7 @@ func newMerged(o Options, listener net.Addr) (*merged, error) {
 
 // ports returns the ports of the agent and of its Envoy.
 func ports(o Options, listener net.Addr) []uint16 {
-	var list []uint16
+	list := slices.Clone(o.Reserved)
 	if tcp, ok := listener.(*net.TCPAddr); ok {
 		list = append(list, uint16(tcp.Port)) //nolint:gosec // a port
 	}

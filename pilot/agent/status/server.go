@@ -37,6 +37,8 @@ type Options struct {
 	Scraping string
 	// Gatherer gathers the agent's own metrics. It may be nil.
 	Gatherer prometheus.Gatherer
+	// Reserved are further ports of Envoy, at which no application serves metrics. Zeros are ignored.
+	Reserved []uint16
 	// LocalMetrics serves metrics only to this pod.
 	LocalMetrics bool
 	// Names is nil without a DNS proxy.

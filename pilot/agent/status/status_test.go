@@ -331,6 +331,7 @@ func TestScrapeTargets(t *testing.T) {
 		`{"scrape":"true","port":"7020"}`:                  {warned: "the agent's own"},
 		`{"scrape":"true","port":"7000"}`:                  {warned: "the agent's own"},
 		`{"scrape":"true","port":"7090"}`:                  {warned: "the agent's own"},
+		`{"scrape":"true","port":"7091"}`:                  {warned: "the agent's own"},
 		`{`:                                                {warned: "unexpected end"},
 		`{"port":9000}`:                                    {warned: "cannot unmarshal number"},
 		`{"scrape":"","path":"/a","port":"1","targets":[{"port":"1","path":"/a"},{"port":"x","path":"/b"},{"port":"2","path":""}]}`: {
@@ -340,7 +341,7 @@ func TestScrapeTargets(t *testing.T) {
 		var log bytes.Buffer
 		m, err := newMerged(Options{
 			Scraping: text, Log: slog.New(slog.NewTextHandler(&log, nil)), EnvoyAdmin: "127.0.0.1:7000",
-			EnvoyStats: "http://[::1]:7090/stats/prometheus",
+			EnvoyStats: "http://[::1]:7090/stats/prometheus", Reserved: []uint16{7091, 0},
 		}, &net.TCPAddr{Port: 7020})
 		must.Succeed(t, err)
 		if got := strings.Join(m.apps, " "); got != c.want {
