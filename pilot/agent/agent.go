@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -131,7 +132,8 @@ func (a *Agent) makeDNS() error {
 	}
 	var err error
 	a.dns, err = dns.New(dns.Options{
-		Addr: a.c.DNSAddr, Namespace: a.c.Namespace, Parallel: a.c.DNSParallel, Log: a.log("dns"), Registerer: a.registry,
+		Addr: a.c.DNSAddr, Namespace: a.c.Namespace, Parallel: a.c.DNSParallel, Timeout: a.c.DNSTimeout,
+		Log: a.log("dns"), Registerer: a.registry,
 	})
 	if err != nil {
 		return err
@@ -141,12 +143,14 @@ func (a *Agent) makeDNS() error {
 }
 
 // upstreamOptions returns the options of the connection to a server of the control plane.
-func (a *Agent) upstreamOptions(address, name, roots string) upstream.Options {
+func (a *Agent) upstreamOptions(address, name, roots string, more map[string]string) upstream.Options {
 	s := a.c.Security
+	headers := map[string]string{}
+	maps.Copy(headers, more)
+	headers["clusterid"] = a.c.Node.GetMetadata().GetFields()["CLUSTER_ID"].GetStringValue()
 	o := upstream.Options{
 		Address: address, Plaintext: config.Plaintext(address), ServerName: name, Roots: roots, Token: s.Token, Log: a.log("xdsproxy"),
-		Compliance: a.c.Compliance,
-		Headers:    map[string]string{"clusterid": a.c.Node.GetMetadata().GetFields()["CLUSTER_ID"].GetStringValue()},
+		Compliance: a.c.Compliance, Headers: headers,
 	}
 	if s.CertificateFolder != "" {
 		o.Certificate, o.Key = filepath.Join(s.CertificateFolder, "cert-chain.pem"), filepath.Join(s.CertificateFolder, "key.pem")
@@ -169,7 +173,7 @@ func (a *Agent) makeProxy() error {
 		return fmt.Errorf("OUTPUT_CERTS=%s: the certificates are provided by the server at %s, which writes no files for the application: "+
 			"unset OUTPUT_CERTS", s.Output, a.c.SDSSocket)
 	}
-	options := a.upstreamOptions(s.Discovery, s.ServerName, s.DiscoveryRoots)
+	options := a.upstreamOptions(s.Discovery, s.ServerName, s.DiscoveryRoots, s.DiscoveryHeaders)
 	if options.Plaintext {
 		options.Token = "" // without TLS the server does not authenticate the agent, and others could read the token
 	}
@@ -225,7 +229,7 @@ func (a *Agent) makeSecrets() error {
 		a.o.Log.Info("the workload's certificate is read from files", "chain", s.Chain)
 		o.Files = secrets.Files{Chain: s.Chain, Key: s.Key, Roots: s.Roots}
 	} else {
-		options := a.upstreamOptions(s.CA, s.CAServerName, s.CARoots)
+		options := a.upstreamOptions(s.CA, s.CAServerName, s.CARoots, s.CAHeaders)
 		if options.Plaintext && options.Token != "" {
 			a.o.Log.Warn("the token is sent to the CA without TLS: any host on the network path can read and use it", "server", s.CA)
 		}
@@ -272,8 +276,9 @@ func (a *Agent) prepareEnvoy() error {
 	o := envoy.Options{
 		Binary: e.Binary, Config: cmp.Or(e.Custom, e.Config), IPv6: a.c.IPv6, LogLevel: e.LogLevel, ComponentLevel: e.ComponentLevel,
 		Concurrency: e.Concurrency, Drain: e.Drain, FlushInterval: e.FlushInterval, FlushMinSizeKB: e.FlushMinSizeKB,
-		SkipDeprecatedLogs: e.SkipDeprecatedLogs, Environ: append(slices.Clip(a.o.Environ), a.c.Compliance.GoogleGRPC()...),
-		Admin: admin(a.c), Gateway: strings.HasPrefix(a.c.Node.GetId(), string(node.Router)+"~"), Termination: e.TerminationDrain,
+		SkipDeprecatedLogs: e.SkipDeprecatedLogs, CoreDump: e.CoreDump,
+		Environ: append(slices.Clip(a.o.Environ), a.c.Compliance.GoogleGRPC()...),
+		Admin:   admin(a.c), Gateway: strings.HasPrefix(a.c.Node.GetId(), string(node.Router)+"~"), Termination: e.TerminationDrain,
 		ExitOnZero: e.ExitOnZero, Minimum: e.MinimumDrain,
 		Ignored: []uint16{a.c.ReadyPort, a.c.MetricsPort, a.c.SecureMetricsPort, a.c.SecureMergedPort},
 		Kill:    a.o.Kill, Stdout: a.o.Stdout, Stderr: a.o.Stderr, Log: a.o.Log,
@@ -309,10 +314,13 @@ func (a *Agent) makeStatus() error {
 		return nil
 	}
 	o := status.Options{
-		Addr: net.JoinHostPort("", strconv.Itoa(port)), AppHost: a.c.Addr.String(), Probers: a.c.Probers,
+		Addr: net.JoinHostPort("", strconv.Itoa(port)), AppHost: a.c.Addr.String(), Probers: a.c.Probers, ProbeHTTP1: a.c.ProbeHTTP1,
 		Scraping: a.c.Prometheus, Gatherer: a.registry, Registerer: a.registry,
 		LocalMetrics: a.c.LocalMetrics, Agent: a, Log: a.log("probes"),
 		Reserved: []uint16{a.c.SecureMetricsPort, a.c.SecureMergedPort},
+	}
+	if a.c.ProbeLocalhost {
+		o.AppHost = ""
 	}
 	if a.dns != nil {
 		o.Names = a.dns

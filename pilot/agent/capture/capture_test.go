@@ -39,6 +39,7 @@ func TestScripts(t *testing.T) {
 			map[string]string{
 				"ISTIO_META_DNS_CAPTURE": "true", "INVALID_DROP": "true", "ISTIO_DUAL_STACK": "true",
 				"ISTIO_OUTBOUND_OWNER_GROUPS": "101,102", "ISTIO_OUTBOUND_OWNER_GROUPS_EXCLUDE": "root", "PROXY_UID": "77", "PROXY_GID": "78",
+				"ISTIO_OUTBOUND_IPV4_LOOPBACK_CIDR": "127.0.0.0/8",
 			},
 			[]string{
 				"-m", "REDIRECT", "-i", "10.0.0.0/8,fd00::/8", "-x", "10.9.0.0/16", "-b", "80,8080", "-q", "9000", "-o", "3306", "-c", "eth1", "-k",
@@ -86,6 +87,10 @@ func TestWrongArguments(t *testing.T) {
 	if _, err := dryRun(t, map[string]string{"INVALID_DROP": "maybe"}); err == nil ||
 		!strings.Contains(err.Error(), `$INVALID_DROP: "maybe"`) {
 		t.Errorf("a wrong variable: %v", err)
+	}
+	if _, err := dryRun(t, map[string]string{"ISTIO_OUTBOUND_IPV4_LOOPBACK_CIDR": "::1/128"}); err == nil ||
+		!strings.Contains(err.Error(), `$ISTIO_OUTBOUND_IPV4_LOOPBACK_CIDR: "::1/128"`) {
+		t.Errorf("a wrong range: %v", err)
 	}
 	// Both mistakes are reported.
 	if _, err := dryRun(t, nil, "-p", "0", "-z", "0"); err == nil || !strings.Contains(err.Error(), "envoy-port") ||

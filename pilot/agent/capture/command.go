@@ -210,6 +210,13 @@ func (f *flags) config(cmd *cobra.Command, env func(string) string) (Config, err
 	if groups := env("ISTIO_OUTBOUND_OWNER_GROUPS"); groups != "*" {
 		c.IncludeGroups = ids("ISTIO_OUTBOUND_OWNER_GROUPS", groups, gidOf)
 	}
+	if text := env("ISTIO_OUTBOUND_IPV4_LOOPBACK_CIDR"); text != "" {
+		p, err := netip.ParsePrefix(text)
+		if err != nil || !p.Addr().Is4() {
+			errs = append(errs, fmt.Errorf("$ISTIO_OUTBOUND_IPV4_LOOPBACK_CIDR: %q is not a range such as 127.0.0.0/8", text))
+		}
+		c.Loopback = p.Masked()
+	}
 	c.ExcludeGroups = ids("ISTIO_OUTBOUND_OWNER_GROUPS_EXCLUDE", env("ISTIO_OUTBOUND_OWNER_GROUPS_EXCLUDE"), gidOf)
 	if c.Mode != Redirect && c.Mode != TProxy && c.Mode != None {
 		addError("istio-inbound-interception-mode", fmt.Errorf("%q is neither REDIRECT, TPROXY nor NONE", c.Mode))

@@ -43,6 +43,10 @@ type Config struct {
 	// are exempt.
 	IncludeGroups, ExcludeGroups []uint32
 
+	// Loopback is the IPv4 range of connections between programs of the pod, which are not captured. The default is
+	// 127.0.0.1.
+	Loopback netip.Prefix
+
 	ExcludeInterfaces []string // interfaces whose traffic is exempt
 	// VirtualInterfaces are the interfaces of virtual machines. Traffic that arrives on them is treated as outbound.
 	VirtualInterfaces []string

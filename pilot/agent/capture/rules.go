@@ -42,7 +42,7 @@ const (
 type builder struct {
 	Config
 	v6 bool
-	// localhost is 127.0.0.1 or ::1. source is the address from which Envoy calls the application.
+	// localhost is Loopback or ::1. source is the address from which Envoy calls the application.
 	localhost, source netip.Prefix
 }
 
@@ -51,6 +51,8 @@ func (c Config) Rules(v6 bool) []Chain {
 	r := builder{Config: c, v6: v6, localhost: single("127.0.0.1"), source: single("127.0.0.6")}
 	if v6 {
 		r.localhost, r.source = single("::1"), single("::6")
+	} else if c.Loopback.IsValid() {
+		r.localhost = c.Loopback
 	}
 	var chains []Chain
 	for _, chain := range []Chain{

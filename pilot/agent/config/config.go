@@ -62,12 +62,20 @@ type Config struct {
 	// SecureMetricsPort is Envoy's port for its own metrics by mutual TLS, and SecureMergedPort its port for the agent's
 	// merged metrics. Zero is none.
 	SecureMetricsPort, SecureMergedPort uint16
-	DNSCapture                          bool
-	DNSAddr                             string // HOST:PORT
-	DNSParallel                         bool
+
+	// DNSCapture starts the DNS proxy.
+	DNSCapture  bool
+	DNSAddr     string // HOST:PORT
+	DNSParallel bool
+	// DNSTimeout bounds one request to a server of the host.
+	DNSTimeout time.Duration
 	// GRPCBootstrap is the bootstrap file for applications that use xDS themselves. If it is empty, none is written.
 	GRPCBootstrap string
 	Probers       string // ISTIO_KUBE_APP_PROBERS
+	// ProbeLocalhost sends probes of the application to localhost, not to Addr. ProbeHTTP1 makes the ones for HTTPS use
+	// HTTP/1.1 alone.
+	ProbeLocalhost, ProbeHTTP1 bool
+
 	// Prometheus is ISTIO_PROMETHEUS_ANNOTATIONS. It is empty for gateways, whose Services may have the agent's port.
 	Prometheus           string
 	LocalMetrics         bool // serve metrics to this pod only
@@ -103,6 +111,7 @@ type Envoy struct {
 	FlushMinSizeKB     int
 	AdminPort          uint16
 	SkipDeprecatedLogs bool
+	CoreDump           bool
 }
 
 // ownSocket is the name of the socket on which the agent serves certificates.
@@ -145,10 +154,13 @@ func Read(s Source) (*Config, error) {
 		c.IPv6 = c.IPv6 && !a.Is4()
 	}
 	c.ReadyPort, c.MetricsPort = env.port("ENVOY_STATUS_PORT", 15021), env.port("ENVOY_PROMETHEUS_PORT", 15090)
-	c.DNSCapture, c.DNSAddr = env.flag("ISTIO_META_DNS_CAPTURE"), env.text("DNS_PROXY_ADDR", "localhost:15053")
-	c.DNSParallel = env.flag("DNS_FORWARD_PARALLEL")
+	c.DNSCapture = env.flag("ISTIO_META_DNS_CAPTURE") || env.flag("ISTIO_META_ENABLE_DNS_SERVER")
+	c.DNSAddr, c.DNSParallel = env.text("DNS_PROXY_ADDR", "localhost:15053"), env.flag("DNS_FORWARD_PARALLEL")
+	c.DNSTimeout = env.duration("DNS_FORWARD_TIMEOUT", 5*time.Second)
 	c.GRPCBootstrap = env.text("GRPC_XDS_BOOTSTRAP", "")
 	c.Probers = env.text("ISTIO_KUBE_APP_PROBERS", "")
+	c.ProbeLocalhost = env.flag("REWRITE_PROBE_LEGACY_LOCALHOST_DESTINATION")
+	c.ProbeHTTP1 = !read(env, "ISTIO_ENABLE_HTTP2_PROBING", true, "true or false", parseBool)
 	c.securePorts(env)
 	if role == node.Sidecar {
 		c.Prometheus = env.text("ISTIO_PROMETHEUS_ANNOTATIONS", "")
@@ -231,6 +243,7 @@ func (c *Config) envoy(s Source, env *environment, folder string) {
 		MinimumDrain: env.duration("MINIMUM_DRAIN_DURATION", 5*time.Second), ExitOnZero: env.flag("EXIT_ON_ZERO_ACTIVE_CONNECTIONS"),
 		FlushInterval: time.Second, FlushMinSizeKB: int(p.GetFileFlushMinSizeKb()),
 		AdminPort: uint16(p.GetProxyAdminPort()), SkipDeprecatedLogs: read(env, "ENVOY_SKIP_DEPRECATED_LOGS", true, "true or false", parseBool),
+		CoreDump: env.flag("ISTIO_ENVOY_ENABLE_CORE_DUMP"),
 	}
 	if d := p.GetFileFlushInterval(); d != nil {
 		c.Envoy.FlushInterval = d.AsDuration()

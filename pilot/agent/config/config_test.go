@@ -1,6 +1,7 @@
 package config
 
 import (
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/istiod-lite/istiod-lite/api/compliance"
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
@@ -175,7 +177,9 @@ func TestRefused(t *testing.T) {
 			"ENVOY_SECURE_METRICS_PORT=15091", "ENVOY_SECURE_MERGED_METRICS_PORT=15091"),
 		"the agent merges no metrics with statusPort 0": source(t, nil, `PROXY_CONFIG={"statusPort":0}`,
 			"ENVOY_SECURE_MERGED_METRICS_PORT=15092"),
-		`COMPLIANCE_POLICY="fips": write fips`: source(t, nil, "COMPLIANCE_POLICY=fips"),
+		"XDS_HEADER_grpc-x: write the name of a header": source(t, nil, "XDS_HEADER_grpc-x=y"),
+		"CA_HEADER_: write the name of a header":        source(t, nil, "CA_HEADER_=y"),
+		`COMPLIANCE_POLICY="fips": write fips`:          source(t, nil, "COMPLIANCE_POLICY=fips"),
 	} {
 		if _, err := Read(s); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
@@ -198,9 +202,32 @@ func TestLinkToNothing(t *testing.T) {
 // TestUnused checks that variables of Istio's agent without effect are findings, and that registries without TLS are
 // listed.
 func TestUnused(t *testing.T) {
-	c, err := Read(source(t, nil, "XDS_HEADER_a=b", "WASM_MODULE_EXPIRY=1h", "CREDENTIAL_FETCHER_TYPE=", "WASM_INSECURE_REGISTRIES=*,r:5000"))
+	c, err := Read(source(t, nil, "PEER_METADATA_DISCOVERY=false", "PROXY_CONFIG_XDS_AGENT=false", "WASM_MODULE_EXPIRY=1h",
+		"CREDENTIAL_FETCHER_TYPE=", "WASM_INSECURE_REGISTRIES=*,r:5000"))
 	if err != nil || len(c.Findings) != 3 || !slices.Contains(c.WasmInsecure, "r:5000") {
 		t.Errorf("%v, %v", c, err)
+	}
+}
+
+// TestSettings checks variables that are passed on as they are.
+func TestSettings(t *testing.T) {
+	c, err := Read(source(t, nil, "XDS_HEADER_Tenant=a=b", "CA_HEADER_X_Y=z", "ISTIO_META_ENABLE_DNS_SERVER=true", "DNS_FORWARD_TIMEOUT=2s",
+		"REWRITE_PROBE_LEGACY_LOCALHOST_DESTINATION=true", "ISTIO_ENABLE_HTTP2_PROBING=false", "ISTIO_ENVOY_ENABLE_CORE_DUMP=true",
+		"COMPLIANCE_POLICY=pqc"))
+	must.Succeed(t, err)
+	if !maps.Equal(c.Security.DiscoveryHeaders, map[string]string{"tenant": "a=b"}) ||
+		!maps.Equal(c.Security.CAHeaders, map[string]string{"x_y": "z"}) {
+		t.Errorf("headers %v and %v", c.Security.DiscoveryHeaders, c.Security.CAHeaders)
+	}
+	if !c.DNSCapture || c.DNSTimeout != 2*time.Second || !c.ProbeLocalhost || !c.ProbeHTTP1 || !c.Envoy.CoreDump ||
+		c.Compliance != compliance.PQC || len(c.Findings) > 0 {
+		t.Errorf("%+v", c)
+	}
+	c, err = Read(source(t, nil))
+	must.Succeed(t, err)
+	if c.DNSCapture || c.DNSTimeout != 5*time.Second || c.ProbeLocalhost || c.ProbeHTTP1 || c.Envoy.CoreDump ||
+		c.Compliance != compliance.None {
+		t.Errorf("by default: %+v", c)
 	}
 }
 

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -92,21 +93,41 @@ func (e *environment) ratio(name string, fallback float64) float64 {
 
 // ineffective returns the variables of Istio's agent that have no effect in this one, each with the reason.
 func (e *environment) ineffective() []string {
+	const (
+		files     = "tokens are read from files"
+		instance  = "no cloud is asked about this host: its Node or its WorkloadEntry has labels for the locality"
+		cache     = "the cache of modules is bounded by their number"
+		debugging = "--debugAddr serves debug pages"
+	)
+	// usual has the values that describe what the agent does anyway.
+	usual := map[string]string{
+		"ENABLE_PROBE_KEEPALIVE_CONNECTIONS": "false", "HTTP_STRIP_FRAGMENT_FROM_PATH_UNSAFE_IF_DISABLED": "true",
+		"PEER_METADATA_DISCOVERY": "false", "PROXY_CONFIG_XDS_AGENT": "true",
+	}
 	var list []string
 	for _, name := range slices.Sorted(maps.Keys(e.values)) {
 		reason := map[string]string{
-			"CREDENTIAL_FETCHER_TYPE":        "tokens are read from files",
-			"WASM_MODULE_EXPIRY":             "the cache of modules is bounded by their number",
-			"WASM_PURGE_INTERVAL":            "the cache of modules is bounded by their number",
-			"WASM_HTTP_REQUEST_TIMEOUT":      "each extension sets the timeout for its module",
-			"WASM_HTTP_REQUEST_MAX_RETRIES":  "a module is requested up to five times",
-			"PROXY_XDS_DEBUG_VIA_AGENT":      "--debugAddr serves debug pages",
-			"PROXY_XDS_DEBUG_VIA_AGENT_PORT": "--debugAddr serves debug pages",
+			"CREDENTIAL_FETCHER_TYPE":            files,
+			"CREDENTIAL_IDENTITY_PROVIDER":       files,
+			"XDS_AUTH_PROVIDER":                  files,
+			"FILE_DEBOUNCE_DURATION":             "files are compared each second",
+			"CLOUD_PLATFORM":                     instance,
+			"GCP_METADATA":                       instance,
+			"GCP_QUOTA_PROJECT":                  instance,
+			"GCP_ZONE":                           instance,
+			"ISTIO_BOOTSTRAP":                    "the bootstrap is not made from a template: ISTIO_BOOTSTRAP_OVERRIDE overrides parts of it",
+			"ENABLE_PROBE_KEEPALIVE_CONNECTIONS": "each probe has a connection of its own, as with a kubelet",
+			"HTTP_STRIP_FRAGMENT_FROM_PATH_UNSAFE_IF_DISABLED": "Envoy always removes fragments of paths",
+			"PEER_METADATA_DISCOVERY":                          "proxies tell each other their workloads",
+			"PROXY_CONFIG_XDS_AGENT":                           "the agent always takes the roots that the control plane sends",
+			"WASM_MODULE_EXPIRY":                               cache,
+			"WASM_PURGE_INTERVAL":                              cache,
+			"WASM_HTTP_REQUEST_TIMEOUT":                        "each extension sets the timeout for its module",
+			"WASM_HTTP_REQUEST_MAX_RETRIES":                    "a module is requested up to five times",
+			"PROXY_XDS_DEBUG_VIA_AGENT":                        debugging,
+			"PROXY_XDS_DEBUG_VIA_AGENT_PORT":                   debugging,
 		}[name]
-		if strings.HasPrefix(name, "XDS_HEADER_") || strings.HasPrefix(name, "CA_HEADER_") {
-			reason = "the agent adds no headers"
-		}
-		if reason != "" && e.values[name] != "" {
+		if reason != "" && e.values[name] != "" && e.values[name] != usual[name] {
 			list = append(list, name+": "+reason)
 		}
 	}
@@ -114,4 +135,24 @@ func (e *environment) ineffective() []string {
 		list = append(list, "WASM_INSECURE_REGISTRIES: * is not supported: list each HOST:PORT")
 	}
 	return list
+}
+
+// headerName matches the names of headers that gRPC sends.
+var headerName = regexp.MustCompile(`^[a-z0-9_.-]+$`)
+
+// headers returns the headers that variables with a prefix name, such as XDS_HEADER_TENANT.
+func (e *environment) headers(prefix string) map[string]string {
+	found := map[string]string{}
+	for _, variable := range slices.Sorted(maps.Keys(e.values)) {
+		name, ok := strings.CutPrefix(variable, prefix)
+		if !ok {
+			continue
+		}
+		if name = strings.ToLower(name); !headerName.MatchString(name) || strings.HasPrefix(name, "grpc-") {
+			e.errs = append(e.errs, fmt.Errorf("%s: write the name of a header of gRPC after %s", variable, prefix))
+			continue
+		}
+		found[name] = e.values[variable]
+	}
+	return found
 }

@@ -16,6 +16,8 @@ const System = "SYSTEM"
 type Security struct {
 	Discovery string // HOST:PORT of the control plane
 	CA        string // HOST:PORT of the CA
+	// DiscoveryHeaders and CAHeaders are sent with each call: XDS_HEADER_NAME and CA_HEADER_NAME.
+	DiscoveryHeaders, CAHeaders map[string]string
 	// ServerName is the DNS name that the control plane's certificate must have.
 	ServerName string
 	// CAServerName is the DNS name that the CA's certificate must have.
@@ -75,6 +77,7 @@ func (c *Config) security(s Source, env *environment, trustDomain string) {
 		Jitter: env.ratio("SECRET_GRACE_PERIOD_RATIO_JITTER", 0.01),
 		Curve:  env.text("ECC_CURVE", "P256"), PKCS8: env.flag("PKCS8_KEY"), Signer: env.text("ISTIO_META_CERT_SIGNER", ""),
 	}
+	d.DiscoveryHeaders, d.CAHeaders = env.headers("XDS_HEADER_"), env.headers("CA_HEADER_")
 	d.CAServerName = env.text("ISTIOD_SAN", hostOf(d.CA))
 	if d.Output != "" {
 		d.Output = s.path(d.Output)

@@ -32,7 +32,9 @@ type Options struct {
 	FlushMinSizeKB int // 0 means Envoy's default
 	// SkipDeprecatedLogs makes Envoy not log the use of deprecated fields. It needs Envoy 1.34.
 	SkipDeprecatedLogs bool
-	Environ            []string
+	// CoreDump makes Envoy write a core dump when it crashes.
+	CoreDump bool
+	Environ  []string
 
 	Admin string // HOST:PORT of the admin API
 	// Gateway drains all listeners. Without it only inbound listeners drain, and the listeners of a gateway are
@@ -116,6 +118,9 @@ func (o *Options) arguments() []string {
 	}
 	if o.SkipDeprecatedLogs {
 		args = append(args, "--skip-deprecated-logs")
+	}
+	if o.CoreDump {
+		args = append(args, "--enable-core-dump")
 	}
 	if o.Override != "" {
 		args = append(args, "--config-yaml", o.Override)

@@ -96,6 +96,20 @@ func TestHTTP(t *testing.T) {
 	}
 }
 
+// TestHTTP2 checks that a probe uses HTTP/2 if it may and the application does.
+func TestHTTP2(t *testing.T) {
+	var version atomic.Value
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { version.Store(r.Proto) }))
+	s.EnableHTTP2 = true
+	s.StartTLS()
+	defer s.Close()
+	for allowed, want := range map[bool]string{true: "HTTP/2.0", false: "HTTP/1.1"} {
+		if got := check(&Probe{HTTP: &HTTP{URL: s.URL, HTTP2: allowed}}); got != "well" || version.Load() != want {
+			t.Errorf("allowed %v: %s, by %v, want %s", allowed, got, version.Load(), want)
+		}
+	}
+}
+
 func TestOthers(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must.Succeed(t, err)

@@ -35,6 +35,7 @@ type Probe struct {
 type HTTP struct {
 	URL    string
 	Header http.Header // Host becomes the request's host
+	HTTP2  bool        // allow HTTP/2 over TLS, as a kubelet does
 }
 
 // GRPC is a request to the standard health service, without TLS.
@@ -116,12 +117,17 @@ func (p *Probe) checkHTTP(ctx context.Context) error {
 		req.Host = host
 		req.Header.Del("Host")
 	}
+	protocols := []string{"http/1.1"}
+	if p.HTTP.HTTP2 {
+		protocols = append([]string{"h2"}, protocols...)
+	}
 	client := &http.Client{
 		Transport: &http.Transport{
 			DialContext: p.dial,
 			// The certificate is not verified, as in a kubelet, because it is for the application's clients and not for
 			// its address.
-			TLSClientConfig:        &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}}, //nolint:gosec // not verified
+			TLSClientConfig:        &tls.Config{InsecureSkipVerify: true, NextProtos: protocols}, //nolint:gosec // not verified
+			ForceAttemptHTTP2:      p.HTTP.HTTP2,
 			DisableKeepAlives:      true,
 			DisableCompression:     true,
 			MaxResponseHeaderBytes: maxHeader,

@@ -58,7 +58,7 @@ var proberPath = regexp.MustCompile(`^/(app-health/[^/{}]+/(livez|readyz|startup
 const hookPrefix = "/app-lifecycle/"
 
 // parseProbers returns the probes and hooks by path.
-func parseProbers(text, host string) (map[string]*health.Probe, error) {
+func parseProbers(text, host string, http1 bool) (map[string]*health.Probe, error) {
 	if text == "" {
 		return nil, nil
 	}
@@ -75,6 +75,9 @@ func parseProbers(text, host string) (map[string]*health.Probe, error) {
 		probe, err := p.probe(cmp.Or(host, "localhost"))
 		if err != nil {
 			return nil, fmt.Errorf("%q: %w", path, err)
+		}
+		if probe.HTTP != nil {
+			probe.HTTP.HTTP2 = !http1
 		}
 		if strings.HasPrefix(path, hookPrefix) && p.TimeoutSeconds == 0 {
 			probe.Timeout = 0 // a hook may take as long as the kubelet waits
@@ -135,7 +138,7 @@ func (s *Server) serveProbe(p *health.Probe) http.HandlerFunc {
 			for name, values := range p.HTTP.Header {
 				header[textproto.CanonicalMIMEHeaderKey(name)] = values
 			}
-			request.HTTP = &health.HTTP{URL: p.HTTP.URL, Header: header}
+			request.HTTP = &health.HTTP{URL: p.HTTP.URL, Header: header, HTTP2: p.HTTP.HTTP2}
 		}
 		err := request.Check(r.Context())
 		var answered *health.HTTPError

@@ -32,6 +32,8 @@ type Options struct {
 	AppHost string
 	// Probers is the JSON of ISTIO_KUBE_APP_PROBERS. It may be empty.
 	Probers string
+	// ProbeHTTP1 makes probes over HTTPS use HTTP/1.1 alone.
+	ProbeHTTP1 bool
 	// Scraping is the JSON of ISTIO_PROMETHEUS_ANNOTATIONS, which says where the application's metrics are. It may be
 	// empty.
 	Scraping string
@@ -107,7 +109,7 @@ func New(o Options) (*Server, error) {
 // newServer returns a Server of an open port.
 func newServer(o Options, l net.Listener) (*Server, error) {
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
-	probers, err := parseProbers(o.Probers, o.AppHost)
+	probers, err := parseProbers(o.Probers, o.AppHost, o.ProbeHTTP1)
 	if err != nil {
 		return nil, fmt.Errorf("ISTIO_KUBE_APP_PROBERS: %w", err)
 	}

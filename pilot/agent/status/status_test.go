@@ -286,8 +286,11 @@ func TestHooks(t *testing.T) {
 	probes, err := parseProbers(`{
 		"/app-lifecycle/web/prestopz": {"httpGet":{"port":1}}, "/app-lifecycle/web/poststartz": {"httpGet":{"port":1},
 		  "timeoutSeconds":7}, "/app-health/web/livez": {"httpGet":{"port":1}}
-	}`, "")
+	}`, "", true)
 	must.Succeed(t, err)
+	if probes["/app-health/web/livez"].HTTP.HTTP2 {
+		t.Error("a probe uses HTTP/2, which is off")
+	}
 	for path, want := range map[string]time.Duration{"/app-lifecycle/web/prestopz": 0, "/app-lifecycle/web/poststartz": 7 * time.Second,
 		"/app-health/web/livez": time.Second} {
 		if got := probes[path].Timeout; got != want {
