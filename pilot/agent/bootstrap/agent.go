@@ -74,11 +74,14 @@ func (a *Agent) extend(b *bootstrapv3.Bootstrap) error {
 	if a.IPv6 {
 		local, all = "::1", "::"
 	}
-	stats, err := a.stats()
+	stats, err := a.stats(b.Node)
 	if err != nil {
 		return err
 	}
 	b.StatsConfig = stats
+	if err := a.statsIntervals(b); err != nil {
+		return err
+	}
 	b.DeferredStatOptions = &bootstrapv3.Bootstrap_DeferredStatOptions{EnableDeferredCreationStats: true}
 	b.ApplicationLogConfig = a.log()
 	if b.Admin.AccessLog, err = silent(); err != nil {

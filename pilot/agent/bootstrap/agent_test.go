@@ -15,8 +15,10 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/istiod-lite/istiod-lite/api/compliance"
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
@@ -143,6 +145,63 @@ func TestAgentRefused(t *testing.T) {
 		Tracing: &meshv1alpha1.Tracing{Tracer: &meshv1alpha1.Tracing_Lightstep_{}}}
 	if got := Ineffective(p); len(got) != 4 {
 		t.Errorf("findings %q", got)
+	}
+}
+
+// TestStatsIntervals checks that annotations set the intervals at which Envoy flushes and removes metrics, and that an
+// interval that Envoy would refuse is named.
+func TestStatsIntervals(t *testing.T) {
+	for _, c := range []struct{ flush, eviction, wantFlush, wantEviction, wrong string }{
+		{},
+		{flush: "10s", wantFlush: "10s"},
+		{eviction: "1m", wantEviction: "1m0s"},
+		{flush: "1500ms", eviction: "3s", wantFlush: "1.5s", wantEviction: "3s"},
+		{flush: "1m", eviction: "1h", wantFlush: "1m0s", wantEviction: "1h0m0s"},
+		{eviction: "7s", wrong: `statsEvictionInterval: 7s: write a multiple of 5s`},
+		{flush: "10s", eviction: "15s", wrong: `statsEvictionInterval: 15s: write a multiple of 10s`},
+		{flush: "often", wrong: `statsFlushInterval: "often": write a duration such as 10s`},
+		{flush: "5m", wrong: `statsFlushInterval: "5m"`},
+		{flush: "0s", wrong: `statsFlushInterval: "0s"`},
+		{eviction: "-5s", wrong: `statsEvictionInterval: "-5s"`},
+	} {
+		b, err := with(t, "{}", func(a *Agent) {
+			a.Annotations = map[string]string{names.AnnotationStatsFlushInterval: c.flush, names.AnnotationStatsEvictionInterval: c.eviction}
+		})
+		if c.wrong != "" {
+			if err == nil || !strings.Contains(err.Error(), c.wrong) {
+				t.Errorf("%+v: %v", c, err)
+			}
+			continue
+		}
+		must.Succeed(t, err)
+		text := func(d *durationpb.Duration) string {
+			if d == nil {
+				return ""
+			}
+			return d.AsDuration().String()
+		}
+		if flush, eviction := text(b.GetStatsFlushInterval()), text(b.GetStatsEvictionInterval()); flush != c.wantFlush ||
+			eviction != c.wantEviction {
+			t.Errorf("%+v: flushed every %q, removed after %q", c, flush, eviction)
+		}
+	}
+}
+
+// TestAddressesInPatterns checks that {pod_ip} in a pattern for the names of metrics stands for each address of the
+// proxy, in annotations and in ProxyConfig.
+func TestAddressesInPatterns(t *testing.T) {
+	b, err := with(t, `{proxyStatsMatcher: {inclusionPrefixes: ["http.{pod_ip}_"], inclusionRegexps: ["x.*"]}}`, func(a *Agent) {
+		a.Annotations = map[string]string{names.AnnotationStatsInclusionSuffixes: "{pod_ip}_8080,y"}
+	})
+	must.Succeed(t, err)
+	var got []string
+	for _, p := range b.GetStatsConfig().GetStatsMatcher().GetInclusionList().GetPatterns() {
+		got = append(got, p.GetPrefix()+p.GetSuffix()+p.GetSafeRegex().GetRegex())
+	}
+	for _, want := range []string{"http.10.0.0.1_", "10.0.0.1_8080", "y", "x.*"} {
+		if !slices.Contains(got, want) {
+			t.Errorf("no pattern %s: %v", want, got)
+		}
 	}
 }
 

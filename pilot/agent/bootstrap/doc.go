@@ -15,4 +15,5 @@
 //     COMPLIANCE_POLICY limits all TLS of a bootstrap: [TestCompliance].
 //   - Envoy's ports for metrics by mutual TLS take only clients with a certificate of the mesh: [TestLocalMetrics],
 //     [deploy/e2e/pilotagent.TestAgents].
+//   - An annotation that Envoy would refuse is an error that names it: [TestStatsIntervals], [TestAgentRefused].
 package bootstrap

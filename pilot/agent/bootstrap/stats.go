@@ -1,13 +1,18 @@
 package bootstrap
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
+	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	metricsv3 "github.com/envoyproxy/go-control-plane/envoy/config/metrics/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/istiod-lite/istiod-lite/api/names"
@@ -46,7 +51,7 @@ func list(text string) []string {
 
 // stats returns which metrics Envoy keeps, and their labels: those of every mesh, and those in ProxyConfig or in the
 // pod's annotations.
-func (a *Agent) stats() (*metricsv3.StatsConfig, error) {
+func (a *Agent) stats(n *corev3.Node) (*metricsv3.StatsConfig, error) {
 	c := &metricsv3.StatsConfig{UseAllDefaultTags: wrapperspb.Bool(false)}
 	var extra [][2]string
 	for _, name := range slices.Concat(a.Proxy.GetExtraStatTags(), list(a.Annotations[names.AnnotationExtraStatTags])) {
@@ -83,19 +88,79 @@ func (a *Agent) stats() (*metricsv3.StatsConfig, error) {
 	}
 	matcher := a.Proxy.GetProxyStatsMatcher()
 	annotationOr := func(annotation string, fallback []string) []string {
-		if text, ok := a.Annotations["sidecar.istio.io/"+annotation]; ok {
-			return list(text)
+		if text, ok := a.Annotations[annotation]; ok {
+			fallback = list(text)
 		}
-		return fallback
+		return withAddresses(fallback, n)
 	}
-	prefix(annotationOr("statsInclusionPrefixes", matcher.GetInclusionPrefixes())...)
-	suffix(annotationOr("statsInclusionSuffixes", matcher.GetInclusionSuffixes())...)
-	regex(annotationOr("statsInclusionRegexps", matcher.GetInclusionRegexps())...)
+	prefix(annotationOr(names.AnnotationStatsInclusionPrefixes, matcher.GetInclusionPrefixes())...)
+	suffix(annotationOr(names.AnnotationStatsInclusionSuffixes, matcher.GetInclusionSuffixes())...)
+	regex(annotationOr(names.AnnotationStatsInclusionRegexps, matcher.GetInclusionRegexps())...)
 	inclusion := &metricsv3.StatsMatcher_InclusionList{InclusionList: &matcherv3.ListStringMatcher{Patterns: patterns}}
 	c.StatsMatcher = &metricsv3.StatsMatcher{StatsMatcher: inclusion}
 	var err error
 	c.HistogramBucketSettings, err = a.buckets()
 	return c, err
+}
+
+// withAddresses returns patterns for the names of metrics. A pattern with {pod_ip} becomes one for each address of the
+// proxy.
+func withAddresses(patterns []string, n *corev3.Node) (all []string) {
+	const podIP = "{pod_ip}"
+	for _, p := range patterns {
+		if !strings.Contains(p, podIP) {
+			all = append(all, p)
+			continue
+		}
+		for ip := range strings.SplitSeq(n.GetMetadata().GetFields()["INSTANCE_IPS"].GetStringValue(), ",") {
+			all = append(all, strings.ReplaceAll(p, podIP, ip))
+		}
+	}
+	return all
+}
+
+// defaultFlush is the interval at which Envoy flushes metrics to sinks unless the pod's annotation sets another one.
+const defaultFlush = 5 * time.Second
+
+// statsIntervals sets how often Envoy flushes metrics to sinks, and how often it removes unused ones, as the pod's
+// annotations say.
+func (a *Agent) statsIntervals(b *bootstrapv3.Bootstrap) error {
+	flush, err := a.interval(names.AnnotationStatsFlushInterval)
+	if err != nil {
+		return err
+	}
+	if flush > 0 {
+		b.StatsFlush = &bootstrapv3.Bootstrap_StatsFlushInterval{StatsFlushInterval: durationpb.New(flush)}
+	}
+	eviction, err := a.interval(names.AnnotationStatsEvictionInterval)
+	if err != nil || eviction == 0 {
+		return err
+	}
+	if every := cmp.Or(flush, defaultFlush); eviction%every != 0 {
+		return fmt.Errorf("annotation %s: %v: write a multiple of %v, the interval at which metrics are flushed",
+			names.AnnotationStatsEvictionInterval, eviction, every)
+	}
+	b.StatsEviction = &bootstrapv3.Bootstrap_StatsEvictionInterval{StatsEvictionInterval: durationpb.New(eviction)}
+	return nil
+}
+
+// Envoy takes flush intervals from minFlush to below maxFlush.
+const (
+	minFlush = time.Millisecond
+	maxFlush = 5 * time.Minute
+)
+
+// interval returns the duration that an annotation of the pod holds, or 0 if there is none.
+func (a *Agent) interval(annotation string) (time.Duration, error) {
+	text := a.Annotations[annotation]
+	if text == "" {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d < minFlush || annotation == names.AnnotationStatsFlushInterval && d >= maxFlush {
+		return 0, fmt.Errorf("annotation %s: %q: write a duration such as 10s", annotation, text)
+	}
+	return d, nil
 }
 
 // buckets returns the buckets of histograms by the prefix of their names, from the pod's annotation.

@@ -62,6 +62,18 @@ func TestPrecedence(t *testing.T) {
 	}
 }
 
+// TestSingleAnnotations checks that the annotations for the ports of the agent and for the control plane have precedence
+// over the annotation with a ProxyConfig.
+func TestSingleAnnotations(t *testing.T) {
+	c, err := Read(source(t, map[string]string{"etc/istio/pod/annotations": `proxy.istio.io/config="{statusPort: 3, discoveryAddress: a:1}"
+status.sidecar.istio.io/port="15120"
+sidecar.istio.io/discoveryAddress="istiod.other.svc:15012"
+`}))
+	if err != nil || c.Proxy.GetStatusPort() != 15120 || c.Security.Discovery != "istiod.other.svc:15012" {
+		t.Errorf("%v, %v", c, err)
+	}
+}
+
 // TestSecurity: where certificates, tokens and roots come from.
 func TestSecurity(t *testing.T) {
 	s := source(t, nil)
@@ -99,6 +111,15 @@ func TestSecurity(t *testing.T) {
 	}
 	if !Plaintext("istiod:15010") || Plaintext("istiod:15012") {
 		t.Error("15010 alone is plaintext")
+	}
+}
+
+// TestDNS checks how long a DNS server has for its answer.
+func TestDNS(t *testing.T) {
+	for variable, want := range map[string]time.Duration{"DNS_FORWARD_TIMEOUT=": 5 * time.Second, "DNS_FORWARD_TIMEOUT=2s": 2 * time.Second} {
+		if c, err := Read(source(t, nil, variable)); err != nil || c.DNSTimeout != want {
+			t.Errorf("%s: %v, %v", variable, c.DNSTimeout, err)
+		}
 	}
 }
 
@@ -157,11 +178,14 @@ func TestRefused(t *testing.T) {
 		"PROXY_CONFIG":                       source(t, nil, "PROXY_CONFIG={"),
 		"SECRET_TTL=\"x\": write a duration": source(t, nil, "SECRET_TTL=x"),
 		"DNS_FORWARD_PARALLEL":               source(t, nil, "DNS_FORWARD_PARALLEL=maybe"),
+		`DNS_FORWARD_TIMEOUT="5"`:            source(t, nil, "DNS_FORWARD_TIMEOUT=5"),
 		"CA_PROVIDER":                        source(t, nil, "CA_PROVIDER=GoogleCA"),
 		"PILOT_CERT_PROVIDER":                source(t, nil, "PILOT_CERT_PROVIDER=x"),
 		"SECRET_GRACE_PERIOD_RATIO":          source(t, nil, "SECRET_GRACE_PERIOD_RATIO=2"),
 		"annotation proxy.istio.io/config": source(t,
 			map[string]string{"etc/istio/pod/annotations": `proxy.istio.io/config="statusPort: x"` + "\n"}),
+		`annotation status.sidecar.istio.io/port: "x"`: source(t,
+			map[string]string{"etc/istio/pod/annotations": `status.sidecar.istio.io/port="x"` + "\n"}),
 		"labels:2:":                             source(t, map[string]string{"etc/istio/pod/labels": "a=\"b\"\nc=d\n"}),
 		"--meshConfig":                          source(t, map[string]string{"etc/istio/config/mesh": "defaultConfig: 3"}),
 		"ISTIO_METAJSON_X":                      source(t, nil, "ISTIO_METAJSON_X=[]"),

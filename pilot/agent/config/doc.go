@@ -13,6 +13,7 @@
 // # Guarantees
 //
 //   - The annotation of a pod takes precedence over PROXY_CONFIG, and that over the mesh's default: [TestPrecedence].
-//     A wrong value is named, with the right spelling: [TestRefused], [TestFindings]. A host without POD_NAME is known
-//     by its own name: [TestVirtualMachine].
+//     Annotations for one setting take precedence over all of them: [TestSingleAnnotations]. A wrong value is named,
+//     with the right spelling: [TestRefused], [TestFindings]. A host without POD_NAME is known by its own name:
+//     [TestVirtualMachine].
 package config

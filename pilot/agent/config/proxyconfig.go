@@ -73,6 +73,16 @@ func (c *Config) proxyConfig(s Source, env *environment) (string, error) {
 		c.addFindings(findings)
 		c.Proxy = p
 	}
+	if address := c.Annotations[names.AnnotationDiscoveryAddress]; address != "" {
+		c.Proxy.DiscoveryAddress = address
+	}
+	if text := c.Annotations[names.AnnotationStatusPort]; text != "" {
+		port, err := strconv.ParseUint(text, 10, 16)
+		if err != nil {
+			return "", fmt.Errorf("annotation %s: %q: write a port", names.AnnotationStatusPort, text)
+		}
+		c.Proxy.StatusPort = int32(port)
+	}
 	if s.ServiceCluster != "" && c.Proxy.GetServiceCluster() == "istio-proxy" {
 		c.Proxy.ClusterName = &meshv1alpha1.ProxyConfig_ServiceCluster{ServiceCluster: s.ServiceCluster}
 	}
