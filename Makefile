@@ -145,11 +145,11 @@ racing: build $(ENVOY) $(ENVOY_OLDEST) $(HELM4) $(GOTESTSUM) | bin/test ## long:
 	$(HERE) $(RACING) $(call GOTEST,racing,pkgname-and-test-fails) $(RACE) -short -timeout 20m $$(deploy/tools/units.sh single)
 
 compat: build $(ENVOY) $(ENVOY_OLDEST) $(CLUSTER) $(HELM4) $(PROMQL) $(addprefix $(TOOLS)/,pilot-agent istiod istioctl istio-chart istio-dashboards) $(GOTESTSUM) | bin/test ## long: tests against openssl and Istio's own pilot-agent, istiod, istioctl, chart and dashboards, which take some minutes to build. COMPAT_UPDATE=1 writes deploy/compat/MATRIX.md. RAPID_SEED=17 repeats a search for configuration that istiod leaves less open.
-	go vet -tags $(TAGS),compat ./citadel/rotation ./citadel/store ./deploy/e2e/mtls ./deploy/e2e/kube ./deploy/e2e/charts ./deploy/e2e/pairs ./deploy/e2e/boards ./deploy/e2e/istioctl ./deploy/e2e/pages ./deploy/e2e/gatewaystatus ./deploy/e2e/openness
+	go vet -tags $(TAGS),compat ./citadel/rotation ./citadel/store ./deploy/e2e/mtls ./deploy/e2e/kube ./deploy/e2e/charts ./deploy/e2e/pairs ./deploy/e2e/boards ./deploy/e2e/istioctl ./deploy/e2e/pages ./deploy/e2e/gatewaystatus ./deploy/e2e/openness ./api/settings
 	RAPID_SEED=$(if $(filter file,$(origin RAPID_SEED)),0,$(RAPID_SEED)) \
 	PILOT_DISCOVERY=$(CURDIR)/bin/pilot-discovery PILOT_AGENT=$(TOOLS)/pilot-agent ISTIOD=$(TOOLS)/istiod ISTIO_CHART=$(TOOLS)/istio-chart \
 		ISTIO_DASHBOARDS=$(TOOLS)/istio-dashboards ISTIOCTL=$(TOOLS)/istioctl \
-		$(call GOTEST,compat,testname) -tags $(TAGS),compat -run 'PilotAgent|OpenSSL|AsIstio' -count=1 -timeout 20m ./citadel/rotation ./citadel/store ./deploy/e2e/mtls ./deploy/e2e/kube ./deploy/e2e/charts ./deploy/e2e/pairs ./deploy/e2e/boards ./deploy/e2e/istioctl ./deploy/e2e/pages ./deploy/e2e/gatewaystatus ./deploy/e2e/openness
+		$(call GOTEST,compat,testname) -tags $(TAGS),compat -run 'PilotAgent|OpenSSL|AsIstio' -count=1 -timeout 20m ./citadel/rotation ./citadel/store ./deploy/e2e/mtls ./deploy/e2e/kube ./deploy/e2e/charts ./deploy/e2e/pairs ./deploy/e2e/boards ./deploy/e2e/istioctl ./deploy/e2e/pages ./deploy/e2e/gatewaystatus ./deploy/e2e/openness ./api/settings
 
 agents: build $(ENVOY) $(ENVOY_OLDEST) $(CLUSTER) $(addprefix $(TOOLS)/,pilot-agent istiod) ## Compare both agents with this control plane: time until ready, memory, CPU of scrapes, DNS queries.
 	PILOT_DISCOVERY=$(CURDIR)/bin/pilot-discovery PILOT_AGENT=$(TOOLS)/pilot-agent ISTIOD=$(TOOLS)/istiod \

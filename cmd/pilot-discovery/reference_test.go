@@ -14,6 +14,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag/explain"
 	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/api/settings"
 	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/env"
 	"github.com/istiod-lite/istiod-lite/cmd/terminal"
 	"github.com/istiod-lite/istiod-lite/deploy/must"
@@ -30,6 +31,7 @@ func TestReference(t *testing.T) {
 		"environment.md": environmentReference(),
 		"findings.md":    findingsReference(),
 		"metadata.md":    metadataReference(),
+		"values.md":      valuesReference(),
 	} {
 		path := filepath.Join("..", "..", "docs", "reference", name)
 		if *update {
@@ -146,16 +148,33 @@ func environmentReference() string {
 	b.WriteString("\n## Variables of istiod without an effect\n\n" +
 		terminal.Wrap("istiod 1.31 reads these, and this control plane does not. `pilot-discovery migrate` names the ones that are set "+
 			"to another value than istiod's default, and the server's log does so at the start.", 120) + "\n\n")
-	for _, group := range env.WithoutEffect() {
-		var names []string
-		for _, v := range group {
-			names = append(names, "`"+v.Name+"`")
+	all := settings.Environment()
+	b.WriteString(groups(all, "", func(s settings.Setting) bool { return s.Effect == settings.Without || s.Effect == settings.Harmless }))
+	b.WriteString("\n## Variables of istiod whose default is always in force\n\n" +
+		terminal.Wrap("`pilot-discovery migrate` and the server's log name each that is set to another value.", 120) + "\n\n")
+	b.WriteString(groups(all, "", func(s settings.Setting) bool { return s.Effect == settings.AlwaysOn }))
+	b.WriteString("\n## Variables of the agent\n\n" + terminal.Wrap("Istio's agent 1.31 reads these beside a proxy. `pilot-agent` reads the "+
+		"first ones. Its log names each of the others that is set to another value than the default, unless nothing in a mesh depends on it.", 120) + "\n\n")
+	agent := settings.Agent()
+	b.WriteString(groups(agent, "", func(s settings.Setting) bool { return s.Effect == settings.Works }))
+	b.WriteString("\nWithout an effect:\n\n")
+	b.WriteString(groups(agent, "", func(s settings.Setting) bool { return s.Effect != settings.Works }))
+	return b.String()
+}
+
+// groups lists settings whose names begin with a prefix, without the prefix, by their reasons.
+func groups(list []settings.Setting, prefix string, keep func(settings.Setting) bool) string {
+	var b strings.Builder
+	for _, g := range settings.Groups(list, func(s settings.Setting) bool { return strings.HasPrefix(s.Name, prefix) && keep(s) }) {
+		row := "- `" + strings.ReplaceAll(strings.Join(g.Names, "`, `"), prefix, "") + "`"
+		switch g.Effect {
+		case settings.Harmless:
+			row = "- " + g.Why + " (nothing in a mesh depends on them): " + row[2:]
+		case settings.Works:
+		default:
+			row = "- " + g.Why + ": " + row[2:]
 		}
-		row := "- " + group[0].Why
-		if group[0].Harmless {
-			row += " (nothing in a mesh depends on them)"
-		}
-		b.WriteString(strings.ReplaceAll(terminal.Wrap(row+": "+strings.Join(names, ", "), 118), "\n", "\n  ") + "\n")
+		b.WriteString(strings.ReplaceAll(terminal.Wrap(row, 118), "\n", "\n  ") + "\n")
 	}
 	return b.String()
 }
@@ -186,6 +205,27 @@ func metadataReference() string {
 		case f.Effect == "":
 			row(f.Key, f.Reason)
 		}
+	}
+	for _, of := range []string{"annotation", "label"} {
+		title := strings.ToUpper(of[:1]) + of[1:] + "s"
+		b.WriteString("\n## " + title + "\n\nThese " + of + "s of Istio have an effect:\n\n" +
+			groups(settings.Metadata(), of+":", func(s settings.Setting) bool { return s.Effect == settings.Works }) +
+			"\nThese have none:\n\n" +
+			groups(settings.Metadata(), of+":", func(s settings.Setting) bool { return s.Effect != settings.Works }))
+	}
+	return b.String()
+}
+
+// valuesReference says of the values of Istio's charts what they do in the charts of this tree.
+func valuesReference() string {
+	var b strings.Builder
+	b.WriteString("# Values of Istio's charts\n\n" + generated)
+	b.WriteString(terminal.Wrap("The values of Istio's charts base, istiod and gateway have the same effect in the charts of this tree, but for "+
+		"those below. A value without an effect is named in the notes of an installation and by `pilot-discovery migrate --values`. A value "+
+		"that neither Istio's charts nor these have is refused by its name. Istio's chart cni is used as it is. A name stands for all values "+
+		"below it.", 120) + "\n")
+	for _, chart := range []string{"base", "istiod", "gateway", "cni"} {
+		b.WriteString("\n## Chart " + chart + "\n\n" + groups(settings.Values(), chart+":", func(settings.Setting) bool { return true }))
 	}
 	return b.String()
 }

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/migrate"
+	"github.com/istiod-lite/istiod-lite/api/settings"
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
@@ -15,9 +15,9 @@ func TestValuesWithoutEffect(t *testing.T) {
 		for _, name := range []string{"istiod", "base", "gateway"} {
 			args := []string{"install", name, chart(t, name), "-n", "istio-system", "--dry-run=client", "--set", "profile=a"}
 			var rows []string
-			for _, v := range migrate.Values() {
+			for _, v := range settings.Values() {
 				of, value, _ := strings.Cut(v.Name, ":")
-				if of != name || v.Mark == '>' || v.Mark == '-' || value == "ztunnel" { // Istio's chart has the key ztunnel for another chart
+				if of != name || v.Effect == settings.Elsewhere || v.Effect == settings.LeftOut || value == "ztunnel" { // Istio's chart has the key ztunnel for another chart
 					continue
 				}
 				set := value + "=a"

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/istiod-lite/istiod-lite/api/settings"
 	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/env"
 )
 
@@ -54,8 +55,8 @@ func TestEnvironmentGivesDefaults(t *testing.T) {
 		t.Errorf("warnings: %q", e.Warnings)
 	}
 	foreign := e.Foreign()
-	if len(foreign) != 2 || foreign[0].Name != "PILOT_PUSH_THROTTLE" || !foreign[0].Harmless ||
-		foreign[1].Name != "XDS_AUTH" || foreign[1].Harmless {
+	if len(foreign) != 2 || foreign[0].Name != "PILOT_PUSH_THROTTLE" || foreign[0].Effect != settings.Harmless ||
+		foreign[1].Name != "XDS_AUTH" || foreign[1].Effect == settings.Harmless {
 		t.Errorf("without effect: %+v", foreign)
 	}
 	if !strings.Contains(c.Long, "PILOT_ENABLE_VHDS") {
@@ -71,11 +72,12 @@ func TestVariablesOfIstiod(t *testing.T) {
 	for _, v := range env.All() {
 		described[v.Name] = true
 	}
-	for _, group := range env.WithoutEffect() {
-		for _, v := range group {
-			if described[v.Name] || slices.Contains(e.Read, v.Name) {
-				t.Errorf("%s has an effect here, and the reason why it has none: %s", v.Name, v.Why)
-			}
+	for _, s := range settings.Environment() {
+		if strings.HasPrefix(s.Name, "OTEL_") || strings.HasSuffix(s.Name, "_proxy") { // not defaults of flags
+			continue
+		}
+		if read := slices.Contains(e.Read, s.Name); read != described[s.Name] || read != (s.Effect == settings.Works) {
+			t.Errorf("%s: read %v, described %v, and the table says %c %s", s.Name, read, described[s.Name], s.Effect, s.Why)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/istiod-lite/istiod-lite/api/settings"
 	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/discovery"
 	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/env"
 	"github.com/istiod-lite/istiod-lite/pilot/inspect/migration"
@@ -85,9 +86,9 @@ type setting struct {
 	migration.Point
 }
 
-// settings returns what is to be said about the variables and the arguments of an istiod. It also returns the known
+// judgeEnvironment returns what is to be said about the variables and the arguments of an istiod. It also returns the known
 // environment.
-func settings(is environment, args []string) (list []setting, e env.Env) {
+func judgeEnvironment(is environment, args []string) (list []setting, e env.Env) {
 	const environ, arguments, check = "environment of istiod", "arguments of istiod", "remove it, or check that nothing depends on it"
 	for _, from := range is.missing {
 		list = append(list, setting{section: environ, Point: migration.Point{InTheWay: true,
@@ -97,8 +98,8 @@ func settings(is environment, args []string) (list []setting, e env.Env) {
 	unknown := env.New(is.unknown)
 	unknown.Read = e.Read
 	for _, x := range append(e.Foreign(), unknown.Foreign()...) {
-		p := migration.Point{InTheWay: !x.Harmless, Fix: check}
-		if x.Harmless {
+		p := migration.Point{InTheWay: x.Effect != settings.Harmless, Fix: check}
+		if x.Effect == settings.Harmless {
 			p.Fix = "remove it"
 		}
 		p.Text = fmt.Sprintf("%s=%s has no effect here: %s", x.Name, cmp.Or(unknown.Getenv(x.Name), e.Getenv(x.Name)), x.Why)

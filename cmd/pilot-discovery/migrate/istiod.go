@@ -63,7 +63,7 @@ func addIstiod(v *migration.Verdict, t migration.Object, c map[string]any, aroun
 	v.Add("control planes", p)
 	args, _, _ := unstructured.NestedStringSlice(c, "args")
 	is := environmentOf(c, t.GetNamespace(), around)
-	list, e := settings(is, args)
+	list, e := judgeEnvironment(is, args)
 	for _, s := range list {
 		s.Where = t.Named()
 		v.Add(s.section, s.Point)

@@ -2,48 +2,22 @@ package migrate
 
 import (
 	"bytes"
-	_ "embed"
 	"fmt"
 	"io"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"go.yaml.in/yaml/v3"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/api/settings"
 	"github.com/istiod-lite/istiod-lite/api/yaml11"
 	"github.com/istiod-lite/istiod-lite/pilot/catalog"
 	"github.com/istiod-lite/istiod-lite/pilot/inspect/migration"
 )
-
-//go:embed values.txt
-var valuesTable string
-
-// Value is a value of one of Istio's charts that has no effect here, or another place.
-type Value struct {
-	Mark byte   // '~', '!', '>' or '-'
-	Why  string // the reason, or the place
-	Name string // CHART:VALUE
-}
-
-// Values returns the values of Istio's charts that have no effect here or another place, in the order of their table.
-var Values = sync.OnceValue(func() (list []Value) {
-	var section Value
-	for line := range strings.Lines(valuesTable) {
-		switch line = strings.TrimSpace(line); {
-		case line == "" || line[0] == ';':
-		case strings.ContainsRune("~!>-", rune(line[0])):
-			section = Value{Mark: line[0], Why: strings.TrimSpace(line[1:])}
-		default:
-			list = append(list, Value{section.Mark, section.Why, line})
-		}
-	}
-	return list
-})
 
 // release is the values of one chart.
 type release struct {
@@ -257,8 +231,8 @@ func (j *valueJudge) judgeValue(key, value *yaml.Node, s *valueSchema, path []st
 	if j.global && path[0] == "global" {
 		return true
 	}
-	if row := rowOf(j.chart, strings.TrimPrefix(name, "pilot.")); row != nil {
-		if isSet(value, row.Mark) {
+	if row := settings.Find(settings.Values(), j.chart+":"+strings.TrimPrefix(name, "pilot.")); row != nil {
+		if isSet(value, row.Effect) {
 			j.addRow(key, value, name, row)
 		}
 		return false
@@ -303,12 +277,12 @@ func (j *valueJudge) judgeValue(key, value *yaml.Node, s *valueSchema, path []st
 }
 
 // addRow adds a point about a value that has a row.
-func (j *valueJudge) addRow(key, value *yaml.Node, name string, row *Value) {
-	p := migration.Point{InTheWay: row.Mark == '!', Text: name + " has no effect here: " + row.Why}
+func (j *valueJudge) addRow(key, value *yaml.Node, name string, row *settings.Setting) {
+	p := migration.Point{InTheWay: row.Effect == settings.Without, Text: name + " has no effect here: " + row.Why}
 	switch {
-	case row.Mark == '>':
+	case row.Effect == settings.Elsewhere:
 		p.Text, p.Fix = name+" has another place", row.Why
-	case row.Mark == '-':
+	case row.Effect == settings.LeftOut:
 		p.Text = name + " must be left out: " + row.Why
 	case key.Value == "profile" && len(j.added) > 0:
 		p.Fix = "it sets " + strings.Join(j.added, ", ") + ", which -o values writes out"
@@ -320,20 +294,9 @@ func (j *valueJudge) addRow(key, value *yaml.Node, name string, row *Value) {
 	j.add(key, p)
 }
 
-// rowOf returns the row about a value of a chart, or nil.
-func rowOf(chart, name string) *Value {
-	all := Values()
-	for i := range all {
-		if all[i].Name == chart+":"+name {
-			return &all[i]
-		}
-	}
-	return nil
-}
-
 // isSet reports whether a value of a row is set. A value that has another place may be false there.
-func isSet(n *yaml.Node, mark byte) bool {
-	if mark != '>' {
+func isSet(n *yaml.Node, effect settings.Effect) bool {
+	if effect != settings.Elsewhere {
 		return !empty(n)
 	}
 	return len(n.Content) > 0 || n.Kind == yaml.ScalarNode && n.Value != "" && n.ShortTag() != "!!null"
@@ -370,7 +333,7 @@ func (j *valueJudge) variables(n *yaml.Node, name string, s *valueSchema) {
 		}
 		keys[key.Value], known = key, append(known, key.Value+"="+text)
 	})
-	list, e := settings(environment{known: known}, nil)
+	list, e := judgeEnvironment(environment{known: known}, nil)
 	for _, x := range e.Foreign() {
 		j.dropped[keys[x.Name]] = true
 	}

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/istiod-lite/istiod-lite/api/settings"
 )
 
 // environment holds variables by name. Values that cannot be parsed are collected as errors.
@@ -91,44 +93,13 @@ func (e *environment) ratio(name string, fallback float64) float64 {
 	})
 }
 
-// ineffective returns the variables of Istio's agent that have no effect in this one, each with the reason.
+// ineffective returns the variables of Istio's agent that are set and have no effect in this one, each with the reason.
 func (e *environment) ineffective() []string {
-	const (
-		files     = "tokens are read from files"
-		instance  = "no cloud is asked about this host: its Node or its WorkloadEntry has labels for the locality"
-		cache     = "the cache of modules is bounded by their number"
-		debugging = "--debugAddr serves debug pages"
-	)
-	// usual has the values that describe what the agent does anyway.
-	usual := map[string]string{
-		"ENABLE_PROBE_KEEPALIVE_CONNECTIONS": "false", "HTTP_STRIP_FRAGMENT_FROM_PATH_UNSAFE_IF_DISABLED": "true",
-		"PEER_METADATA_DISCOVERY": "false", "PROXY_CONFIG_XDS_AGENT": "true",
-	}
 	var list []string
 	for _, name := range slices.Sorted(maps.Keys(e.values)) {
-		reason := map[string]string{
-			"CREDENTIAL_FETCHER_TYPE":            files,
-			"CREDENTIAL_IDENTITY_PROVIDER":       files,
-			"XDS_AUTH_PROVIDER":                  files,
-			"FILE_DEBOUNCE_DURATION":             "files are compared each second",
-			"CLOUD_PLATFORM":                     instance,
-			"GCP_METADATA":                       instance,
-			"GCP_QUOTA_PROJECT":                  instance,
-			"GCP_ZONE":                           instance,
-			"ISTIO_BOOTSTRAP":                    "the bootstrap is not made from a template: ISTIO_BOOTSTRAP_OVERRIDE overrides parts of it",
-			"ENABLE_PROBE_KEEPALIVE_CONNECTIONS": "each probe has a connection of its own, as with a kubelet",
-			"HTTP_STRIP_FRAGMENT_FROM_PATH_UNSAFE_IF_DISABLED": "Envoy always removes fragments of paths",
-			"PEER_METADATA_DISCOVERY":                          "proxies tell each other their workloads",
-			"PROXY_CONFIG_XDS_AGENT":                           "the agent always takes the roots that the control plane sends",
-			"WASM_MODULE_EXPIRY":                               cache,
-			"WASM_PURGE_INTERVAL":                              cache,
-			"WASM_HTTP_REQUEST_TIMEOUT":                        "each extension sets the timeout for its module",
-			"WASM_HTTP_REQUEST_MAX_RETRIES":                    "a module is requested up to five times",
-			"PROXY_XDS_DEBUG_VIA_AGENT":                        debugging,
-			"PROXY_XDS_DEBUG_VIA_AGENT_PORT":                   debugging,
-		}[name]
-		if reason != "" && e.values[name] != "" && e.values[name] != usual[name] {
-			list = append(list, name+": "+reason)
+		s := settings.Find(settings.Agent(), name)
+		if s != nil && (s.Effect == settings.Without || s.Effect == settings.AlwaysOn) && e.values[name] != "" && !s.IsDefault(e.values[name]) {
+			list = append(list, name+": "+s.Why)
 		}
 	}
 	if slices.Contains(strings.Split(e.values["WASM_INSECURE_REGISTRIES"], ","), "*") {

@@ -1,0 +1,33 @@
+// Package settings is the table of the settings of Istio 1.31, and of what each does here: environment variables of
+// istiod and of its agent, annotations and labels, and values of Istio's charts. Everything that names settings without
+// effect reads it: the server's log, the agent, analyze, migrate, and the reference in docs.
+//
+//   - environment.txt: variables of istiod, as NAME=DEFAULT
+//   - agent.txt: variables of the agent of a proxy
+//   - metadata.txt: annotations and labels, as annotation:NAME and label:NAME
+//   - values.txt: values of charts, as CHART:VALUE. A row is for all values below it.
+//   - settings.go: how these files are read
+//
+// A line that begins with a semicolon is a comment. A line that begins with one of these marks begins a section, and the
+// rest of it is the reason for all rows of the section:
+//
+//	=  it has an effect
+//	+  istiod's default is always in force here, so that another value has no effect
+//	~  it has no effect, and nothing in a mesh depends on it
+//	!  it has no effect, and a mesh that sets it behaves in another way
+//	>  it has its effect in a place that the reason names
+//	-  it has another meaning here, and must be left out
+//	x  any value but the default is refused
+//
+// The package is pure and has no state.
+//
+// # Guarantees
+//
+//   - Each annotation and label of Istio's API is in the table. Each that has an effect is read somewhere in this tree:
+//     [TestMetadata].
+//   - Each variable that the documentation of istiod and of its agent has is in the table, with its default:
+//     [TestVariablesAsIstio].
+//   - Each setting is in the table once, with a reason unless it has an effect: [TestTable].
+//   - Each value of Istio's charts changes what the charts of this tree render, or the table has it, or the chart
+//     refuses it by its name: [deploy/charts.TestEachValueOfIstiosCharts].
+package settings
