@@ -5,7 +5,7 @@
 //   - environment.txt: variables of istiod, as NAME=DEFAULT
 //   - agent.txt: variables of the agent of a proxy
 //   - metadata.txt: annotations and labels, as annotation:NAME and label:NAME
-//   - values.txt: values of charts, as CHART:VALUE. A row is for all values below it.
+//   - values.txt: values of charts, as CHART:VALUE
 //   - settings.go: how these files are read
 //
 // A line that begins with a semicolon is a comment. A line that begins with one of these marks begins a section, and the
@@ -28,6 +28,7 @@
 //   - Each variable that the documentation of istiod and of its agent has is in the table, with its default:
 //     [TestVariablesAsIstio].
 //   - Each setting is in the table once, with a reason unless it has an effect: [TestTable].
-//   - Each value of Istio's charts changes what the charts of this tree render, or the table has it, or the chart
-//     refuses it by its name: [deploy/charts.TestEachValueOfIstiosCharts].
+//   - Each value of Istio's charts has a row. One that works changes what the charts of this tree render, and the others
+//     are refused by name, or the notes of the installation name them: [deploy/e2e/charts.TestValuesOfIstio],
+//     [deploy/charts.TestValuesWithoutEffect].
 package settings

@@ -75,8 +75,8 @@ var Agent = sync.OnceValue(func() []Setting { return parse(agentText) })
 // Metadata returns the annotations and labels, as annotation:NAME and label:NAME.
 var Metadata = sync.OnceValue(func() []Setting { return parse(metadataText) })
 
-// Values returns the values of Istio's charts that have a row, as CHART:VALUE. The others work as they are written, or
-// the chart refuses them by name.
+// Values returns the values of Istio's charts, as CHART:VALUE. A row is for all values below it that have no row of their
+// own.
 var Values = sync.OnceValue(func() []Setting { return parse(valuesText) })
 
 // Find returns the setting of a name, or nil.

@@ -220,12 +220,16 @@ func metadataReference() string {
 func valuesReference() string {
 	var b strings.Builder
 	b.WriteString("# Values of Istio's charts\n\n" + generated)
-	b.WriteString(terminal.Wrap("The values of Istio's charts base, istiod and gateway have the same effect in the charts of this tree, but for "+
-		"those below. A value without an effect is named in the notes of an installation and by `pilot-discovery migrate --values`. A value "+
-		"that neither Istio's charts nor these have is refused by its name. Istio's chart cni is used as it is. A name stands for all values "+
-		"below it.", 120) + "\n")
+	b.WriteString(terminal.Wrap("What the values of Istio's charts 1.31 do in the charts of this tree. The notes of an installation and "+
+		"`pilot-discovery migrate --values` name values without an effect. A value that no chart of Istio has is refused by its name. A name "+
+		"stands for all values below it that are not in another list. Istio's chart cni is used as it is.", 120) + "\n")
 	for _, chart := range []string{"base", "istiod", "gateway", "cni"} {
-		b.WriteString("\n## Chart " + chart + "\n\n" + groups(settings.Values(), chart+":", func(settings.Setting) bool { return true }))
+		list := groups(settings.Values(), chart+":", func(s settings.Setting) bool { return s.Effect == settings.Works })
+		if list != "" {
+			list = "These have the same effect:\n\n" + list + "\nThe others:\n\n"
+		}
+		b.WriteString("\n## Chart " + chart + "\n\n" + list +
+			groups(settings.Values(), chart+":", func(s settings.Setting) bool { return s.Effect != settings.Works }))
 	}
 	return b.String()
 }

@@ -156,9 +156,16 @@ func TestTypos(t *testing.T) {
 		"sidecarInjectorWebhook.templates=a":   "at '/sidecarInjectorWebhook/templates'",
 		"istiodRemote.injectionURL=http://a":   "at '/istiodRemote/injectionURL'",
 		"global.platform=mars":                 `platform: "mars" is not known`,
-		"global.resourceScope=namespace":       "at '/global/resourceScope'",
+		"global.resourceScope=galaxy":          "at '/global/resourceScope'",
 		"global.proxy.tracer=openCensusAgent":  "at '/global/proxy/tracer'",
 		"base.validationFailurePolicy=fail":    "at '/base/validationFailurePolicy'",
+		"global.networkPolicy.enable=true":     "at '/global/networkPolicy': additional properties 'enable' not allowed",
+		"global.networkPolcy.enabled=true":     "global.networkPolcy: no chart of a mesh has this value",
+		"global.proxy.logLvl=debug":            "at '/global/proxy': additional properties 'logLvl' not allowed",
+		"global.proxy.startupProbe.enable=a":   "at '/global/proxy/startupProbe': additional properties 'enable' not allowed",
+		"global.tracer.zipkin.host=a":          "at '/global/tracer/zipkin': additional properties 'host' not allowed",
+		"experimental.stablePolicy=true":       "at '/experimental': additional properties 'stablePolicy' not allowed",
+		"gatewayClasses.istio.service=a":       "at '/gatewayClasses/istio/service'",
 		"pilot.image=pilot":                    "image: pilot is Istio's own control plane",
 		"pilot.hub=docker.io/istio":            "hub: docker.io/istio has Istio's own control plane",
 		"hub=gcr.io/istio-release":             "hub: gcr.io/istio-release has Istio's own control plane",
@@ -176,8 +183,10 @@ func TestTypos(t *testing.T) {
 	}
 	for set, want := range map[string]string{
 		"kind=StatefulSet": "at '/kind'", "replicas=2": "'replicas' not allowed",
-		"service.port=80":   "at '/service': additional properties 'port' not allowed",
-		"autoscaling.min=2": "'min' not allowed", "networkGatewayPorts.tls=80": "at '/networkGatewayPorts/tls'",
+		"service.port=80":                  "at '/service': additional properties 'port' not allowed",
+		"global.networkPolicy.enable=true": "at '/global/networkPolicy': additional properties 'enable' not allowed",
+		"global.networkPolcy=true":         "global.networkPolcy: no chart of a mesh has this value",
+		"autoscaling.min=2":                "'min' not allowed", "networkGatewayPorts.tls=80": "at '/networkGatewayPorts/tls'",
 	} {
 		for _, h := range helms(t) {
 			if _, err := h.Run(t.Context(), "template", chart(t, "gateway"), "--set", set); err == nil || !strings.Contains(err.Error(), want) {
@@ -186,7 +195,8 @@ func TestTypos(t *testing.T) {
 		}
 	}
 	for set, want := range map[string]string{"base.enableCRDs=false": "'enableCRDs' not allowed",
-		"excludedCRDs={a}": "'excludedCRDs' not allowed"} {
+		"excludedCRDs={a}":              "'excludedCRDs' not allowed",
+		"global.enableReaderRBACs=true": "global.enableReaderRBACs: no chart of a mesh has this value"} {
 		for _, h := range helms(t) {
 			if _, err := h.Run(t.Context(), "template", chart(t, "base"), "--set", set); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s of %s: got %v, want %s", h.Name, set, err, want)
@@ -276,8 +286,7 @@ func TestNotes(t *testing.T) {
 		ha +
 			",gateways.a=b,cni.enabled=true,revisionTags={stable},profile=ambient": "no effect here: profile, gateways.a.",
 		ha +
-			",global.remotePilotAddress=x,global.istiod.enableAnalysis=true": "no effect here: global.remotePilotAddress, " +
-			"global.istiod.enableAnalysis.",
+			",global.remotePilotAddress=x,global.jwtPolicy=third-party-jwt": "no effect here: global.jwtPolicy, global.remotePilotAddress.",
 		ha +
 			",global.configCluster=true,global.proxy.enableCoreDump=true": "no effect here: global.configCluster, global.proxy.enableCoreDump.",
 		ha +

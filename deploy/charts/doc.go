@@ -12,7 +12,9 @@
 //   - The chart's templates make valid pods: [TestInjection], [deploy/e2e/charts.TestInjected]. Injected pods, run as
 //     a kubelet would run them, call one another by mutual TLS: [deploy/e2e/mtls.TestInjectedPods].
 //   - A value with a typing mistake is refused, and each accepted value has its effect or is listed in the notes:
-//     [TestTypos], [TestNotes], [TestPod].
+//     [TestTypos], [TestNotes], [TestPod]. Names below global are those of all charts of a mesh: [TestGlobalNames].
+//   - A release may have the objects of the cluster or of the namespace alone: [TestResourceScope].
+//   - The policy of stable objects refuses unstable kinds and fields by name, and nothing else: [TestStablePolicy].
 //   - Alerts and the dashboard are made where they are enabled. Prometheus's engine answers every query of the
 //     dashboard and of Istio's over scrapes, and each alert reads metrics that exist: [TestAlerts],
 //     [deploy/e2e/boards.TestBoards]. Each alert fires by each fault that it is for, and by no other:

@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// A pod gets the time that its server takes to stop, for any setting, and no argument that the server does not read.
+// A pod gets the time that its server takes to stop, for any setting, the variables of values, and no other.
 func TestPod(t *testing.T) {
 	for _, x := range []struct {
 		set             string
@@ -37,8 +37,12 @@ func TestPod(t *testing.T) {
 					t.Errorf("%s: no %s in %q", x.set, arg, pod.Containers[0].Args)
 				}
 			}
+			analysis := slices.Contains(pod.Containers[0].Env, corev1.EnvVar{Name: "PILOT_ENABLE_ANALYSIS", Value: "true"})
+			if analysis != strings.Contains(x.set, "enableAnalysis=true") {
+				t.Errorf("%s: analysis %v", x.set, analysis)
+			}
 			for _, e := range pod.Containers[0].Env {
-				if slices.Contains([]string{"GOMEMLIMIT", "PILOT_ENABLE_ANALYSIS"}, e.Name) {
+				if e.Name == "GOMEMLIMIT" || e.Name == "PILOT_ENABLE_ANALYSIS" && !analysis {
 					t.Errorf("%s: %s is set", x.set, e.Name)
 				}
 				if custom := strings.Contains(x.set, "pilotCertProvider=custom"); e.Name == "PILOT_CERT_PROVIDER" && (e.Value == "custom") != custom {

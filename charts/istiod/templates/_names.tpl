@@ -3,7 +3,11 @@ Every template starts with this. It moves values under "pilot" (as in `--set pil
 Further calls change nothing.
 */}}
 {{- define "istiod.start" -}}
+{{- include "mesh.global" . }}
 {{- with .Values.pilot }}{{ include "istiod.overlay" (dict "to" $.Values "from" .) }}{{ end }}
+{{- if and (.Values.global.istiod).enableAnalysis (not (hasKey (.Values.env | default dict) "PILOT_ENABLE_ANALYSIS")) }}
+{{- $_ := set .Values "env" (merge (dict "PILOT_ENABLE_ANALYSIS" "true") (.Values.env | default dict)) }}
+{{- end }}
 {{- include "istiod.platform" . }}
 {{- end }}
 

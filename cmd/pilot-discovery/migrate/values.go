@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"go.yaml.in/yaml/v3"
 
@@ -27,6 +28,7 @@ type release struct {
 	root    *yaml.Node
 	profile *yaml.Node // names the profile; nil if there is none. Values that it sets have no line
 	global  bool       // the values below global are judged in another release
+	parent  bool       // the values are in the file of a parent chart, which may have names of its own below global
 }
 
 // section is the section of the verdict about a release.
@@ -95,7 +97,7 @@ func releasesOf(root *yaml.Node, file string) (list []*release) {
 	if get(root, "istiod") != nil || get(root, "gateway") != nil {
 		each(root, func(key, n *yaml.Node) {
 			if slices.Contains(chartNames(), key.Value) && n.Kind == yaml.MappingNode {
-				list = append(list, &release{chart: key.Value, file: file, root: n})
+				list = append(list, &release{chart: key.Value, file: file, root: n, parent: true})
 			}
 		})
 		passGlobal(list, get(root, "global"))
@@ -231,13 +233,17 @@ func (j *valueJudge) judgeValue(key, value *yaml.Node, s *valueSchema, path []st
 	if j.global && path[0] == "global" {
 		return true
 	}
-	if row := settings.Find(settings.Values(), j.chart+":"+strings.TrimPrefix(name, "pilot.")); row != nil {
+	row := settings.Find(settings.Values(), j.chart+":"+strings.TrimPrefix(name, "pilot."))
+	if row != nil && row.Effect != settings.Works && row.Effect != settings.Refused {
 		if isSet(value, row.Effect) {
 			j.addRow(key, value, name, row)
 		}
 		return false
 	}
 	child, ok := s.property(key.Value)
+	if path[0] == "global" && len(path) == 2 && !j.parent && !slices.Contains(globalNames(), key.Value) {
+		ok = false
+	}
 	switch {
 	case !ok:
 		near := ""
@@ -293,6 +299,23 @@ func (j *valueJudge) addRow(key, value *yaml.Node, name string, row *settings.Se
 	}
 	j.add(key, p)
 }
+
+// globalNames returns the names that the charts of this tree take below global: those of all charts of a mesh.
+var globalNames = sync.OnceValue(func() (list []string) {
+	for _, s := range settings.Values() {
+		if _, path, _ := strings.Cut(s.Name, ":"); strings.HasPrefix(path, "global.") {
+			list = append(list, strings.Split(path, ".")[1])
+		}
+	}
+	for _, chart := range []string{"base", "istiod", "gateway"} {
+		if s, err := schemaOf(chart); err == nil {
+			if global, _ := s.property("global"); global != nil {
+				list = append(list, global.names()...)
+			}
+		}
+	}
+	return list
+})
 
 // isSet reports whether a value of a row is set. A value that has another place may be false there.
 func isSet(n *yaml.Node, effect settings.Effect) bool {

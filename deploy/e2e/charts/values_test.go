@@ -19,6 +19,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/istiod-lite/istiod-lite/api/settings"
 	"github.com/istiod-lite/istiod-lite/deploy/charts"
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/injector"
@@ -69,8 +70,15 @@ func TestValuesOfIstio(t *testing.T) {
 				}
 				tried++
 				ours := renderValue(t, chart.name, own, path, value)
+				row := rowOf(chart.name, path)
+				if row == nil {
+					t.Errorf("%s: api/settings/values.txt has no row for it", path)
+					continue
+				}
 				if names(ours, ourBase, path) {
-					named = append(named, path)
+					if named = append(named, path); row.Effect == settings.Works {
+						t.Errorf("%s: it works by api/settings/values.txt, and the chart refuses it or names it in its notes", path)
+					}
 					continue
 				}
 				if ours.err != nil {
@@ -190,6 +198,16 @@ func names(r, base rendered, path string) bool {
 		}
 	}
 	return strings.Contains(said, "/"+strings.Join(parts, "/"))
+}
+
+// rowOf returns the row of the table of settings for a value of a chart, or for one that it is part of. It returns nil if
+// there is none.
+func rowOf(chart, path string) *settings.Setting {
+	for path = strings.TrimPrefix(path, "pilot."); ; path = path[:strings.LastIndexByte(path, '.')] {
+		if row := settings.Find(settings.Values(), chart+":"+path); row != nil || !strings.Contains(path, ".") {
+			return row
+		}
+	}
 }
 
 // dot is written for a dot in a part of a path.
