@@ -71,7 +71,8 @@ func (p *Proxy) MetadataText(key string) (string, bool) {
 	return "", false
 }
 
-// Tuning is the part of a proxy's metadata that changes its listeners, besides its ProxyConfig. It is comparable.
+// Tuning changes the listeners of a proxy, besides its ProxyConfig: a part of the proxy's metadata, and settings of the
+// control plane. It is comparable.
 type Tuning struct {
 	HTTP10               bool          // HTTP/1.0 is accepted
 	IdleTimeout          time.Duration // IDLE_TIMEOUT of connections without another setting; 0 for Envoy's own, negative for none
@@ -80,6 +81,20 @@ type Tuning struct {
 	// ServerFiles replace the certificate and the roots of the mesh for inbound mutual TLS: TLS_SERVER_CERT_CHAIN,
 	// TLS_SERVER_KEY and TLS_SERVER_ROOT_CERT. An empty path replaces nothing.
 	ServerFiles Files
+
+	// The settings of the control plane for the listeners of all proxies.
+	RemoteAddress    bool          // sidecars take the address of an application as the origin of its requests
+	HandshakeTimeout time.Duration // of clients; 0 for DefaultHandshakeTimeout, negative for none
+}
+
+// DefaultHandshakeTimeout is how long a client's TLS handshake may take.
+const DefaultHandshakeTimeout = 15 * time.Second
+
+// With returns the tuning of a proxy with the control plane's settings for all proxies.
+func (t Tuning) With(all Tuning) Tuning {
+	t.HTTP10 = t.HTTP10 || all.HTTP10
+	t.RemoteAddress, t.HandshakeTimeout = all.RemoteAddress, all.HandshakeTimeout
+	return t
 }
 
 // Files are paths in the file system of a proxy. Chain and Key are both set or both empty.

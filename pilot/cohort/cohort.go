@@ -236,6 +236,7 @@ func Resolve(x *scope.Index, p *node.Proxy, features []*feature.Feature) Inputs 
 			v4, v6 = v4 || ip.Unmap().Is4(), v6 || !ip.Unmap().Is4()
 		}
 	}
+	tuning := p.Tuning.With(x.Tuning)
 	k := Inputs{
 		Client: Client{
 			Type: p.Type, Proxyless: p.Generator == node.GRPC, Namespace: p.Namespace, Cluster: x.ClusterKey(p.Cluster), Network: p.Network,
@@ -244,7 +245,7 @@ func Resolve(x *scope.Index, p *node.Proxy, features []*feature.Feature) Inputs 
 			AutoAddress: p.DNSCapture && p.DNSAutoAllocate,
 		},
 		Outbound: Outbound{
-			Interception: p.Interception, HTTPProxyPort: p.HTTPProxyPort, Tuning: p.Tuning, Unprivileged: p.Unprivileged, Tags: newTags(x, p, w),
+			Interception: p.Interception, HTTPProxyPort: p.HTTPProxyPort, Tuning: tuning, Unprivileged: p.Unprivileged, Tags: newTags(x, p, w),
 		},
 		UnknownWorkload: w.Kind == nil,
 	}
@@ -294,7 +295,7 @@ func Resolve(x *scope.Index, p *node.Proxy, features []*feature.Feature) Inputs 
 	k.Outbound.Selections = selected(feature.ListenersPart)
 	k.Client.Sidecar = scope.SidecarFor(x, p.Namespace, labels)
 	k.Inbound = Inbound{
-		Sidecar: true, Interception: p.Interception, Capabilities: p.Capabilities, Settings: p.Settings, Tuning: p.Tuning,
+		Sidecar: true, Interception: p.Interception, Capabilities: p.Capabilities, Settings: p.Settings, Tuning: tuning,
 		IPv4: k.Client.IPv4, IPv6: v6, Namespace: p.Namespace,
 		Tags: k.Outbound.Tags, Targets: targets, Selections: selected(feature.InboundPart),
 	}

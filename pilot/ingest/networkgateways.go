@@ -182,13 +182,22 @@ func closed(service *kinds.Object, network string, reached bool) diag.Diagnostic
 	)
 }
 
-// unresolved returns a finding for each gateway whose host name does not resolve.
+// unresolved returns a finding for each gateway whose host name does not resolve, or must not be resolved.
 func (w *World) unresolved() []diag.Diagnostic {
 	failing := w.hosts.Failing()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var out []diag.Diagnostic
 	for _, n := range w.gatewayHosts {
+		if w.o.NoHostNames {
+			d := diag.Diagnostic{
+				Severity: diag.Warning, Code: "GatewayUnresolved", Object: n.object, Field: n.field,
+				Message: fmt.Sprintf("the gateway is left out: its host name %s is not resolved, because RESOLVE_HOSTNAME_GATEWAYS is false", n.host),
+				Fix:     "give the gateway an address, or unset RESOLVE_HOSTNAME_GATEWAYS",
+			}
+			out = append(out, d.At(n.position))
+			continue
+		}
 		if why, ok := failing[n.host]; ok {
 			d := diag.Diagnostic{
 				Severity: diag.Warning, Code: "GatewayUnresolved", Object: n.object, Field: n.field,

@@ -31,7 +31,7 @@ func (w *World) gateways() []registry.Gateway {
 	}
 	var hosts []string
 	for _, g := range all {
-		if _, err := netip.ParseAddr(g.Address); err != nil {
+		if _, err := netip.ParseAddr(g.Address); err != nil && !w.o.NoHostNames {
 			hosts = append(hosts, g.Address)
 		}
 	}
@@ -45,6 +45,9 @@ func (w *World) gateways() []registry.Gateway {
 	for _, g := range all {
 		if _, err := netip.ParseAddr(g.Address); err == nil {
 			out = append(out, g)
+			continue
+		}
+		if w.o.NoHostNames {
 			continue
 		}
 		addresses, _ := w.hosts.Get(g.Address) // a gateway without addresses is left out

@@ -248,3 +248,22 @@ func TestGatewayFindings(t *testing.T) {
 	s.apply(configMap("istio", map[string]string{"mesh": ""}))
 	found()
 }
+
+// TestHostNamesAreLeftOut checks that no host name of a gateway is resolved if that is disabled, and that a finding names
+// each gateway that is left out.
+func TestHostNamesAreLeftOut(t *testing.T) {
+	b := &book{known: map[string][]string{"gw.example.com": {"192.0.2.9"}}}
+	s := newTestWorld(t, Options{ClusterID: "c1", NoHostNames: true})
+	s.hosts = facts.NewTable[[]string](kinds.HostAddresses, b)
+	away := map[string]string{names.LabelNetwork: "away"}
+	s.apply(gatewayService("gw", away, corev1.LoadBalancerIngress{Hostname: "gw.example.com"}),
+		gatewayService("other", away, corev1.LoadBalancerIngress{IP: "192.0.2.2"}))
+	all := s.gateways()
+	if len(all) != 1 || all[0].Address != "192.0.2.2" || len(b.wanted) > 0 {
+		t.Errorf("gateways %v, resolved %v", all, b.wanted)
+	}
+	found := s.Findings()
+	if len(found) != 1 || found[0].Code != "GatewayUnresolved" || found[0].Object != "Service istio-system/gw" {
+		t.Errorf("findings %v", found)
+	}
+}

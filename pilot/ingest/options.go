@@ -10,8 +10,10 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/compliance"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/config/crd"
 	"github.com/istiod-lite/istiod-lite/pilot/config/file"
+	"github.com/istiod-lite/istiod-lite/registry/serviceentry"
 )
 
 // NotAPod is a part of each Instance that is not a pod. No pod name can contain it.
@@ -38,6 +40,11 @@ type Options struct {
 	HeadlessChains bool
 	// Compliance limits the TLS of proxies, and of connections to other control planes.
 	Compliance compliance.Policy
+	Tuning     node.Tuning // of the listeners of all proxies
+	// NoHostNames leaves out gateways of other networks whose addresses are host names.
+	NoHostNames bool
+	// AutoAddresses are the ranges of addresses that ServiceEntries without addresses get.
+	AutoAddresses serviceentry.Ranges
 	// SharedMesh names a ConfigMap in the root namespace with a mesh configuration. The server's own takes precedence
 	// over it. Empty for none.
 	SharedMesh string

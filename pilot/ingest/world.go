@@ -100,7 +100,8 @@ func New(o Options, p Parts) *World {
 	w.stages = newStages(w)
 	w.builder = snapshot.NewBuilder(snapshot.Options{
 		Domain: o.Domain, Cluster: o.ClusterID, OneStore: o.Client == nil, HTTP3: o.HTTP3, ScopedGateways: o.ScopedGateways,
-		PersistentSessions: o.PersistentSessions, HeadlessChains: o.HeadlessChains, Mesh: w.mesh, Limits: o.Limits, Catalog: p.Catalog,
+		PersistentSessions: o.PersistentSessions, HeadlessChains: o.HeadlessChains, Tuning: o.Tuning, Mesh: w.mesh,
+		Limits: o.Limits, Catalog: p.Catalog,
 	})
 	if o.CountNodeAccounts {
 		w.nodeAccounts = newAccountsByNode()
@@ -121,7 +122,7 @@ func (w *World) makeRegistries() {
 			})
 		},
 		Entries: serviceentry.New(serviceentry.Options{
-			Cluster: o.ClusterID, TrustDomain: m.GetTrustDomain(), Visibility: m.EntryVisibility(),
+			Cluster: o.ClusterID, TrustDomain: m.GetTrustDomain(), Visibility: m.EntryVisibility(), Ranges: o.AutoAddresses,
 		}),
 	})
 }

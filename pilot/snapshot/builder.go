@@ -14,6 +14,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 	"github.com/istiod-lite/istiod-lite/pilot/facts"
 	"github.com/istiod-lite/istiod-lite/registry"
@@ -63,6 +64,7 @@ type Options struct {
 	PersistentSessions bool
 	// HeadlessChains gives the TCP ports of headless services one listener instead of one for each address.
 	HeadlessChains bool
+	Tuning         node.Tuning // what all proxies have in common
 	Mesh           *mesh.Config
 	Limits         limits.Limits // limits; the zero value means limits.Default
 	// Catalog is nil if translations may read every object, each change affects all proxies, and no object needs facts.
@@ -86,7 +88,7 @@ func NewBuilder(o Options) *Builder {
 	b := &Builder{mesh: o.Mesh, catalog: o.Catalog, wanted: map[*kinds.Kind][]facts.Need{}, last: &Snapshot{
 		tables: newTables(), cached: &sync.Map{}, Mesh: o.Mesh, Domain: o.Domain, Cluster: cmp.Or(o.Cluster, "Kubernetes"),
 		OneStore: o.OneStore, HTTP3: o.HTTP3, ScopedGateways: o.ScopedGateways, PersistentSessions: o.PersistentSessions,
-		HeadlessChains: o.HeadlessChains, RepeatedText: cmp.Or(o.Limits, limits.Default()).RepeatedText,
+		HeadlessChains: o.HeadlessChains, Tuning: o.Tuning, RepeatedText: cmp.Or(o.Limits, limits.Default()).RepeatedText,
 		HostClusters: cmp.Or(o.Limits, limits.Default()).HostClusters,
 	}}
 	if o.Catalog != nil {

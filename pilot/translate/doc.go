@@ -76,6 +76,8 @@
 //   - A port of a Sidecar's ingress listener with TLS settings, which are not supported, accepts mutual TLS of the mesh
 //     alone: [TestSidecarIngressWithTLSTakesPeersAlone]. The protocol of a Sidecar's port without one is detected:
 //     [TestSidecarPortsWithoutProtocolAreSniffed].
+//   - Settings of the control plane for HTTP/1.0, for the origin of requests and for handshakes are in force in the
+//     listeners of all proxies: [TestTuningOfAllProxies].
 //   - A listener never takes a port that its proxy uses: [TestOwnPorts]. A proxy that is too old for a command of a
 //     header or a tag is sent a dash for the command: [TestOlderCommands]. A route configuration is never empty:
 //     [TestNoRouteConfigurationIsEmpty].

@@ -1,6 +1,7 @@
 package serviceentry
 
 import (
+	"encoding/binary"
 	"hash/fnv"
 	"net/netip"
 	"time"
@@ -8,15 +9,81 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// slotCount is the number of addresses of 240.240.0.0/16 that are allocated. Addresses that end in 0 or 255 are left
-// out, because some systems refuse them. The address of a slot in 2001:2::/48 ends in the same four bytes.
-const slotCount = 256 * 254
+// Ranges are the ranges of addresses that hosts without addresses get. The zero value means 240.240.0.0/16 and
+// 2001:2::/48.
+type Ranges struct {
+	IPv4 netip.Prefix // of at most LongestIPv4 bits
+	IPv6 netip.Prefix // of at most LongestIPv6 bits
+}
+
+// The lengths of the smallest ranges.
+const (
+	LongestIPv4 = 30
+	LongestIPv6 = 96
+)
+
+// DefaultRanges returns the ranges of istiod.
+func DefaultRanges() Ranges {
+	return Ranges{netip.MustParsePrefix("240.240.0.0/16"), netip.MustParsePrefix("2001:2::/48")}
+}
+
+// orDefault returns the ranges, with the default in place of one that is not set.
+func (r Ranges) orDefault() Ranges {
+	d := DefaultRanges()
+	if !r.IPv4.IsValid() {
+		r.IPv4 = d.IPv4
+	}
+	if !r.IPv6.IsValid() {
+		r.IPv6 = d.IPv6
+	}
+	return Ranges{r.IPv4.Masked(), r.IPv6.Masked()}
+}
+
+// slotCount is the maximum number of addresses that are allocated.
+const slotCount = 256 * perNet
+
+// perNet is the number of addresses of 256 that are allocated. Addresses that end in 0 or 255 are left out, because some
+// systems refuse them.
+const perNet = 254
+
+// slots returns the number of addresses of the ranges.
+func (r Ranges) slots() uint32 {
+	if host := 32 - r.IPv4.Bits(); host < 8 {
+		return 1<<host - 2
+	} else if host < 16 {
+		return perNet << (host - 8)
+	}
+	return slotCount
+}
+
+// addresses returns the addresses of a slot. The IPv6 address ends in the same four bytes as the IPv4 address.
+func (r Ranges) addresses(slot uint32) []string {
+	base := r.IPv4.Addr().As4()
+	v4 := base
+	binary.BigEndian.PutUint32(v4[:], binary.BigEndian.Uint32(base[:])+slot/perNet*256+1+slot%perNet)
+	v6 := r.IPv6.Addr().As16()
+	copy(v6[12:], v4[:])
+	return []string{netip.AddrFrom4(v4).String(), netip.AddrFrom16(v6).String()}
+}
+
+// slotOf returns the slot of an IPv4 address. ok is false if it is in none.
+func (r Ranges) slotOf(ip netip.Addr) (slot uint32, ok bool) {
+	if !ip.Is4() || !r.IPv4.Contains(ip) {
+		return 0, false
+	}
+	base, b := r.IPv4.Addr().As4(), ip.As4()
+	offset := binary.BigEndian.Uint32(b[:]) - binary.BigEndian.Uint32(base[:])
+	last := offset % 256
+	slot = offset/256*perNet + last - 1
+	return slot, last != 0 && last != 255 && slot < r.slots()
+}
 
 // allocator allocates one slot to each host. A host's slot is the first free one, starting from the host's hash. An
 // older host takes precedence over a younger one, which moves to the next slot. So the result does not depend on the
 // order in which hosts were added and removed, and a host's address changes only because of an older host. An address
 // that another control plane allocated and wrote into the status of the entry stays, because clients may remember it.
 type allocator struct {
+	ranges   Ranges
 	assigned map[registry.ServiceKey][]string // addresses assigned by another control plane
 
 	size    uint32
@@ -33,8 +100,9 @@ type holding struct {
 	preferred uint32 // one more than the slot that another control plane assigned; 0 if there is none
 }
 
-func newAllocator(size uint32) *allocator {
-	return &allocator{map[registry.ServiceKey][]string{}, size, map[uint32]holding{}, map[registry.ServiceKey]uint32{},
+// newAllocator returns an allocator of the first addresses of ranges.
+func newAllocator(r Ranges, size uint32) *allocator {
+	return &allocator{r, map[registry.ServiceKey][]string{}, size, map[uint32]holding{}, map[registry.ServiceKey]uint32{},
 		map[registry.ServiceKey]holding{}, map[registry.ServiceKey]struct{}{}}
 }
 
@@ -125,9 +193,9 @@ func (a *allocator) assign(k registry.ServiceKey, addresses []string) (seat uint
 	}
 	a.assigned[k] = addresses
 	for _, text := range addresses {
-		if ip, err := netip.ParseAddr(text); err == nil && ip.Is4() {
-			if b := ip.As4(); b[0] == 240 && b[1] == 240 && b[3] != 0 && b[3] != 255 {
-				return uint32(b[2])*254 + uint32(b[3])
+		if ip, err := netip.ParseAddr(text); err == nil {
+			if slot, ok := a.ranges.slotOf(ip); ok {
+				return slot + 1
 			}
 		}
 	}
@@ -142,8 +210,5 @@ func (a *allocator) addresses(k registry.ServiceKey) []string {
 	if !ok {
 		return nil
 	}
-	v4 := [4]byte{240, 240, byte(i / 254), byte(1 + i%254)}
-	v6 := [16]byte{0x20, 0x01, 0, 2}
-	copy(v6[12:], v4[:])
-	return []string{netip.AddrFrom4(v4).String(), netip.AddrFrom16(v6).String()}
+	return a.ranges.addresses(i)
 }

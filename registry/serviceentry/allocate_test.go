@@ -31,7 +31,7 @@ func TestAllocationDependsOnlyOnTheHosts(t *testing.T) {
 	all := holdings(60)
 	const size = 70 // nearly full with all hosts, so that most collide
 	rapid.Check(t, func(t *rapid.T) {
-		a := newAllocator(size)
+		a := newAllocator(DefaultRanges(), size)
 		hosts := map[registry.ServiceKey]holding{}
 		for range rapid.IntRange(0, 150).Draw(t, "steps") {
 			h := rapid.SampledFrom(all).Draw(t, "host")
@@ -47,7 +47,7 @@ func TestAllocationDependsOnlyOnTheHosts(t *testing.T) {
 				hosts[h.key] = h
 			}
 		}
-		fresh := newAllocator(size)
+		fresh := newAllocator(DefaultRanges(), size)
 		for _, h := range slices.SortedFunc(func(yield func(holding) bool) {
 			for _, h := range hosts {
 				if !yield(h) {
@@ -84,7 +84,7 @@ func TestOlderHostKeepsItsSlot(t *testing.T) {
 		}
 		byHash[h.firstSlot()%slotCount] = h
 	}
-	al := newAllocator(slotCount)
+	al := newAllocator(DefaultRanges(), slotCount)
 	al.set(b)
 	first := al.addresses(b.key)
 	clear(al.changed)
@@ -101,7 +101,7 @@ func TestOlderHostKeepsItsSlot(t *testing.T) {
 func TestHostsWaitWhereNoSlotIsFree(t *testing.T) {
 	const size = 300
 	all := holdings(size + 2)
-	al := newAllocator(size)
+	al := newAllocator(DefaultRanges(), size)
 	for _, h := range all {
 		al.set(h)
 	}
@@ -124,19 +124,35 @@ func TestHostsWaitWhereNoSlotIsFree(t *testing.T) {
 	}
 }
 
+// TestAllocatedAddressesAreInRange checks that each slot has addresses of its own within the ranges, from which the slot
+// follows, and that no address ends in 0 or 255.
 func TestAllocatedAddressesAreInRange(t *testing.T) {
-	v4, v6 := netip.MustParsePrefix("240.240.0.0/16"), netip.MustParsePrefix("2001:2::/48")
-	al := newAllocator(slotCount)
-	seen := map[string]bool{}
-	for i := range uint32(slotCount) {
-		k := registry.ServiceKey{Host: fmt.Sprint(i)}
-		al.slotOf[k] = i
-		l := al.addresses(k)
-		four, six := netip.MustParseAddr(l[0]), netip.MustParseAddr(l[1])
-		if last := four.As4()[3]; !v4.Contains(four) || !v6.Contains(six) || last == 0 || last == 255 || seen[l[0]] || seen[l[1]] {
-			t.Fatalf("slot %d is %v", i, l)
+	for ranges, want := range map[[2]string]uint32{
+		{"240.240.0.0/16", "2001:2::/48"}: slotCount, {"10.0.0.0/8", "fd00::/8"}: slotCount, {"10.1.2.0/23", "fd00::/64"}: 508,
+		{"10.1.2.0/24", "fd00::/96"}: 254, {"10.1.2.0/25", "2001:2::/48"}: 126, {"10.1.2.128/25", "2001:2::/48"}: 126,
+		{"10.1.2.4/30", "2001:2::/48"}: 2, {"10.1.2.77/24", "fd00::7/64"}: 254,
+	} {
+		r := Ranges{netip.MustParsePrefix(ranges[0]), netip.MustParsePrefix(ranges[1])}.orDefault()
+		if r.slots() != want {
+			t.Errorf("%v has %d addresses, want %d", ranges, r.slots(), want)
 		}
-		seen[l[0]], seen[l[1]] = true, true
+		al := newAllocator(r, r.slots())
+		seen := map[string]bool{}
+		for i := range r.slots() {
+			k := registry.ServiceKey{Host: fmt.Sprint(i)}
+			al.slotOf[k] = i
+			l := al.addresses(k)
+			four, six := netip.MustParseAddr(l[0]), netip.MustParseAddr(l[1])
+			slot, ok := r.slotOf(four)
+			if last := four.As4()[3]; !r.IPv4.Contains(four) || !r.IPv6.Contains(six) || last == 0 || last == 255 || seen[l[0]] ||
+				seen[l[1]] || !ok || slot != i {
+				t.Fatalf("%v: slot %d is %v, which is in slot %d", ranges, i, l, slot)
+			}
+			seen[l[0]], seen[l[1]] = true, true
+		}
+	}
+	if got := (Ranges{}).orDefault(); got != DefaultRanges() {
+		t.Errorf("default %v", got)
 	}
 }
 

@@ -17,7 +17,8 @@
 // # Guarantees
 //
 //   - Allocated addresses depend on the hosts alone, so replicas agree: [TestAllocationDependsOnlyOnTheHosts].
-//     Addresses that istiod assigned stay: [TestAssignedAddressesStay].
+//     Addresses that istiod assigned stay: [TestAssignedAddressesStay]. All are in the ranges that are set:
+//     [TestAllocatedAddressesAreInRange].
 //   - An entry is visible at most where the labels of its namespace allow: [TestVisibility],
 //     [TestHistoriesWithVisibility].
 package serviceentry

@@ -21,6 +21,7 @@ type Options struct {
 	TrustDomain string // trust domain of identities; empty for cluster.local
 	// Visibility limits where entries are visible. It is nil if nothing does.
 	Visibility *mesh.EntryVisibility
+	Ranges     Ranges // of the addresses that hosts without addresses get
 }
 
 // Registry derives services and endpoints from ServiceEntries. One goroutine uses it.
@@ -55,10 +56,12 @@ type service struct {
 // New returns an empty registry.
 func New(o Options) *Registry {
 	o.TrustDomain = cmp.Or(o.TrustDomain, "cluster.local")
+	ranges := o.Ranges.orDefault()
 	return &Registry{
 		opts: o, namespaces: namespaces.New("", nil), labels: map[string]map[string]string{},
 		entries: map[name]*entry{}, services: map[registry.ServiceKey]*service{}, workloads: map[registry.WorkloadKey]*registry.Workload{},
-		selectors: selection.New[name, registry.WorkloadKey](), allocator: newAllocator(slotCount), dirty: map[registry.ServiceKey]struct{}{},
+		selectors: selection.New[name, registry.WorkloadKey](), allocator: newAllocator(ranges, ranges.slots()),
+		dirty: map[registry.ServiceKey]struct{}{},
 	}
 }
 

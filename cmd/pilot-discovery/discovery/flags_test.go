@@ -90,7 +90,10 @@ func TestVariablesThatRestrict(t *testing.T) {
 		"PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER": "true or false", "PILOT_ENABLE_WORKLOAD_ENTRY_AUTOREGISTRATION": "true or false",
 		"PILOT_SCOPE_GATEWAY_TO_NAMESPACE": "true or false",
 		"DEFAULT_WORKLOAD_CERT_TTL":        "a duration such as 12h", "MAX_WORKLOAD_CERT_TTL": "a duration such as 12h",
-		"CITADEL_SELF_SIGNED_CA_CERT_TTL": "a duration such as 12h",
+		"CITADEL_SELF_SIGNED_CA_CERT_TTL": "a duration such as 12h", "RESOLVE_HOSTNAME_GATEWAYS": "true or false",
+		"PILOT_GATEWAY_TRANSPORT_SOCKET_CONNECT_TIMEOUT": "a duration such as 12h",
+		"PILOT_IP_AUTOALLOCATE_IPV4_PREFIX":              "a range of addresses such as 240.240.0.0/16, of at most 30 bits",
+		"PILOT_IP_AUTOALLOCATE_IPV6_PREFIX":              "a range of addresses such as 2001:2::/48, of at most 96 bits",
 	} {
 		e := env.New([]string{name + "=no"})
 		c := Command(&e, nil)
@@ -104,7 +107,8 @@ func TestVariablesThatRestrict(t *testing.T) {
 // TestSwitches checks that a switch is on by each spelling of true that Go knows, and that any other text is said to
 // have no effect.
 func TestSwitches(t *testing.T) {
-	for _, name := range []string{"ISTIO_MULTIROOT_MESH", "JWKS_RESOLVER_INSECURE_SKIP_VERIFY"} {
+	for _, name := range []string{"ISTIO_MULTIROOT_MESH", "JWKS_RESOLVER_INSECURE_SKIP_VERIFY", "PILOT_HTTP10",
+		"PILOT_SIDECAR_USE_REMOTE_ADDRESS"} {
 		for text, want := range map[string]int{"True": 0, "1": 0, "yes": 1} {
 			e := env.New([]string{name + "=" + text})
 			Command(&e, nil)
@@ -124,5 +128,20 @@ func TestUnknownFlags(t *testing.T) {
 		"-nfoo", "-z", "--other", "--other", "--", "--after"})
 	if want := []string{"htpAddr", "z", "other"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestRangesOfAddresses checks which ranges ServiceEntries may get addresses from.
+func TestRangesOfAddresses(t *testing.T) {
+	const v4, v6 = "PILOT_IP_AUTOALLOCATE_IPV4_PREFIX", "PILOT_IP_AUTOALLOCATE_IPV6_PREFIX"
+	for variable, fits := range map[string]bool{
+		v4 + "=10.9.0.0/16": true, v4 + "=10.9.0.0/30": true, v4 + "=10.9.0.0/31": false, v4 + "=2001:2::/48": false, v4 + "=10.9.0.0": false,
+		v4 + "=": true, v6 + "=fd00::/8": true, v6 + "=fd00::/96": true, v6 + "=fd00::/97": false, v6 + "=10.9.0.0/16": false,
+	} {
+		e := env.New([]string{variable})
+		Command(&e, nil)
+		if (e.Refusal() == nil) != fits {
+			t.Errorf("%s: %v", variable, e.Refusal())
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,6 +33,18 @@ func (e *Env) Restricted(key string) bool { return strict(e, key, false, boolean
 // Bound returns a time limit. An invalid value keeps a server from starting.
 func (e *Env) Bound(key string, otherwise time.Duration) time.Duration {
 	return strict(e, key, otherwise, durations, parseDuration)
+}
+
+// Prefix returns a range of addresses of the family of otherwise. An invalid value keeps a server from starting.
+func (e *Env) Prefix(key string, otherwise netip.Prefix, longest int) netip.Prefix {
+	allowed := fmt.Sprintf("a range of addresses such as %v, of at most %d bits", otherwise, longest)
+	return strict(e, key, otherwise, allowed, func(text string) (netip.Prefix, error) {
+		p, err := netip.ParsePrefix(text)
+		if err == nil && (p.Addr().Is4() != otherwise.Addr().Is4() || p.Bits() > longest) {
+			err = strconv.ErrRange
+		}
+		return p, err
+	})
 }
 
 // Refusal returns an error that names the values that keep a server from starting, or nil.

@@ -16,11 +16,13 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/cli"
 	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/env"
 	"github.com/istiod-lite/istiod-lite/pilot/catalog"
 	"github.com/istiod-lite/istiod-lite/pilot/ingest"
 	"github.com/istiod-lite/istiod-lite/pilot/inspect"
+	"github.com/istiod-lite/istiod-lite/registry/serviceentry"
 )
 
 // World selects the configuration that a command reads. The commands that read a directory share its flags.
@@ -30,8 +32,10 @@ type World struct {
 	// ScopedGateways is the default of ingest.Options.ScopedGateways.
 	ScopedGateways bool
 
-	http3, sessions, headlessChains bool
+	http3, sessions, headlessChains, noHostNames bool
 
+	tuning  node.Tuning
+	ranges  serviceentry.Ranges
 	policy  string // COMPLIANCE_POLICY
 	refusal error  // a value of a variable that restricts cannot be read
 }
@@ -48,6 +52,16 @@ func (f *World) RegisterMesh(flags *pflag.FlagSet, e *env.Env, name, short strin
 	f.policy = e.Text(compliance.Variable, "")
 	f.headlessChains = e.Asked(names.HeadlessChainsVariable)
 	f.ScopedGateways, f.refusal = e.Restricted(names.ScopeGatewaysVariable), e.RefusalOf(names.ScopeGatewaysVariable)
+	f.tuning.HTTP10 = e.Asked("PILOT_HTTP10")
+	f.tuning.RemoteAddress = e.Asked("PILOT_SIDECAR_USE_REMOTE_ADDRESS")
+	f.tuning.HandshakeTimeout = e.Bound("PILOT_GATEWAY_TRANSPORT_SOCKET_CONNECT_TIMEOUT", node.DefaultHandshakeTimeout)
+	if f.tuning.HandshakeTimeout == 0 {
+		f.tuning.HandshakeTimeout = -1
+	}
+	f.noHostNames = !e.Permitted("RESOLVE_HOSTNAME_GATEWAYS")
+	ranges := serviceentry.DefaultRanges()
+	f.ranges.IPv4 = e.Prefix("PILOT_IP_AUTOALLOCATE_IPV4_PREFIX", ranges.IPv4, serviceentry.LongestIPv4)
+	f.ranges.IPv6 = e.Prefix("PILOT_IP_AUTOALLOCATE_IPV6_PREFIX", ranges.IPv6, serviceentry.LongestIPv6)
 	flags.StringVar(&f.domain, "domain", "cluster.local", "DNS domain of the cluster")
 	flags.StringVar(&f.meshConfig, "meshConfig", "./etc/istio/config/mesh",
 		"file with the mesh configuration; if it does not exist, the ConfigMap istio in the root namespace")
@@ -61,6 +75,7 @@ func (f *World) Options(o *ingest.Options) (err error) {
 	o.ConfigDir, o.Domain, o.MeshConfig, o.MeshNetworks, o.ClusterID, o.Namespace = f.ConfigDir, f.domain, f.meshConfig, f.networks,
 		f.clusterID, f.Namespace
 	o.PersistentSessions, o.ScopedGateways, o.HeadlessChains = f.sessions, f.ScopedGateways, f.headlessChains
+	o.Tuning, o.NoHostNames, o.AutoAddresses = f.tuning, f.noHostNames, f.ranges
 	o.Compliance, err = compliance.Parse(f.policy)
 	// Envoy does not apply such a policy to the handshakes of QUIC.
 	o.HTTP3 = f.http3 && o.Compliance == compliance.None

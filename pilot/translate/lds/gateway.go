@@ -96,7 +96,6 @@ func (m *Listeners) gatewayListeners(v *view.View, c cohort.Inputs) []*envoy.Res
 		key := BindKey{bind, s.Target}
 		if builders[key] == nil {
 			k := gatewayKey{proxyContext: outboundContext(v, c), bind: bind, port: s.Target, dual: dual}
-			k.internalRanges = internalRanges(v)
 			builders[key] = &gatewayListenerBuilder{gatewayKey: k, view: v, seen: map[*kinds.Object]struct{}{}}
 			order = append(order, builders[key])
 		}
@@ -284,14 +283,6 @@ func sniClusters(v *view.View, c cohort.Client, s gateway.Server) []string {
 	return list
 }
 
-// internalRanges returns the address ranges inside the mesh, whose forwarding headers are trusted.
-func internalRanges(v *view.View) frozen.List[string] {
-	if v.Networks() == nil {
-		return frozen.List[string]{}
-	}
-	return v.Networks().Ranges
-}
-
 func (b builder) buildGateway(k gatewayKey) *envoy.Resource {
 	name := names.Listener(k.bind, k.port)
 	if k.quic {
@@ -341,12 +332,12 @@ func (b builder) gatewayChains(k gatewayKey, c gatewayChain, statPrefix string) 
 				FilterChainMatch: &listenerv3.FilterChainMatch{ServerNames: []string{cluster}, ApplicationProtocols: names.MeshALPN},
 				Filters: b.tcpFilters(k.proxyContext, feature.Outbound, cluster, "", called.Port, protocols.Unsupported,
 					traffic.Connection{}),
-				TransportSocketConnectTimeout: envoy.Duration(transportSocketTimeout),
+				TransportSocketConnectTimeout: k.handshakeTimeout(),
 			})
 		}
 		return out
 	}
-	chain := &listenerv3.FilterChain{TransportSocketConnectTimeout: envoy.Duration(transportSocketTimeout)}
+	chain := &listenerv3.FilterChain{TransportSocketConnectTimeout: k.handshakeTimeout()}
 	if !c.servers.Empty() {
 		chain.FilterChainMatch = &listenerv3.FilterChainMatch{ServerNames: slices.Sorted(c.servers.All)}
 	}

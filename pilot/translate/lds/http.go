@@ -1,6 +1,7 @@
 package lds
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 
@@ -35,7 +36,7 @@ type proxyContext struct {
 	resolves       bool                // whether called hosts are resolved per request or connection
 	sessions       bool                // whether routes may send the requests of a session to one endpoint
 	ipv4, ipv6     bool                // address families in which they are resolved
-	internalRanges frozen.List[string] // for a gateway: address ranges inside the mesh
+	internalRanges frozen.List[string] // address ranges inside the mesh, whose forwarding headers are trusted
 }
 
 func newProxyContext(v *view.View, settings string, c node.Capabilities, t feature.Tags, tuning node.Tuning,
@@ -50,6 +51,9 @@ func outboundContext(v *view.View, c cohort.Inputs) proxyContext {
 		p.ipv4, p.ipv6 = c.Client.IPv4, c.Client.IPv6
 	}
 	p.sessions = v.PersistentSessions()
+	if n := v.Networks(); n != nil && (c.Client.Type == node.Router || p.tuning.RemoteAddress) {
+		p.internalRanges = n.Ranges
+	}
 	return p
 }
 
@@ -87,7 +91,7 @@ func (b builder) connectionManager(c proxyContext, chain feature.Chain, statPref
 		StreamIdleTimeout:            envoy.Duration(0),
 		NormalizePath:                envoy.Bool(true),
 		PathWithEscapedSlashesAction: hcmv3.HttpConnectionManager_KEEP_UNCHANGED,
-		UseRemoteAddress:             envoy.Bool(d == feature.Gateway),
+		UseRemoteAddress:             envoy.Bool(d == feature.Gateway || c.usesRemoteAddress(d, route)),
 		UpgradeConfigs:               []*hcmv3.HttpConnectionManager_UpgradeConfig{{UpgradeType: "websocket"}},
 		RequestIdExtension:           &hcmv3.RequestIDExtension{TypedConfig: envoy.Any(&uuidv3.UuidRequestIdConfig{})},
 		HttpFilters:                  b.HTTPFilters(chain, c.selections),
@@ -123,6 +127,9 @@ func (b builder) connectionManager(c proxyContext, chain feature.Chain, statPref
 			m.CodecType, m.Http3ProtocolOptions = hcmv3.HttpConnectionManager_HTTP3, &corev3.Http3ProtocolOptions{}
 		}
 	}
+	if c.usesRemoteAddress(d, route) {
+		m.InternalAddressConfig = c.internalAddresses()
+	}
 	if d == feature.Outbound && route == names.HTTPProxyRoute {
 		m.HttpProtocolOptions = &corev3.Http1ProtocolOptions{AllowAbsoluteUrl: envoy.Bool(true)}
 	}
@@ -139,6 +146,21 @@ func (b builder) connectionManager(c proxyContext, chain feature.Chain, statPref
 	c.applyConnectionSettings(d, m)
 	b.ChangeManager(chain, c.selections, m)
 	return envoy.NetworkFilter("envoy.filters.network.http_connection_manager", envoy.Any(m))
+}
+
+// usesRemoteAddress reports whether a sidecar takes the address of its application as the origin of a request. Envoy
+// keeps the headers that the application sets for Envoy if the mesh's networks have the address.
+func (c proxyContext) usesRemoteAddress(d feature.Direction, route string) bool {
+	return c.tuning.RemoteAddress && d == feature.Outbound && route != names.HTTPProxyRoute
+}
+
+// handshakeTimeout returns how long a handshake of a client may take, or nil for any time. It bounds the memory of slow
+// handshakes.
+func (c proxyContext) handshakeTimeout() *durationpb.Duration {
+	if c.tuning.HandshakeTimeout < 0 {
+		return nil
+	}
+	return envoy.Duration(cmp.Or(c.tuning.HandshakeTimeout, node.DefaultHandshakeTimeout))
 }
 
 // idleTimeout returns the idle timeout of connections in the proxy's own metadata, or nil.

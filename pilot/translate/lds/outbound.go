@@ -3,7 +3,6 @@ package lds
 import (
 	"net/netip"
 	"slices"
-	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
@@ -44,8 +43,6 @@ type tcpChain struct {
 	config   string // path of the object with the route; empty for the service itself
 }
 
-const transportSocketTimeout = 15 * time.Second
-
 // buildOutbound makes one listener for outgoing traffic.
 func (b builder) buildOutbound(k outboundKey) *envoy.Resource {
 	l := &listenerv3.Listener{
@@ -68,7 +65,7 @@ func (b builder) buildOutbound(k outboundKey) *envoy.Resource {
 	for c := range k.chains.All {
 		chain := &listenerv3.FilterChain{
 			Filters:                       b.weightedTCPFilters(k.proxyContext, feature.Outbound, c.to, k.port, c.protocol),
-			TransportSocketConnectTimeout: envoy.Duration(transportSocketTimeout),
+			TransportSocketConnectTimeout: k.handshakeTimeout(),
 		}
 		if !c.matchesAll() {
 			chain.FilterChainMatch = &listenerv3.FilterChainMatch{}
@@ -90,7 +87,7 @@ func (b builder) buildOutbound(k outboundKey) *envoy.Resource {
 		chain := &listenerv3.FilterChain{
 			Filters: b.httpChainFilters(k.proxyContext, feature.Outbound, "outbound_"+l.Name+";", k.route, nil, k.port,
 				k.http),
-			TransportSocketConnectTimeout: envoy.Duration(transportSocketTimeout),
+			TransportSocketConnectTimeout: k.handshakeTimeout(),
 		}
 		if k.matchHTTP {
 			chain.FilterChainMatch = plainHTTP(k.tuning.HTTP10)
