@@ -2,6 +2,7 @@ package translate_test
 
 import (
 	"fmt"
+	"iter"
 	"maps"
 	"path/filepath"
 	"regexp"
@@ -28,7 +29,7 @@ import (
 
 // TestNoFieldIsIgnored sets each field of each Istio kind alone. Then the bytes of some proxy change, or a finding
 // names the field. testdata/fields has a mesh, and for each kind objects to set the field in: it has an effect if one
-// of its values has one in one of the objects.
+// of its values has one in one of the objects. Each value of an enum has an effect, but for the default.
 func TestNoFieldIsIgnored(t *testing.T) {
 	histories.NoRace(t)
 	t.Parallel()
@@ -72,6 +73,12 @@ func TestNoFieldIsIgnored(t *testing.T) {
 					t.Errorf("%s: it changes nothing, and no finding names it", path)
 				} else {
 					toFront(cases, i)
+				}
+				for name, v := range path.enum() {
+					if of := kind.Name + " " + path.String() + " " + name; sameAsDefault()[of] == "" && !slices.ContainsFunc(cases,
+						func(o *kinds.Object) bool { defer f.restore(o.Key); return f.acts(o, path, v) }) {
+						t.Errorf("%s: the value changes nothing, and no finding names it", of)
+					}
 				}
 			}
 		})
@@ -145,6 +152,8 @@ func newFieldTest(t *testing.T) *fieldTest {
 		"server":  `{"id": "sidecar~10.0.0.1~web-0.a~a.svc.cluster.local", "metadata": {"NAMESPACE": "a", "CLUSTER_ID": "Kubernetes"}}`,
 		"client":  `{"id": "sidecar~10.0.0.3~client-0.b~b.svc.cluster.local", "metadata": {"NAMESPACE": "b", "CLUSTER_ID": "Kubernetes"}}`,
 		"gateway": `{"id": "router~10.0.0.4~gateway-0.a~a.svc.cluster.local", "metadata": {"NAMESPACE": "a", "CLUSTER_ID": "Kubernetes"}}`,
+		"bare": `{"id": "sidecar~10.0.0.2~web-1.a~a.svc.cluster.local", "metadata": {"NAMESPACE": "a", ` +
+			`"CLUSTER_ID": "Kubernetes", "INTERCEPTION_MODE": "NONE"}}`,
 		"machine": `{"id": "sidecar~10.0.0.9~x.a~a.svc.cluster.local", "metadata": {"NAMESPACE": "a", "CLUSTER_ID": "Kubernetes"}}`,
 	} {
 		f.proxies[name] = proxy(t, []byte(n))
@@ -184,6 +193,80 @@ func isNamed(path string, findings []diag.Diagnostic) bool {
 		field := strings.TrimPrefix(regexp.MustCompile(`\[[^]]*\]`).ReplaceAllString(d.Field, ""), "spec.")
 		return field == "" || field == path || strings.HasPrefix(path, field+".")
 	})
+}
+
+// sameAsDefault has the values of enums that mean what an absent field means, or that have an effect elsewhere, by kind,
+// field and value, with the reason.
+func sameAsDefault() map[string]string {
+	const (
+		upgrade   = "the default of the mesh; beside its h2UpgradePolicy UPGRADE the value acts, as TestNoMeshFieldIsIgnored shows"
+		both      = "an absent mode means traffic of both sides"
+		http      = "an absent type means HTTP"
+		topology  = "the default of gateways"
+		forwarded = "the default of sidecars"
+	)
+	m := map[string]string{
+		"Sidecar egress.captureMode IPTABLES":                           "the default; the interception mode of the proxy prevails",
+		"VirtualService http.redirect.derivePort FROM_PROTOCOL_DEFAULT": "the port that Envoy uses without a port",
+		"VirtualService http.corsPolicy.unmatchedPreflights FORWARD":    "an absent field means FORWARD",
+		"EnvoyFilter configPatches.applyTo EXTENSION_CONFIG":            "filters ask for it by its name, as TestReference shows",
+		"PeerAuthentication mtls.mode PERMISSIVE":                       "the mode of workloads for which no policy has one",
+		"Telemetry metrics.overrides.match.metric ALL_METRICS":          "an override without a metric is for all of them",
+		"WasmPlugin match.mode CLIENT_AND_SERVER":                       both,
+		"TrafficExtension match.mode CLIENT_AND_SERVER":                 both,
+		"WasmPlugin type HTTP":                                          http,
+		"TrafficExtension wasm.type HTTP":                               http,
+
+		"MeshConfig defaultConfig.tracingServiceName APP_LABEL_AND_NAMESPACE":            "an absent name means the app label and the namespace",
+		"MeshConfig defaultConfig.gatewayTopology.forwardClientCertDetails SANITIZE_SET": topology,
+		"MeshConfig defaultConfig.proxyHeaders.forwardedClientCert APPEND_FORWARD":       forwarded,
+		"MeshConfig pathNormalization.normalization BASE":                                "an absent value means BASE",
+		"MeshConfig meshMTLS.minProtocolVersion TLSV1_2":                                 "an absent version means TLS 1.2",
+	}
+	for _, policy := range []string{"trafficPolicy", "subsets.trafficPolicy"} {
+		for _, of := range []string{"", ".portLevelSettings"} {
+			m["DestinationRule "+policy+of+".connectionPool.http.h2UpgradePolicy DO_NOT_UPGRADE"] = upgrade
+		}
+	}
+	return m
+}
+
+// enum yields the values of a field of an enum but for the one that stands for an absent field, by name.
+func (p fieldPath) enum() iter.Seq2[string, protoreflect.Value] {
+	return func(yield func(string, protoreflect.Value) bool) {
+		fd := p[len(p)-1]
+		if fd.IsMap() || fd.Kind() != protoreflect.EnumKind {
+			return
+		}
+		all := fd.Enum().Values()
+		for i := range all.Len() {
+			if v := all.Get(i); (v.Number() != 0 || fd.HasPresence() || fd.IsList()) &&
+				!yield(string(v.Name()), protoreflect.ValueOfEnum(v.Number())) {
+				return
+			}
+		}
+	}
+}
+
+// acts reports whether a value of a field in an object changes what proxies are sent, compared with the object without
+// the field, or is a finding.
+func (f *fieldTest) acts(o *kinds.Object, path fieldPath, v protoreflect.Value) bool {
+	with := func(set func(protoreflect.Message, protoreflect.FieldDescriptor)) *kinds.Object {
+		changed := *o
+		spec := proto.Clone(o.Spec.(proto.Message))
+		set(path.parent(spec.ProtoReflect()), path[len(path)-1])
+		changed.Spec = spec
+		return &changed
+	}
+	changed := with(func(m protoreflect.Message, fd protoreflect.FieldDescriptor) { setField(m, fd, v) })
+	if isNamed(path.String(), catalog.Features().Unsupported(changed)) {
+		return true
+	}
+	key := fmt.Sprintf("%p without %s", o, path)
+	if f.bare[key] == nil {
+		f.bare[key] = f.config(with(func(m protoreflect.Message, fd protoreflect.FieldDescriptor) { m.Clear(fd) }))
+	}
+	return !maps.Equal(f.bare[key], f.config(changed))
 }
 
 // effective reports whether setting a field in an object, and nothing but what holds it, changes what proxies are sent,

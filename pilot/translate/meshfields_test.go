@@ -59,6 +59,15 @@ func TestNoMeshFieldIsIgnored(t *testing.T) {
 		if !acts && !slices.ContainsFunc(f.casesOf(path), func(c *mesh.Config) bool { return f.effective(c, path) }) {
 			t.Errorf("%s: it changes nothing, and no finding names it", path)
 		}
+		if acts {
+			continue
+		}
+		for name, v := range path.enum() {
+			if of := "MeshConfig " + path.String() + " " + name; sameAsDefault()[of] == "" && !slices.ContainsFunc(f.casesOf(path),
+				func(c *mesh.Config) bool { return f.acts(c, path, v) }) {
+				t.Errorf("%s: the value changes nothing, and no finding names it", of)
+			}
+		}
 	}
 	f.actElsewhere(listed)
 	for field := range elsewhere {
@@ -140,6 +149,25 @@ func (f *meshFieldTest) actElsewhere(listed map[string][]fieldPath) {
 		}
 		return
 	}
+}
+
+// acts reports whether a value of a field changes what proxies are sent, compared with the configuration without the
+// field, or is a finding.
+func (f *meshFieldTest) acts(c *mesh.Config, path fieldPath, v protoreflect.Value) bool {
+	with := func(set func(protoreflect.Message, protoreflect.FieldDescriptor)) *mesh.Config {
+		changed := &mesh.Config{MeshConfig: proto.CloneOf(c.MeshConfig)}
+		set(path.parent(changed.ProtoReflect()), path[len(path)-1])
+		return changed
+	}
+	changed := with(func(m protoreflect.Message, fd protoreflect.FieldDescriptor) { setField(m, fd, v) })
+	if isNamed(path.String(), catalog.Features().UnsupportedMesh(changed)) {
+		return true
+	}
+	key := fmt.Sprintf("%p without %s", c, path)
+	if f.bare[key] == nil {
+		f.bare[key] = f.config(with(func(m protoreflect.Message, fd protoreflect.FieldDescriptor) { m.Clear(fd) }))
+	}
+	return !maps.Equal(f.bare[key], f.config(changed))
 }
 
 // effective reports whether setting a field in a configuration, and nothing but what holds it, changes what proxies are
