@@ -12,10 +12,11 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/api/settings"
 )
 
-// annotations reports Istio's annotations without effect: unknown names, and names that do not apply to the kind of
-// object.
+// annotations reports Istio's annotations and labels without effect: unknown names of annotations, names that do not
+// apply to the kind of object, and settings that have no effect here.
 func (a *analysis) annotations() {
 	known := map[string]*annotation.Instance{}
 	for _, i := range append(annotation.AllResourceAnnotations(), newer()...) {
@@ -23,6 +24,11 @@ func (a *analysis) annotations() {
 	}
 	all := slices.Collect(maps.Keys(known))
 	for _, o := range a.objects {
+		for _, name := range slices.Sorted(maps.Keys(o.Labels)) {
+			if ofIstio(name) && !(name == names.LabelDataplane && o.Labels[name] == "none") {
+				a.idle(o, "label", name)
+			}
+		}
 		for _, name := range slices.Sorted(maps.Keys(o.Annotations)) {
 			if !ofIstio(name) {
 				continue
@@ -40,6 +46,7 @@ func (a *analysis) annotations() {
 					fix = diag.DidYouMean(near)
 				}
 				a.report(o, diag.Warning, codeUnknownAnnotation, field, fix, "no annotation has the name %s: it has no effect", name)
+			case a.idle(o, "annotation", name):
 			case i.Deprecated:
 				fix := "remove it"
 				if name == names.LabelInject {
@@ -51,6 +58,17 @@ func (a *analysis) annotations() {
 			}
 		}
 	}
+}
+
+// idle reports an annotation or a label, as of says, if it has no effect here.
+func (a *analysis) idle(o *kinds.Object, of, name string) bool {
+	s := settings.Find(settings.Metadata(), of+":"+name)
+	if s == nil || s.Effect != settings.Without {
+		return false
+	}
+	a.report(o, diag.Warning, codeNoEffect, "metadata."+of+"s["+strconv.Quote(name)+"]", "remove it",
+		"the %s %s has no effect here: %s", of, name, s.Why)
+	return true
 }
 
 // newer returns the annotations of Istio 1.31 that are missing from its own list.
