@@ -84,18 +84,20 @@ outboundClusterStatName: "out_%SERVICE%_%SERVICE_PORT%"
 inboundClusterStatName: "in_%SERVICE%_%SERVICE_PORT%"
 defaultHttpRetryPolicy: {attempts: 3, retryOn: "418"}
 defaultConfig:
-  gatewayTopology: {numTrustedProxies: 2}
+  gatewayTopology: {numTrustedProxies: 2, forwardClientCertDetails: ALWAYS_FORWARD_ONLY}
   proxyHeaders:
     server: {value: own}
     requestId: {disabled: true}
     attemptCount: {disabled: true}
     envoyDebugHeaders: {disabled: true}
     xForwardedHost: {enabled: true}
+    xForwardedPort: {enabled: true}
   connectionSettings:
     httpHeadersWithUnderscoresAction: HEADERS_WITH_UNDERSCORES_REJECT_REQUEST
     httpPathWithEscapedSlashesAction: REJECT_REQUEST
     httpMergeSlashes: true
     httpIdleTimeout: 0.5s
+    httpRequestHeadersTimeout: 0.4s
 `
 
 // meshConfigMesh holds the pods and the counts of their servers.
@@ -167,6 +169,9 @@ func (m *meshConfigMesh) observe() map[string]string {
 	got["attempts"] = fmt.Sprint(m.teapots.Load() - before)
 	got["the client"] = m.call("client", gateway, "x", "/", "X-Forwarded-For", "192.0.2.1, 192.0.2.2, 192.0.2.3").
 		header.Get("Saw-X-Envoy-External-Address")
+	behind := m.call("client", gateway, "x", "/", "X-Forwarded-Client-Cert", "By=spiffe://proxy")
+	got["the port, and the certificate of a proxy in front"] = behind.header.Get("Saw-X-Forwarded-Port") + " " +
+		behind.header.Get("Saw-X-Forwarded-Client-Cert")
 	got["a name with an underscore"] = fmt.Sprint(m.call("client", gateway, "x", "/", "x_y", "z").status)
 	got["an escaped slash"] = fmt.Sprint(m.call("client", gateway, "x", "/a%2Fb").status)
 	got["slashes"] = m.call("client", gateway, "x", "/a//b").header.Get("Saw-Path")
@@ -186,7 +191,8 @@ func TestSettings(t *testing.T) {
 			"server": "envoy", "request ID": "true", "attempt count": "1", "time of the server": "true",
 			"host, and what it was": "other.example.com ", "denied in the root namespace": "200", "a server on loopback": "503",
 			"what is retried": "418", "attempts": "1",
-			"the client": "10.10.0.13", "a name with an underscore": "200", "an escaped slash": "200", "slashes": "/a//b",
+			"the client": "10.10.0.13", "the port, and the certificate of a proxy in front": " ",
+			"a name with an underscore": "200", "an escaped slash": "200", "slashes": "/a//b",
 		}},
 		{"Set", settings, map[string]string{
 			"caller has the route of web": "200 yes", "stranger has the route of web": "200 ",
@@ -195,7 +201,8 @@ func TestSettings(t *testing.T) {
 			"server": "own", "request ID": "false", "attempt count": "", "time of the server": "false",
 			"host, and what it was": "other.example.com web.a", "denied in the root namespace": "403", "a server on loopback": "200",
 			"what is retried": "418", "attempts": "4",
-			"the client": "192.0.2.2", "a name with an underscore": "400", "an escaped slash": "400", "slashes": "/a/b",
+			"the client": "192.0.2.2", "the port, and the certificate of a proxy in front": "8000 By=spiffe://proxy",
+			"a name with an underscore": "400", "an escaped slash": "400", "slashes": "/a/b",
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -229,6 +236,7 @@ func TestSettings(t *testing.T) {
 			})
 			m.greeted()
 			m.idle()
+			m.slow()
 		})
 	}
 }
@@ -259,5 +267,20 @@ func (m *meshConfigMesh) idle() {
 	}
 	if _, err := io.Copy(io.Discard, c); err != nil { // until it is closed, or the deadline
 		m.t.Errorf("an idle connection stays open: %v", err)
+	}
+}
+
+// slow checks that the gateway does not wait for the headers of a request for ever.
+func (m *meshConfigMesh) slow() {
+	m.t.Helper()
+	c, err := m.dial("client", "10.10.0.12:8000")
+	must.Succeed(m.t, err)
+	defer c.Close()
+	if _, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\n"); err != nil {
+		m.t.Fatal(err)
+	}
+	answer, err := io.ReadAll(c) // until it is closed, or the deadline
+	if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 408 ") {
+		m.t.Errorf("a request without an end of its headers: %q, %v", answer, err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"slices"
 	"sync"
 	"testing"
 
@@ -13,6 +14,7 @@ import (
 	logsv1 "go.opentelemetry.io/proto/otlp/logs/v1"
 	tracev1 "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
@@ -55,9 +57,13 @@ func startCollector(t *testing.T, pod *world.Running) *collector {
 	c := &collector{names: map[string]bool{}}
 	rpc, web := grpc.NewServer(), &http.Server{Handler: http.HandlerFunc(c.serveHTTP)} //nolint:gosec // no stranger reaches it
 	alsv3.RegisterAccessLogServiceServer(rpc, c)
-	rpc.RegisterService(export("opentelemetry.proto.collector.logs.v1.LogsService", func(r *logsv1.LogsData) { c.addLogs(r) }), c)
-	rpc.RegisterService(export("opentelemetry.proto.collector.trace.v1.TraceService", func(r *tracev1.TracesData) { c.addTraces("grpc", r) }),
-		c)
+	rpc.RegisterService(export("opentelemetry.proto.collector.logs.v1.LogsService",
+		func(_ context.Context, r *logsv1.LogsData) { c.addLogs(r) }), c)
+	rpc.RegisterService(export("opentelemetry.proto.collector.trace.v1.TraceService", func(ctx context.Context, r *tracev1.TracesData) {
+		if slices.Equal(metadata.ValueFromIncomingContext(ctx, "x-collector"), []string{"test"}) {
+			c.addTraces("grpc", r)
+		}
+	}), c)
 	suite.Serve(t, pod, telemetryGRPCPort, rpc.Serve, rpc.Stop)
 	suite.Serve(t, pod, telemetryHTTPPort, web.Serve, func() { _ = web.Close() })
 	return c
@@ -67,15 +73,15 @@ func startCollector(t *testing.T, pod *world.Running) *collector {
 func export[M any, P interface {
 	*M
 	proto.Message
-}](name string, add func(P)) *grpc.ServiceDesc {
+}](name string, add func(context.Context, P)) *grpc.ServiceDesc {
 	return &grpc.ServiceDesc{ServiceName: name, HandlerType: (*any)(nil), Methods: []grpc.MethodDesc{{
 		MethodName: "Export",
-		Handler: func(_ any, _ context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+		Handler: func(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
 			r := P(new(M))
 			if err := decode(r); err != nil {
 				return nil, err
 			}
-			add(r)
+			add(ctx, r)
 			return P(new(M)), nil
 		},
 	}}}

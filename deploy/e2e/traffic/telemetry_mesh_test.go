@@ -34,11 +34,13 @@ extensionProviders:
 - name: json
   envoyFileAccessLog: {path: LOG, logFormat: {labels: {sort: json, code: "%RESPONSE_CODE%", id: "%REQ(X-ID)%",
       cluster: "%UPSTREAM_CLUSTER_RAW%"}}}
-- {name: als, envoyHttpAls: {service: collector.b.svc.cluster.local, port: 4317, logName: of-http, additionalRequestHeadersToLog: [x-id]}}
+- {name: als, envoyHttpAls: {service: collector.b.svc.cluster.local, port: 4317, logName: of-http, additionalRequestHeadersToLog: [x-id],
+      additionalResponseHeadersToLog: [content-type]}}
 - {name: tcp-als, envoyTcpAls: {service: b/collector.b.svc.cluster.local, port: 4317, logName: of-tcp}}
 - {name: otel-logs, envoyOtelAls: {service: collector.b.svc.cluster.local, port: 4317,
       logFormat: {text: "otel %REQ(X-ID)%", labels: {code: "%RESPONSE_CODE%"}}}}
-- {name: otel-grpc, opentelemetry: {service: collector.b.svc.cluster.local, port: 4317}}
+- {name: otel-grpc, opentelemetry: {service: collector.b.svc.cluster.local, port: 4317,
+      grpc: {initialMetadata: [{name: x-collector, value: test}]}}}
 - {name: otel-http, opentelemetry: {service: collector.b.svc.cluster.local, port: 4318,
       http: {path: /v1/traces, timeout: 20s, headers: [{name: x-collector, value: test}]}}}
 - {name: zipkin, zipkin: {service: collector.b.svc.cluster.local, port: 4318}}

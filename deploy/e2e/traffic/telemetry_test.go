@@ -51,7 +51,8 @@ func TestAccessLogs(t *testing.T) {
 	suite.Eventually(t, "logs of HTTP by the access log service", func() bool {
 		return c.has(func() bool {
 			return c.names["of-http"] && slices.ContainsFunc(c.http, func(e *httpEntry) bool {
-				return e.GetRequest().GetRequestHeaders()["x-id"] == "two" && e.GetCommonProperties().GetUpstreamCluster() == "inbound|8080||"
+				return e.GetRequest().GetRequestHeaders()["x-id"] == "two" && e.GetResponse().GetResponseHeaders()["content-type"] != "" &&
+					e.GetCommonProperties().GetUpstreamCluster() == "inbound|8080||"
 			})
 		})
 	})
