@@ -6,3 +6,8 @@ import "embed"
 //
 //go:embed */values.schema.json
 var Schemas embed.FS
+
+// Values has the file NAME/values.yaml of each chart.
+//
+//go:embed */values.yaml
+var Values embed.FS

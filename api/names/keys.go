@@ -12,6 +12,7 @@ const ScopeGatewaysVariable = "PILOT_SCOPE_GATEWAY_TO_NAMESPACE"
 
 // Keys of labels. Keys that many packages read are in labels.go.
 const (
+	LabelAppInstance      = "app.kubernetes.io/instance"
 	LabelAppManagedBy     = "app.kubernetes.io/managed-by"
 	LabelAppName          = "app.kubernetes.io/name"
 	LabelAppVersion       = "app.kubernetes.io/version"
@@ -36,6 +37,7 @@ const (
 	AnnotationChannel                 = "gateway.networking.k8s.io/channel"
 	AnnotationConnected               = "istio.io/connectedAt"
 	AnnotationControlPlaneClusters    = "topology.istio.io/controlPlaneClusters"
+	AnnotationDeploymentRevision      = "deployment.kubernetes.io/revision"
 	AnnotationDisconnected            = "istio.io/disconnectedAt"
 	AnnotationDiscoveryAddress        = "sidecar.istio.io/discoveryAddress"
 	AnnotationDryRun                  = "istio.io/dry-run"
@@ -70,6 +72,7 @@ const (
 	AnnotationReadinessFailures       = "readiness.status.sidecar.istio.io/failureThreshold"
 	AnnotationReadinessPeriod         = "readiness.status.sidecar.istio.io/periodSeconds"
 	AnnotationRegistrationGroup       = "istio.io/autoRegistrationGroup"
+	AnnotationRestarted               = "kubectl.kubernetes.io/restartedAt"
 	AnnotationRewriteAppHTTPProbers   = "sidecar.istio.io/rewriteAppHTTPProbers"
 	AnnotationRouteSemantics          = "internal.istio.io/route-semantics"
 	AnnotationScrapeTargets           = "prometheus.istio.io/scrape-targets"

@@ -51,7 +51,7 @@ var valuesText string
 // Environment returns the variables of istiod. The variables that name HTTP proxies are among them: istiod fetches the
 // keys of token issuers through these proxies.
 var Environment = sync.OnceValue(func() []Setting {
-	list := parse(environmentText)
+	list := Parse(environmentText)
 	for i := range list {
 		switch s := &list[i]; s.Name {
 		case "PILOT_DRAINING_LABEL":
@@ -70,14 +70,14 @@ var Environment = sync.OnceValue(func() []Setting {
 })
 
 // Agent returns the variables of the agent of a proxy.
-var Agent = sync.OnceValue(func() []Setting { return parse(agentText) })
+var Agent = sync.OnceValue(func() []Setting { return Parse(agentText) })
 
 // Metadata returns the annotations and labels, as annotation:NAME and label:NAME.
-var Metadata = sync.OnceValue(func() []Setting { return parse(metadataText) })
+var Metadata = sync.OnceValue(func() []Setting { return Parse(metadataText) })
 
 // Values returns the values of Istio's charts, as CHART:VALUE. A row is for all values below it that have no row of their
 // own.
-var Values = sync.OnceValue(func() []Setting { return parse(valuesText) })
+var Values = sync.OnceValue(func() []Setting { return Parse(valuesText) })
 
 // Find returns the setting of a name, or nil.
 func Find(list []Setting, name string) *Setting {
@@ -87,8 +87,8 @@ func Find(list []Setting, name string) *Setting {
 	return nil
 }
 
-// parse reads a file of this package, as doc.go describes it.
-func parse(text string) (list []Setting) {
+// Parse reads a table in the format that doc.go describes.
+func Parse(text string) (list []Setting) {
 	var section Setting
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)

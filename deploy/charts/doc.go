@@ -15,6 +15,7 @@
 //     [TestTypos], [TestNotes], [TestPod]. Names below global are those of all charts of a mesh: [TestGlobalNames].
 //   - A release may have the objects of the cluster or of the namespace alone: [TestResourceScope].
 //   - The policy of stable objects refuses unstable kinds and fields by name, and nothing else: [TestStablePolicy].
+//   - The charts accept the values that the command migrate makes of values for Istio's charts: [TestMigrated].
 //   - Alerts and the dashboard are made where they are enabled. Prometheus's engine answers every query of the
 //     dashboard and of Istio's over scrapes, and each alert reads metrics that exist: [TestAlerts],
 //     [deploy/e2e/boards.TestBoards]. Each alert fires by each fault that it is for, and by no other:

@@ -7,6 +7,12 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/settings"
 )
 
+// OfIstiod reports whether istiod 1.31 or the runtime of Go reads a variable.
+func OfIstiod(name string) bool {
+	return settings.Find(settings.Environment(), name) != nil ||
+		slices.Contains([]string{"GODEBUG", "GOGC", "GOMAXPROCS", "GOMEMLIMIT"}, name)
+}
+
 // Foreign returns the variables for istiod that are set to another value than its default and have no effect here,
 // sorted by name. Variables that Kubernetes sets for a Service named pilot are not among them.
 func (e *Env) Foreign() (list []settings.Setting) {

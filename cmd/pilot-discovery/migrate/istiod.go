@@ -35,10 +35,10 @@ func revisionOf(t migration.Object) string {
 	return cmp.Or(t.GetLabels()[names.LabelRevision], "default")
 }
 
-// revisionsOf returns the revisions of running istiods, sorted.
-func revisionsOf(around []migration.Object) (list []string) {
+// revisionsOf returns the revisions of running istiods, sorted, or those of this project's control planes.
+func revisionsOf(around []migration.Object, own bool) (list []string) {
 	for _, t := range around {
-		if _, ok := discoveryOf(t); ok && !version.Own(t.GetLabels()) {
+		if _, ok := discoveryOf(t); ok && version.Own(t.GetLabels()) == own {
 			list = append(list, revisionOf(t))
 		}
 	}
@@ -48,11 +48,16 @@ func revisionsOf(around []migration.Object) (list []string) {
 
 // addIstiod adds points about a control plane that runs: its version, its environment, its arguments and its CA.
 // secrets says whether the Secrets of its namespace are among the objects.
-func addIstiod(v *migration.Verdict, t migration.Object, c map[string]any, around []migration.Object, secrets bool) {
+func (f *flags) addIstiod(v *migration.Verdict, t migration.Object, c map[string]any, around []migration.Object, secrets bool) {
 	image, _ := c["image"].(string)
-	if version.Own(t.GetLabels()) {
-		v.Add("control planes", migration.Point{
-			Text: fmt.Sprintf("%s is this control plane already, of revision %s, %s", t.Named(), revisionOf(t), image)})
+	if own := version.Own(t.GetLabels()); own || f.back {
+		what := "istiod already"
+		if own && f.back {
+			what = "the control plane to move back from"
+		} else if own {
+			what = "this control plane already"
+		}
+		v.Add("control planes", migration.Point{Text: fmt.Sprintf("%s is %s, of revision %s, %s", t.Named(), what, revisionOf(t), image)})
 		return
 	}
 	p := migration.Point{Text: fmt.Sprintf("%s is the control plane of revision %s, %s", t.Named(), revisionOf(t), image)}

@@ -186,6 +186,9 @@ func (o *operator) values(n *yaml.Node) {
 			})
 		case name == "defaultRevision":
 			o.put(o.base, name, key, n)
+		case name == "experimental": // both charts have a policy of stable objects
+			o.put(o.base, name, key, n)
+			o.put(o.istiod, name, key, n)
 		case name == "envVarFrom" || name == "volumes" || name == "volumeMounts": // a component may have more of them
 			if list := get(o.istiod, name); list != nil && list.Kind == yaml.SequenceNode {
 				list.Content = append(list.Content, n.Content...)

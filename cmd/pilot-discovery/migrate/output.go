@@ -5,7 +5,10 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
+
+	"go.yaml.in/yaml/v3"
 
 	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/cli"
 	"github.com/istiod-lite/istiod-lite/cmd/report"
@@ -100,4 +103,62 @@ func stands(n int) string {
 		return "1 thing stands"
 	}
 	return fmt.Sprintf("%d things stand", n)
+}
+
+// ofChart returns the releases of a chart, of which several may be distinguished by a name.
+func ofChart(list []*valueJudge, name string) ([]*valueJudge, error) {
+	chart, name, _ := strings.Cut(name, "/")
+	var found []*valueJudge
+	var names []string
+	for _, j := range list {
+		words := strings.FieldsFunc(j.name, func(r rune) bool { return r == ' ' || r == '/' })
+		if j.chart == chart && (name == "" || slices.Contains(words, name)) {
+			found, names = append(found, j), append(names, cmp.Or(j.name, j.file))
+		}
+	}
+	switch len(found) {
+	case 0:
+		return nil, fmt.Errorf("--chart: no values of the chart %s were found", chart)
+	case 1:
+		return found, nil
+	}
+	return nil, fmt.Errorf("--chart: several releases have the chart %s: write %s/NAME for one of %s", chart, chart, strings.Join(names, ", "))
+}
+
+// writeValues writes the values of each release that a chart is for, as files for Helm, or of the release of one chart.
+func writeValues(w io.Writer, list []*valueJudge, chart string) error {
+	var out bytes.Buffer
+	if chart != "" {
+		var err error
+		if list, err = ofChart(list, chart); err != nil {
+			return err
+		}
+	}
+	for _, j := range list {
+		if j.chart == "ztunnel" {
+			continue
+		}
+		if out.Len() > 0 {
+			out.WriteString("---\n")
+		}
+		from := "charts/" + j.chart
+		if j.chart == "cni" || j.back {
+			from = "Istio's chart " + j.chart
+		}
+		fmt.Fprintf(&out, "# Values of %s", from)
+		if j.name != "" {
+			fmt.Fprintf(&out, ", %s", j.name)
+		}
+		out.WriteString("\n")
+		e := yaml.NewEncoder(&out)
+		e.SetIndent(2)
+		if err := e.Encode(j.kept(j.root)); err != nil {
+			return err
+		}
+		if err := e.Close(); err != nil {
+			return err
+		}
+	}
+	_, err := w.Write(out.Bytes())
+	return err
 }

@@ -24,7 +24,7 @@ var profiles = sync.OnceValue(func() map[string]profileValues {
 	list := map[string]profileValues{}
 	err := yaml.Unmarshal(profilesTable, &doc)
 	if err == nil {
-		err = withoutLines(resolved(&doc)).Decode(&list)
+		err = withLine(resolved(&doc), 0).Decode(&list)
 	}
 	if err != nil {
 		panic(err) // unreachable: the file is part of the program, and the scripts migrate-operator read it

@@ -80,6 +80,24 @@ func put(to, key, n *yaml.Node) (added []string) {
 	return added
 }
 
+// difference returns a mapping without the values that another mapping sets. The other mapping may be nil.
+func difference(n, set *yaml.Node) *yaml.Node {
+	rest := mapping(n)
+	each(n, func(key, value *yaml.Node) {
+		switch other := get(set, key.Value); {
+		case other == nil || other.ShortTag() == "!!null":
+		case value.Kind == yaml.MappingNode && other.Kind == yaml.MappingNode:
+			if value = difference(value, other); len(value.Content) == 0 {
+				return
+			}
+		default:
+			return
+		}
+		rest.Content = append(rest.Content, key, value)
+	})
+	return rest
+}
+
 // putAt adds a value to a mapping at a path of names, as fill does. The line and the comments are those of a key.
 func putAt(to *yaml.Node, path string, key, n *yaml.Node) (added []string) {
 	names := strings.Split(path, ".")
@@ -101,13 +119,48 @@ func mapping(at *yaml.Node) *yaml.Node {
 	return n
 }
 
-// withoutLines removes the lines of a tree.
-func withoutLines(n *yaml.Node) *yaml.Node {
-	n.Line = 0
+// withLine sets the line of all nodes of a tree.
+func withLine(n *yaml.Node, line int) *yaml.Node {
+	n.Line = line
 	for _, child := range n.Content {
-		withoutLines(child)
+		withLine(child, line)
 	}
 	return n
+}
+
+// remove removes a key of a mapping.
+func remove(n *yaml.Node, key string) {
+	if n == nil || n.Kind != yaml.MappingNode {
+		return
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == key {
+			n.Content = slices.Delete(n.Content, i, i+2)
+			return
+		}
+	}
+}
+
+// removeAt removes the key at a path of names, and the mappings that lose all of their keys.
+func removeAt(n *yaml.Node, path string) {
+	name, rest, below := strings.Cut(path, ".")
+	if !below {
+		remove(n, name)
+		return
+	}
+	if child := get(n, name); child != nil {
+		if removeAt(child, rest); len(child.Content) == 0 {
+			remove(n, name)
+		}
+	}
+}
+
+// plain makes a tree that was written as JSON look like YAML.
+func plain(n *yaml.Node) {
+	n.Style = 0
+	for _, child := range n.Content {
+		plain(child)
+	}
 }
 
 // each calls f with the keys and the values of a mapping.

@@ -27,9 +27,18 @@ type release struct {
 	file    string
 	root    *yaml.Node
 	profile *yaml.Node // names the profile; nil if there is none. Values that it sets have no line
-	global  bool       // the values below global are judged in another release
+	global  bool       // whether the values below global are judged in another release
+
+	back     bool              // whether the values are for Istio's chart
+	observed bool              // whether the values are of objects that run
+	running  *release          // the values that the same control plane runs with; nil if they are not known
+	points   []migration.Point // about what runs and has no place in the chart
 	parent  bool       // the values are in the file of a parent chart, which may have names of its own below global
 }
+
+// inCluster reports whether the control plane runs, so that the verdict about its objects names the variables and the
+// fields of the mesh configuration that have no effect.
+func (r *release) inCluster() bool { return r.observed || r.running != nil }
 
 // section is the section of the verdict about a release.
 func (r *release) section() string {
@@ -77,6 +86,14 @@ func readValues(text string, in io.Reader) (list []*release, points []migration.
 			list, points = append(list, o.releases()...), append(points, o.points...)
 			continue
 		case scalar(root, "apiVersion") != "" && scalar(root, "kind") != "" && chart == "":
+			made, ok, err := wrapped(root, file)
+			if err != nil {
+				return nil, nil, err
+			}
+			if ok {
+				list = append(list, made...)
+				continue
+			}
 			return nil, nil, fmt.Errorf("%s:%d: this is a %s: name objects by -f, and files of values by --values", file, root.Line,
 				scalar(root, "kind"))
 		}
@@ -95,11 +112,21 @@ func chartNames() []string { return []string{"istiod", "gateway", "base", "cni",
 // a key. Otherwise it is the chart that has the most of their names.
 func releasesOf(root *yaml.Node, file string) (list []*release) {
 	if get(root, "istiod") != nil || get(root, "gateway") != nil {
+		var others []migration.Point
 		each(root, func(key, n *yaml.Node) {
-			if slices.Contains(chartNames(), key.Value) && n.Kind == yaml.MappingNode {
+			switch {
+			case slices.Contains(chartNames(), key.Value) && n.Kind == yaml.MappingNode:
 				list = append(list, &release{chart: key.Value, file: file, root: n, parent: true})
+			case key.Value != "global" && key.Value != "tags":
+				others = append(others, migration.Point{
+					Text: key.Value + " is left out: no chart of Istio has this name, so it stays among the values of the parent chart",
+					Fix:  "if it is another name of one, write CHART=FILE with its values alone", Where: fmt.Sprintf("%s:%d", file, key.Line),
+				})
 			}
 		})
+		if len(list) > 0 {
+			list[0].points = others
+		}
 		passGlobal(list, get(root, "global"))
 		return list
 	}
@@ -150,7 +177,6 @@ func passGlobal(list []*release, global *yaml.Node) {
 // valueJudge judges the values of one release.
 type valueJudge struct {
 	*release
-	points  []migration.Point
 	working int                 // number of values that work as they are written
 	added   []string            // values that the profile sets
 	dropped map[*yaml.Node]bool // keys of values that have no place in the chart
@@ -159,6 +185,10 @@ type valueJudge struct {
 // judge returns points about the values of a release, and marks the keys that are left out of the chart's values.
 func (r *release) judge() (*valueJudge, error) {
 	j := &valueJudge{release: r, dropped: map[*yaml.Node]bool{}}
+	if r.back {
+		j.judgeBack()
+		return j, nil
+	}
 	switch r.chart {
 	case "ztunnel":
 		j.add(r.root, migration.Point{InTheWay: true, Text: "the chart ztunnel belongs to an ambient mesh, which is not supported",
@@ -175,7 +205,8 @@ func (r *release) judge() (*valueJudge, error) {
 		return nil, err
 	}
 	j.addProfile()
-	j.walk(r.root, s, nil)
+	j.addRunning()
+	j.walk(j.root, s, nil)
 	return j, nil
 }
 
@@ -188,7 +219,7 @@ func (j *valueJudge) addProfile() {
 				return
 			}
 			j.profile = key
-			each(&p.Values, func(value, n *yaml.Node) {
+			each(difference(&p.Values, get(j.root, "pilot")), func(value, n *yaml.Node) { // values below pilot take precedence
 				if j.chart == "istiod" || j.chart == "base" && value.Value == "experimental" {
 					j.added = append(j.added, put(j.root, value, n)...)
 				}
@@ -203,13 +234,20 @@ func (j *valueJudge) add(at *yaml.Node, p migration.Point) {
 		line = j.profile.Line
 		p.Text = "by the profile, " + p.Text
 	}
-	p.Where = fmt.Sprintf("%s:%d", j.file, line)
+	switch {
+	case line != ofRunning:
+		p.Where = fmt.Sprintf("%s:%d", j.file, line)
+	case j.running != nil:
+		p.Where = j.running.file
+	default:
+		p.Where = j.file
+	}
 	j.points = append(j.points, p)
 }
 
 // works counts a value that is kept as it is written, not one of a profile.
 func (j *valueJudge) works(key *yaml.Node) {
-	if key.Line > 0 {
+	if key.Line != 0 {
 		j.working++
 	}
 }
@@ -272,6 +310,8 @@ func (j *valueJudge) judgeValue(key, value *yaml.Node, s *valueSchema, path []st
 		} else {
 			each(value, func(key, _ *yaml.Node) { j.works(key) })
 		}
+	case "extraContainerArgs":
+		j.arguments(key, value, name)
 	default:
 		if value.Kind == yaml.MappingNode && len(value.Content) > 0 && (child == nil || len(child.Properties) > 0) {
 			j.walk(value, child, path)
@@ -284,7 +324,11 @@ func (j *valueJudge) judgeValue(key, value *yaml.Node, s *valueSchema, path []st
 
 // addRow adds a point about a value that has a row.
 func (j *valueJudge) addRow(key, value *yaml.Node, name string, row *settings.Setting) {
-	p := migration.Point{InTheWay: row.Effect == settings.Without, Text: name + " has no effect here: " + row.Why}
+	where := "here"
+	if j.back {
+		where = "there"
+	}
+	p := migration.Point{InTheWay: row.Effect == settings.Without, Text: fmt.Sprintf("%s has no effect %s: %s", name, where, row.Why)}
 	switch {
 	case row.Effect == settings.Elsewhere:
 		p.Text, p.Fix = name+" has another place", row.Why
@@ -366,13 +410,37 @@ func (j *valueJudge) variables(n *yaml.Node, name string, s *valueSchema) {
 		for _, variable := range slices.Backward(x.variables) {
 			at, said[variable] = keys[variable], true
 		}
-		x.Text = name + ": " + x.Text
-		j.add(at, x.Point)
+		if !j.inCluster() {
+			x.Text = name + ": " + x.Text
+			j.add(at, x.Point)
+		}
 	}
 	for variable, key := range keys {
 		if !said[variable] {
 			j.works(key)
 		}
+	}
+}
+
+// arguments judges arguments of the control plane. The verdict about a control plane that runs names its arguments.
+func (j *valueJudge) arguments(key, n *yaml.Node, name string) {
+	var args []string
+	for _, x := range n.Content {
+		args = append(args, x.Value)
+	}
+	_, idle, wrong := judge(nil, args)
+	if len(idle)+len(wrong) == 0 {
+		j.works(key)
+	}
+	if j.inCluster() {
+		return
+	}
+	for _, text := range wrong {
+		j.add(key, migration.Point{InTheWay: true, Text: name + ": " + text})
+	}
+	for _, argument := range idle {
+		j.add(key, migration.Point{InTheWay: true, Text: name + ": --" + argument + " has no effect here",
+			Fix: "remove it, or check that nothing depends on it"})
 	}
 }
 
@@ -412,7 +480,9 @@ func (j *valueJudge) mesh(n *yaml.Node, name string) {
 		if d.Field != "" {
 			field += "." + d.Field
 		}
-		j.add(at, migration.Point{InTheWay: true, Text: field + ": " + d.Message, Fix: d.Fix})
+		if !j.inCluster() {
+			j.add(at, migration.Point{InTheWay: true, Text: field + ": " + d.Message, Fix: d.Fix})
+		}
 	}
 	each(n, func(key, _ *yaml.Node) {
 		if !bad[key.Value] {
@@ -438,38 +508,6 @@ func addValues(v *migration.Verdict, list []*release) ([]*valueJudge, error) {
 		}
 	}
 	return all, nil
-}
-
-// writeValues writes the values of each release that this tree has a chart for, as files for Helm.
-func writeValues(w io.Writer, list []*valueJudge) error {
-	var out bytes.Buffer
-	for _, j := range list {
-		if j.chart == "ztunnel" {
-			continue
-		}
-		if out.Len() > 0 {
-			out.WriteString("---\n")
-		}
-		from := "charts/" + j.chart
-		if j.chart == "cni" {
-			from = "Istio's chart cni"
-		}
-		fmt.Fprintf(&out, "# Values of %s", from)
-		if j.name != "" {
-			fmt.Fprintf(&out, ", %s", j.name)
-		}
-		out.WriteString("\n")
-		e := yaml.NewEncoder(&out)
-		e.SetIndent(2)
-		if err := e.Encode(j.kept(j.root)); err != nil {
-			return err
-		}
-		if err := e.Close(); err != nil {
-			return err
-		}
-	}
-	_, err := w.Write(out.Bytes())
-	return err
 }
 
 // kept returns a mapping without the keys that were dropped, and without mappings that lost all of their keys.

@@ -6,6 +6,7 @@
 //   - certificates*: how workloads get theirs by tokens of their service accounts;
 //   - webhooks*: what is refused and in which words, and that no valid object is refused while servers come and go;
 //   - writers*: the registration of workloads and the election of a leader, each with no more rights than it needs;
+//   - migrate: the values of control planes that run, and of releases of Helm;
 //   - what the server writes besides: statuses, and the objects of Gateways.
 //
 // Each test has a cluster for itself. Package installed empties it for the next test. TestMain makes the test binary a
