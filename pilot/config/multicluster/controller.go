@@ -77,7 +77,7 @@ func New(opts Options) *Controller {
 	c.managed.WithLabelValues("local").Set(1)
 	c.managed.WithLabelValues("remote").Set(0)
 	if opts.Metrics != nil {
-		opts.Metrics.MustRegister(c.timeouts, c.managed)
+		opts.Metrics.MustRegister(c.timeouts, c.managed, syncStatuses{c})
 	}
 	return c
 }

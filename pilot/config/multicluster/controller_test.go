@@ -98,6 +98,7 @@ func TestAddChangeRemove(t *testing.T) {
 			t.Errorf("%d sources of what did not change, %d calls", n, m.calls)
 		}
 		m.metric(t, "istiod_managed_clusters", 1, 2) // local, remote
+		m.metric(t, "istiod_remote_cluster_sync_status", 0, 1, 0, 0, 0, 1, 0, 0)
 
 		m.servers.write("b1", "y", "")
 		m.servers.write("c1", "z", "9")
@@ -108,6 +109,7 @@ func TestAddChangeRemove(t *testing.T) {
 		unlabelled.Object.Labels = nil
 		m.Handle([]kinds.Change{unlabelled})
 		m.expect(t, "", "", "")
+		m.metric(t, "istiod_remote_cluster_sync_status")
 		if n := len(m.servers.sources("")); n > 0 {
 			t.Errorf("%d sources run on", n)
 		}
@@ -249,6 +251,9 @@ func TestReadinessWaitsNoLongerThanTheTimeout(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		m.expect(t, "b: x=1", "b=synced c=timeout d=closed e=timeout", "ClusterTimeout one c, ClusterNotConnected one d, ClusterTimeout one e")
 		m.metric(t, "remote_cluster_sync_timeouts_total", 3) // d too, which never was there
+		m.metric(                                            // closed, synced, syncing, timeout of each cluster
+			t, "istiod_remote_cluster_sync_status", 0, 1, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 1,
+		)
 
 		m.servers.write("hang2", "z", "1")
 		close(m.servers.hang["hang2"])
