@@ -208,6 +208,40 @@ func TestRules(t *testing.T) {
 	}
 }
 
+// TestRulesOfOneNamespace checks that a server that is limited to a namespace has the rights to objects of namespaces
+// there and in its own namespace, and everywhere no others than to objects without a namespace.
+func TestRulesOfOneNamespace(t *testing.T) {
+	whole := objects[rbacv1.ClusterRole](t, template(t, helms(t)[0], "istiod", chart(t, "istiod")), "ClusterRole")
+	out := template(t, helms(t)[0], "istiod", chart(t, "istiod"), "--set", "env.ISTIO_WATCH_NAMESPACE=shop")
+	everywhere := verbs(objects[rbacv1.ClusterRole](t, out, "ClusterRole")[0].Rules)
+	for _, k := range kinds.All() {
+		if name := strings.TrimSuffix(k.Plural+"."+k.Group, "."); !k.Cluster && everywhere[name] != "" {
+			t.Errorf("%s in all namespaces: %s", name, everywhere[name])
+		}
+	}
+	bound := map[string]bool{}
+	for _, b := range objects[rbacv1.RoleBinding](t, out, "RoleBinding") {
+		if len(b.Subjects) == 1 && b.Subjects[0].Name == "istiod" && b.Subjects[0].Namespace == "istio-system" {
+			bound[b.Namespace+"/"+b.RoleRef.Name] = true
+		}
+	}
+	var in []string
+	for _, r := range objects[rbacv1.Role](t, out, "Role") {
+		if r.Name != "istiod-clusterrole-istio-system" {
+			continue
+		}
+		in = append(in, r.Namespace)
+		all := maps.Clone(everywhere)
+		maps.Copy(all, verbs(r.Rules))
+		if d := cmp.Diff(verbs(whole[0].Rules), all); d != "" || !bound[r.Namespace+"/"+r.Name] {
+			t.Errorf("namespace %s: bound %v, %s", r.Namespace, bound[r.Namespace+"/"+r.Name], d)
+		}
+	}
+	if slices.Sort(in); !slices.Equal(in, []string{"istio-system", "shop"}) {
+		t.Errorf("roles in %v", in)
+	}
+}
+
 // The control plane of another cluster reads services and the Secrets that gateways need, and creates TokenReviews and
 // SubjectAccessReviews. It has no other rights.
 func TestRulesOfRemoteReaders(t *testing.T) {

@@ -73,7 +73,9 @@ func (s *Server) newGateways() (components.Component, error) {
 	}
 	g.reconciler = deployment.New(o)
 	g.gateways = controllers.New("Gateway", codeGatewaysUnread, g.reconciler, logger)
-	g.deploys, err = controllers.NewManager(controllers.Options{Client: guarded, OnDemand: true, Logger: logger}, g.gateways)
+	g.deploys, err = controllers.NewManager(
+		controllers.Options{Client: guarded, OnDemand: true, Namespaces: s.o.Namespaces(), Logger: logger}, g.gateways,
+	)
 	s.gateways = g
 	return g, err
 }

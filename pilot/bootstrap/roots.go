@@ -58,6 +58,7 @@ const (
 func (s *Server) newPublisher(x *secure, e controllers.Election, cluster string, lease *leader.Lease) (*trust.Publisher, error) {
 	return trust.New(trust.Options{
 		Client: e.Client, Lease: lease, Cluster: cluster, World: s.world, Logger: s.o.Logger.With("scope", "ca"),
+		Namespaces: s.o.Namespaces(),
 		Maps: []trust.Map{
 			{Name: s.o.Certificates.RootsMap, Key: rootsKey, Text: func() []byte { return x.Authority.ServerRoots() }},
 			{Name: s.o.Certificates.CRLMap, Key: crlKey, Text: func() []byte { return x.Authority.Revoked().Text() }},

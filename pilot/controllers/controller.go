@@ -34,6 +34,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/pilot/leader"
 )
@@ -78,11 +79,16 @@ type Controller struct {
 	queue      workqueue.TypedRateLimitingInterface[reconcile.Request] // queue of the term; nil between terms
 	problems   map[reconcile.Request]diag.Diagnostic                   // by request whose last reconcile failed
 	conflicts  map[reconcile.Request]int                               // consecutive conflicts by request
-	readErrors map[read]string                                         // errors of the last list and the last watch of each kind
+	readErrors map[read]string                                         // errors of the last list and the last watch of each informer
+	informers  int                                                     // number of informers made
 }
 
-// read is a way to read a kind. Watches may fail while lists succeed.
-type read struct{ verb, kind string }
+// read is a way to read a kind. Watches may fail while lists succeed, and a kind has an informer for each namespace if
+// only some are watched.
+type read struct {
+	verb, kind string
+	informer   int
+}
 
 // everything is the request to reconcile everything.
 var everything reconcile.Request
@@ -110,13 +116,19 @@ func (c *Controller) Notify(requests ...reconcile.Request) {
 // NotifyAll adds the request to reconcile everything to the queue.
 func (c *Controller) NotifyAll() { c.Notify(everything) }
 
-// begin adds the Controller to the manager of a term.
-func (c *Controller) begin(m manager.Manager, writer client.Client) error {
+// begin adds the Controller to the manager of a term. It watches objects of some namespaces, or of all if the list is
+// empty.
+func (c *Controller) begin(m manager.Manager, writer client.Client, namespaces []string) error {
 	watches := c.reconciler.Watches()
+	var watched map[string]controllercache.Config
+	for _, namespace := range namespaces {
+		lists.Put(&watched, namespace, controllercache.Config{})
+	}
 	var err error
 	c.watched, err = controllercache.New(m.GetConfig(), controllercache.Options{
 		HTTPClient: m.GetHTTPClient(), Scheme: m.GetScheme(), Mapper: m.GetRESTMapper(), ByObject: watches,
-		DefaultTransform: controllercache.TransformStripManagedFields(), ReaderFailOnMissingInformer: true, NewInformer: c.informer,
+		DefaultNamespaces: watched, // of kinds with namespaces
+		DefaultTransform:  controllercache.TransformStripManagedFields(), ReaderFailOnMissingInformer: true, NewInformer: c.informer,
 		DefaultWatchErrorHandler: func(context.Context, *cache.Reflector, error) {}, // informer records the error
 	})
 	if err != nil {
@@ -185,13 +197,17 @@ func (c *Controller) end() {
 func (c *Controller) informer(
 	lw cache.ListerWatcher, object runtime.Object, resync time.Duration, indexers cache.Indexers,
 ) cache.SharedIndexInformer {
-	kind, from := object.GetObjectKind().GroupVersionKind().Kind, cache.ToListerWatcherWithContext(lw)
+	from := cache.ToListerWatcherWithContext(lw)
+	c.mu.Lock()
+	c.informers++
+	of := read{kind: object.GetObjectKind().GroupVersionKind().Kind, informer: c.informers}
+	c.mu.Unlock()
 	return cache.NewSharedIndexInformer(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			asked, cancel := context.WithTimeoutCause(ctx, answerTimeout, errUnanswered)
 			defer cancel()
 			list, err := from.ListWithContext(asked, o)
-			c.noteRead(ctx, kind, "list", cmp.Or(unanswered(asked), err))
+			c.noteRead(ctx, of.by("list"), cmp.Or(unanswered(asked), err))
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
@@ -199,13 +215,13 @@ func (c *Controller) informer(
 			late := time.AfterFunc(answerTimeout, func() { cancel(errUnanswered) })
 			w, err := from.WatchWithContext(asked, o)
 			late.Stop()
-			c.noteRead(ctx, kind, "watch", cmp.Or(unanswered(asked), err))
+			c.noteRead(ctx, of.by("watch"), cmp.Or(unanswered(asked), err))
 			if err != nil {
 				cancel(nil)
 				return nil, err
 			}
 			if o.SendInitialEvents != nil {
-				c.noteRead(ctx, kind, "list", nil) // the watch begins with the list
+				c.noteRead(ctx, of.by("list"), nil) // the watch begins with the list
 			}
 			return stream{w, cancel}, nil
 		},
@@ -236,8 +252,14 @@ func (s stream) Stop() {
 	s.cancel(nil)
 }
 
+// by returns the way to read the same kind by another verb.
+func (r read) by(verb string) read {
+	r.verb = verb
+	return r
+}
+
 // noteRead records whether a kind can be listed or watched, and logs a new error.
-func (c *Controller) noteRead(ctx context.Context, kind, verb string, err error) {
+func (c *Controller) noteRead(ctx context.Context, of read, err error) {
 	if ctx.Err() != nil || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) ||
 		apierrors.IsInvalid(err) { // the API server cannot stream lists; client-go falls back to a plain list
 		return
@@ -247,10 +269,10 @@ func (c *Controller) noteRead(ctx context.Context, kind, verb string, err error)
 		text = withoutURL(err)
 	}
 	c.mu.Lock()
-	known := c.readErrors[read{"list", kind}] == text || c.readErrors[read{"watch", kind}] == text
-	delete(c.readErrors, read{verb, kind})
+	known := c.readErrors[of.by("list")] == text || c.readErrors[of.by("watch")] == text
+	delete(c.readErrors, of)
 	if err != nil {
-		c.readErrors[read{verb, kind}] = text
+		c.readErrors[of] = text
 	}
 	c.mu.Unlock()
 	if err == nil {
@@ -260,7 +282,7 @@ func (c *Controller) noteRead(ctx context.Context, kind, verb string, err error)
 		r.ReadFailed(err)
 	}
 	if !known {
-		c.logger.Warn("failed to list and watch objects", "kind", kind, "err", text)
+		c.logger.Warn("failed to list and watch objects", "kind", of.kind, "err", text)
 	}
 }
 

@@ -37,7 +37,9 @@ type Options struct {
 	Always bool
 	// OnDemand delays the election and the Controllers until Need is called.
 	OnDemand bool
-	Logger   *slog.Logger
+	// Namespaces are the namespaces in which objects are watched. Empty for all.
+	Namespaces []string
+	Logger     *slog.Logger
 }
 
 // Manager runs Controllers while this replica is elected.
@@ -90,6 +92,7 @@ func mapper(controllers []*Controller) meta.RESTMapper {
 			for _, v := range k.Versions {
 				gv := schema.GroupVersion{Group: k.Group, Version: v}
 				m.AddSpecific(gv.WithKind(k.Name), gv.WithResource(k.Plural), gv.WithResource(k.Plural), scope)
+				m.Add(gv.WithKind(k.Name+"List"), scope) // a cache of some namespaces asks for its scope
 			}
 		}
 	}
@@ -209,7 +212,7 @@ func (m *Manager) manage(ctx context.Context) error {
 		}
 	}()
 	for _, c := range m.controllers {
-		if err := c.begin(runs, m.client); err != nil {
+		if err := c.begin(runs, m.client, m.o.Namespaces); err != nil {
 			return err
 		}
 	}

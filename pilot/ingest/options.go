@@ -51,6 +51,10 @@ type Options struct {
 	Cluster    *crd.Listing // objects listed once from an API server, used instead of Client
 	Client     *rest.Config // API server of the server's own cluster; nil if there is no cluster
 
+	// WatchNamespace is the only namespace, beside the root namespace, whose objects are read from API servers, and in
+	// which roots are published. Empty for all.
+	WatchNamespace string
+
 	NoServices bool // read only the cluster's configuration, not its services
 
 	RemoteClient  crd.ClientOptions // defaults for the kubeconfigs of remote clusters

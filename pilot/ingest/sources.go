@@ -261,6 +261,7 @@ func (o Options) meshMaps() map[*kinds.Kind]crd.Restriction {
 // reader makes a source that reads the API server of the server's own cluster.
 func (s *Sources) reader(o crd.Options) (*crd.Source, error) {
 	o.Client, o.Logger, o.Metrics, o.Limits = s.o.Client, s.o.Logger.With("scope", "kube"), s.metrics, s.o.Limits
+	o.Namespaces = s.o.Namespaces()
 	k, err := crd.New(o)
 	if err != nil {
 		return nil, err
@@ -318,7 +319,7 @@ func (s *Sources) addCluster() (err error) {
 			}
 			source, err := crd.New(crd.Options{
 				Client: client, Cluster: cluster, Kinds: remoteKinds(), Handler: h, Logger: logger.With("cluster", cluster), Metrics: s.metrics,
-				Limits: s.o.Limits,
+				Limits: s.o.Limits, Namespaces: s.o.Namespaces(),
 			})
 			if err != nil {
 				return nil, err
@@ -529,6 +530,9 @@ func (s *Sources) Findings() []diag.Diagnostic {
 	list := s.duplicates(except)
 	for _, source := range s.list {
 		list = append(list, source.Findings()...)
+	}
+	if d, wrong := s.watched(); wrong {
+		list = append(list, d)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -438,7 +438,7 @@ func (w *World) Namespaces(cluster string) []string {
 	var names []string
 	w.mu.Lock()
 	for at := range w.filter.namespaces {
-		if at.cluster == cluster && w.filter.selected(at) {
+		if at.cluster == cluster && w.filter.selected(at) && w.o.watches(at.namespace) {
 			names = append(names, at.namespace)
 		}
 	}
@@ -453,7 +453,7 @@ func (w *World) TakesPart(cluster, namespace string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	_, known := w.filter.namespaces[at]
-	return known && w.filter.selected(at)
+	return known && w.filter.selected(at) && w.o.watches(namespace)
 }
 
 func (w *World) accepted(wanted func(kinds.Key) bool) []*kinds.Object {

@@ -18,8 +18,10 @@ type Options struct {
 	Lease   *leader.Lease // nil if this replica always leads
 	Cluster string        // ID of a remote cluster; empty for the server's own
 	World   World
-	Maps    []Map
-	Logger  *slog.Logger
+	// Namespaces are the namespaces in which ConfigMaps are watched. Empty for all.
+	Namespaces []string
+	Maps       []Map
+	Logger     *slog.Logger
 }
 
 // World has the namespaces of clusters.
@@ -67,7 +69,9 @@ func New(o Options) (*Publisher, error) {
 		p.controllers = append(p.controllers, controllers.New("ConfigMap", codeUnread, r, o.Logger))
 	}
 	var err error
-	p.Manager, err = controllers.NewManager(controllers.Options{Client: o.Client, Lease: o.Lease, Logger: o.Logger}, p.controllers...)
+	p.Manager, err = controllers.NewManager(
+		controllers.Options{Client: o.Client, Lease: o.Lease, Namespaces: o.Namespaces, Logger: o.Logger}, p.controllers...,
+	)
 	return p, err
 }
 

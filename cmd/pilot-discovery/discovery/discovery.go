@@ -110,6 +110,11 @@ GOGC, GOMEMLIMIT and GOMAXPROCS are Go's own.`
 		if err := f.kube.options(&f.o.Options); err != nil {
 			return err
 		}
+		if f.o.Client == nil {
+			for _, name := range f.kube.idle() {
+				logger.Warn("this variable has no effect here", "variable", name, "reason", "no API server is read")
+			}
+		}
 		if err := f.certificates(&f.o.Certificates); err != nil {
 			return err
 		}

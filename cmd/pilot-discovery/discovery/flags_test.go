@@ -9,6 +9,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/settings"
 	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/env"
+	"github.com/istiod-lite/istiod-lite/pilot/ingest"
 )
 
 // The flags that charts, scripts and istiod's own documentation use, with istiod's defaults.
@@ -115,6 +116,17 @@ func TestSwitches(t *testing.T) {
 			if !slices.Contains(e.Read, name) || len(e.Warnings) != want {
 				t.Errorf("%s=%s: read %v, warnings %q", name, text, slices.Contains(e.Read, name), e.Warnings)
 			}
+		}
+	}
+}
+
+// TestWatchedNamespace refuses what is not the name of one namespace.
+func TestWatchedNamespace(t *testing.T) {
+	for text, allowed := range map[string]bool{"": true, "team-a": true, "a,b": false, "*": false, "A": false} {
+		f := kubeFlags{namespace: text, registries: "Kubernetes"}
+		o := ingest.Options{ConfigDir: "mesh"} // no API server is read
+		if err := f.options(&o); (err == nil) != allowed || allowed && o.WatchNamespace != text {
+			t.Errorf("%q: %v, namespace %q", text, err, o.WatchNamespace)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 
 	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/cli"
@@ -27,6 +28,7 @@ type kubeFlags struct {
 	timeout    time.Duration
 	revision   string
 	sharedMesh string
+	namespace  string // value of ISTIO_WATCH_NAMESPACE
 }
 
 func (f *kubeFlags) register(flags *pflag.FlagSet, e *env.Env) {
@@ -42,6 +44,7 @@ func (f *kubeFlags) register(flags *pflag.FlagSet, e *env.Env) {
 	flags.DurationVar(&f.timeout, "remoteClusterTimeout", e.Duration("PILOT_REMOTE_CLUSTER_TIMEOUT", 30*time.Second),
 		"time limit for remote clusters until the server is ready")
 
+	f.namespace = e.Text("ISTIO_WATCH_NAMESPACE", "")
 	f.client.Insecure = cli.Fields(e.Text("PILOT_INSECURE_MULTICLUSTER_KUBECONFIG_OPTIONS", ""))
 	f.client.Host, f.client.Port = e.Text("KUBERNETES_SERVICE_HOST", ""), e.Text("KUBERNETES_SERVICE_PORT", "")
 	f.atHome = input.KubeconfigAtHome(e)
@@ -54,6 +57,10 @@ func (f *kubeFlags) options(o *ingest.Options) error {
 			return fmt.Errorf("service registry %s is not supported: --registries takes Kubernetes, or nothing", r)
 		}
 	}
+	if f.namespace != "" && len(validation.IsDNS1123Label(f.namespace)) > 0 {
+		return fmt.Errorf("ISTIO_WATCH_NAMESPACE=%s is not the name of a namespace: write one, or nothing for all", f.namespace)
+	}
+	o.WatchNamespace = f.namespace
 	o.NoServices = len(registries) == 0
 	o.Revision, o.SharedMesh, o.RemoteTimeout = f.revision, f.sharedMesh, f.timeout
 	f.client.QPS, f.client.Version = float32(f.qps), version.Tag()
@@ -62,6 +69,14 @@ func (f *kubeFlags) options(o *ingest.Options) error {
 	named := o.MeshSources()
 	o.Client, err = f.connect(o.ConfigDir != "" || len(named) > 0 && !slices.Contains(named, ingest.KubernetesScheme), o.NoServices)
 	return err
+}
+
+// idle returns the variables that are set and have no effect without an API server.
+func (f *kubeFlags) idle() (names []string) {
+	if f.namespace != "" {
+		names = append(names, "ISTIO_WATCH_NAMESPACE")
+	}
+	return names
 }
 
 // connect returns the configuration of the API server to read, or nil. If there are other sources, a directory or

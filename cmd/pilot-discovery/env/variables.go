@@ -45,6 +45,7 @@ func All() []Variable {
 		{"ISTIOD_CUSTOM_HOST", "", "additional names of the server in its certificate, separated by commas"},
 		{"ISTIO_GPRC_MAXRECVMSGSIZE", "4194304", "default of --maxRecvMessageSize"},
 		{"ISTIO_MULTIROOT_MESH", "false", "true: agents are also sent the roots in caCertificates of the mesh configuration"},
+		{"ISTIO_WATCH_NAMESPACE", "", "the only namespace, beside the root namespace, whose objects are read from API servers; empty for all"},
 		{"JWKS_RESOLVER_INSECURE_SKIP_VERIFY", "false", "true: do not verify certificates of servers of keys; for tests only"},
 		{"JWT_RULE", "", "OpenID provider whose tokens are accepted in addition to Kubernetes', as JSON: issuer, audiences, jwks_uri"},
 		{"K8S_SIGNER", "", "Kubernetes signer for proxies that name none, with EXTERNAL_CA"},

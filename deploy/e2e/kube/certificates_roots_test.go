@@ -1,7 +1,10 @@
 package kube
 
 import (
+	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -89,4 +92,47 @@ func TestRoots(t *testing.T) {
 			t.Errorf("%s was written again, %v", namespace, err)
 		}
 	}
+}
+
+// TestOneNamespace: a server that is limited to a namespace has the rights to work there and in its own namespace, and
+// in no other.
+func TestOneNamespace(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "--set", "env.ISTIO_WATCH_NAMESPACE=default")
+	w.Write("apiVersion: v1\nkind: Namespace\nmetadata: {name: hidden}\n")
+	one := w.launch("istiod-0").Ready()
+	s, err := w.Client().CoreV1().Secrets(root).Get(w.Ctx, "istio-ca-secret", metav1.GetOptions{})
+	w.Must(err)
+	w.handed("at first", "default", string(s.Data["root-cert.pem"]))
+	w.handed("at first", root, string(s.Data["root-cert.pem"]))
+	for _, namespace := range []string{"default", "hidden"} {
+		w.Write("apiVersion: networking.istio.io/v1\nkind: ServiceEntry\nmetadata: {name: out, namespace: " + namespace + "}\n" +
+			"spec: {hosts: [" + namespace + ".example], ports: [{number: 80, name: http, protocol: HTTP}], resolution: DNS}\n")
+	}
+	page := func(name string) string {
+		resp, err := http.Get("http://" + one.Monitoring + "/debug/" + name)
+		w.Must(err)
+		defer resp.Body.Close()
+		text, err := io.ReadAll(resp.Body)
+		w.Must(err)
+		return string(text)
+	}
+	w.Eventually("objects of the namespace are in force", func() error {
+		if text := page("configz"); !strings.Contains(text, "default.example") {
+			return fmt.Errorf("/debug/configz: %s", text)
+		}
+		return nil
+	})
+	if strings.Contains(page("configz"), "hidden.example") {
+		t.Error("an object of another namespace is in force")
+	}
+	if m, err := w.roots("hidden"); err == nil {
+		t.Errorf("another namespace has %v", m.Data)
+	}
+	w.Eventually("no rights are missing", func() error {
+		if text := page("findings"); strings.Contains(text, "forbidden") || strings.Contains(text, "NoWatch") {
+			return errors.New(text)
+		}
+		return nil
+	})
 }

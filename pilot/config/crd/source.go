@@ -34,10 +34,12 @@ type Options struct {
 	Cluster string // cluster in the keys of objects: the ID of a remote cluster, or empty for the server's own
 	Kinds   []*kinds.Kind
 	Only    map[*kinds.Kind]Restriction // restrictions of kinds that are read partly
-	Handler config.Handler
-	Logger  *slog.Logger
-	Metrics prometheus.Registerer // may be shared by several sources
-	Limits  limits.Limits         // limits; the zero value means limits.Default
+	// Namespaces are the namespaces in which objects are read, unless the kind has none or Only names one. Empty for all.
+	Namespaces []string
+	Handler    config.Handler
+	Logger     *slog.Logger
+	Metrics    prometheus.Registerer // may be shared by several sources
+	Limits     limits.Limits         // limits; the zero value means limits.Default
 }
 
 // Restriction selects objects of a kind. Empty fields do not restrict.
@@ -101,7 +103,7 @@ func New(opts Options) (*Source, error) {
 		if slices.ContainsFunc(s.feeds, func(f *feed) bool { return f.kind == k }) {
 			return nil, fmt.Errorf("kind %s is listed twice", k.Name)
 		}
-		for _, only := range split(opts.Only[k]) {
+		for _, only := range opts.restrictions(k) {
 			s.feeds = append(s.feeds, newFeed(s, k, only))
 		}
 		if coreOf(k) == nil && s.definitions == nil {
@@ -109,6 +111,19 @@ func New(opts Options) (*Source, error) {
 		}
 	}
 	return s, nil
+}
+
+// restrictions returns the restrictions of the feeds of a kind.
+func (o Options) restrictions(k *kinds.Kind) (list []Restriction) {
+	only := o.Only[k]
+	if k.Cluster || only.Namespace != "" || len(o.Namespaces) == 0 {
+		return split(only)
+	}
+	for _, namespace := range o.Namespaces {
+		only.Namespace = namespace
+		list = append(list, split(only)...)
+	}
+	return list
 }
 
 // split divides a restriction into restrictions with at most one name, because a field selector can have only one.
@@ -258,7 +273,10 @@ func (s *Source) waiting() (kinds []string, why error) {
 	}
 	for f := range s.allFeeds {
 		if !f.settled() {
-			kinds, why = append(kinds, f.String()), cmp.Or(why, f.readError)
+			if name := f.String(); !slices.Contains(kinds, name) { // a kind has a feed for each namespace that is read
+				kinds = append(kinds, name)
+			}
+			why = cmp.Or(why, f.readError)
 			if f.doubtful() {
 				why = cmp.Or(why, errNotFound)
 			}

@@ -4,6 +4,8 @@ import (
 	"flag"
 	"fmt"
 	"net/http"
+	"strings"
+	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -51,6 +53,59 @@ func TestReadsAndFollows(t *testing.T) {
 		})
 		r.noFindings()
 	})
+}
+
+// TestNamespaces reads objects of some namespaces only, by requests for each of them, and objects without a namespace.
+func TestNamespaces(t *testing.T) {
+	t.Parallel()
+	a := newAPIServer(t, kinds.Sidecar)
+	var mu sync.Mutex
+	wide := map[string]bool{}
+	a.refuse = func(resource string, r *http.Request) (int, string) {
+		if strings.Contains(r.URL.Path, "/namespaces/") {
+			return 0, ""
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		wide[resource] = true
+		return 0, ""
+	}
+	put := func(namespace string) {
+		a.put("services", namespace, "web", object{})
+		a.put("sidecars.networking.istio.io", namespace, "s", sidecar("./*"))
+		a.put("configmaps", namespace, "m", configMap("1"))
+	}
+	put("a")
+	put("hidden")
+	a.put("namespaces", "", "hidden", object{})
+	r := read(t, a, Options{
+		Kinds:      []*kinds.Kind{kinds.Namespace, kinds.Service, kinds.Sidecar, kinds.ConfigMap},
+		Namespaces: []string{"a", "root"},
+		Only:       map[*kinds.Kind]Restriction{kinds.ConfigMap: {Namespace: "hidden", Names: []string{"m"}}},
+	})
+	r.synced()
+	if r.get(kinds.Namespace, "", "hidden") == nil || r.get(kinds.ConfigMap, "hidden", "m") == nil {
+		t.Error("a kind without namespaces, or with a namespace of its own, is restricted")
+	}
+	put("root")
+	put("other")
+	until(t, "read", func() bool {
+		return r.get(kinds.Service, "a", "web") != nil && r.get(kinds.Sidecar, "a", "s") != nil &&
+			r.get(kinds.Service, "root", "web") != nil && r.get(kinds.Sidecar, "root", "s") != nil
+	})
+	for _, namespace := range []string{"hidden", "other"} {
+		if r.get(kinds.Service, namespace, "web") != nil || r.get(kinds.Sidecar, namespace, "s") != nil {
+			t.Errorf("objects of namespace %s are read", namespace)
+		}
+	}
+	a.drop("sidecars.networking.istio.io", "root", "s")
+	until(t, "gone", func() bool { return r.get(kinds.Sidecar, "root", "s") == nil && r.get(kinds.Sidecar, "a", "s") != nil })
+	mu.Lock()
+	defer mu.Unlock()
+	if wide["services"] || wide["sidecars.networking.istio.io"] {
+		t.Errorf("requests for all namespaces: %v", wide)
+	}
+	r.noFindings()
 }
 
 // What no translation reads is no change, whether it comes as an event or in a list that is read again.
