@@ -17,7 +17,8 @@ import (
 )
 
 // TestWatchNamespace runs a server that is limited to a namespace. It requests objects of no other namespace than it
-// and the root namespace, and publishes roots in no other. A namespace that does not exist is a finding.
+// and the root namespace, and publishes roots in no other. A namespace that does not exist is a finding. Objects of
+// ignored kinds are not requested, and that is a finding.
 func TestWatchNamespace(t *testing.T) {
 	var mu sync.Mutex
 	requested := map[string]bool{}
@@ -40,19 +41,27 @@ func TestWatchNamespace(t *testing.T) {
 	for _, name := range []string{"another", "istio-system"} {
 		put("/api/v1/namespaces", "v1", "Namespace", name)
 	}
-	put("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", "apiextensions.k8s.io/v1", "CustomResourceDefinition",
-		"sidecars.networking.istio.io")
+	for _, name := range []string{"sidecars.networking.istio.io", "telemetries.telemetry.istio.io"} {
+		put("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", "apiextensions.k8s.io/v1", "CustomResourceDefinition", name)
+	}
 	at := httptest.NewServer(api)
 	t.Cleanup(at.Close)
 	o := certificateOptions(t)
 	o.ConfigDir, o.Certificates.StateDir, o.Certificates.RootsMap, o.Certificates.CRLMap = "", "", "roots", "revoked"
 	o.Client, o.PodName, o.NoElection, o.WatchNamespace = &rest.Config{Host: at.URL}, "istiod-0", true, "shop"
+	o.Ignored = []*kinds.Kind{kinds.PeerAuthentication, kinds.Telemetry}
 	s, err := New(o)
 	must.Succeed(t, err)
 	run(t, s)
-	missing := func() bool {
-		return slices.ContainsFunc(s.from.Findings(), func(d diag.Diagnostic) bool { return d.Code == "WatchedNamespace" })
+	find := func(code string) (severities []diag.Severity) {
+		for _, d := range s.from.Findings() {
+			if d.Code == code {
+				severities = append(severities, d.Severity)
+			}
+		}
+		return severities
 	}
+	missing := func() bool { return len(find("WatchedNamespace")) > 0 }
 	eventually(t, "the finding", missing)
 	put("/api/v1/namespaces", "v1", "Namespace", "shop")
 	for _, namespace := range []string{"shop", "istio-system"} {
@@ -62,6 +71,9 @@ func TestWatchNamespace(t *testing.T) {
 		})
 	}
 	eventually(t, "no finding", func() bool { return !missing() })
+	if got := find("IgnoredKinds"); !slices.Equal(got, []diag.Severity{diag.Warning, diag.Info}) {
+		t.Errorf("findings about ignored kinds: %v", got)
+	}
 	if api.Object("/api/v1/namespaces/another/configmaps/roots") != nil {
 		t.Error("roots in another namespace")
 	}
@@ -70,6 +82,9 @@ func TestWatchNamespace(t *testing.T) {
 			path := "/apis/" + k.Group + "/" + version + "/"
 			if k.Group == "" {
 				path = "/api/" + version + "/"
+			}
+			if slices.Contains(o.Ignored, k) && asks(path+"namespaces/shop/"+k.Plural) {
+				t.Errorf("%s are read", k.Plural)
 			}
 			if !k.Cluster && asks(path+k.Plural) || asks(path+"namespaces/another/"+k.Plural) {
 				t.Errorf("%s are read in all namespaces, or in another one", k.Plural)

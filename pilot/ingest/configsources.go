@@ -147,7 +147,7 @@ func (c *configSources) add(what string, from *meshv1alpha1.ConfigSource) error 
 		}
 		c.list = append(c.list, Runner{name, d})
 	case scheme == KubernetesScheme && rest == "" && s.o.Client != nil:
-		k, err := s.reader(crd.Options{Kinds: configKinds(), Handler: handler})
+		k, err := s.reader(crd.Options{Kinds: s.o.unignored(configKinds()), Handler: handler})
 		if err != nil {
 			return fmt.Errorf("%s: %w", what, err)
 		}

@@ -49,6 +49,8 @@
 //   - With Options.WatchNamespace, no objects of other namespaces than it and the root namespace are requested, and no
 //     other gets roots: [pilot/bootstrap.TestWatchNamespace], [pilot/config/crd.TestNamespaces]. The chart grants it no
 //     more: [deploy/e2e/kube.TestOneNamespace].
+//   - Kinds in Options.Ignored are not requested. That they restrict nothing is a finding: [TestIgnored],
+//     [pilot/bootstrap.TestWatchNamespace].
 //   - A mesh configuration with an error is replaced by the last one of its layer that was used: [TestMeshLayers],
 //     [TestMeshWithUnknownFields], [TestSalvagedMeshStays], [TestMeshWithoutKey]. At a start there is none, and the
 //     server does not become ready with the defaults: [pilot/bootstrap.TestUnusableMeshConfigIsNotReady],

@@ -55,6 +55,9 @@ type Options struct {
 	// which roots are published. Empty for all.
 	WatchNamespace string
 
+	// Ignored are kinds of configuration that are not read from API servers.
+	Ignored []*kinds.Kind
+
 	NoServices bool // read only the cluster's configuration, not its services
 
 	RemoteClient  crd.ClientOptions // defaults for the kubeconfigs of remote clusters

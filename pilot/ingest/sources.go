@@ -318,7 +318,7 @@ func (s *Sources) addCluster() (err error) {
 				return nil, err
 			}
 			source, err := crd.New(crd.Options{
-				Client: client, Cluster: cluster, Kinds: remoteKinds(), Handler: h, Logger: logger.With("cluster", cluster), Metrics: s.metrics,
+				Client: client, Cluster: cluster, Kinds: s.o.unignored(remoteKinds()), Handler: h, Logger: logger.With("cluster", cluster), Metrics: s.metrics,
 				Limits: s.o.Limits, Namespaces: s.o.Namespaces(),
 			})
 			if err != nil {
@@ -534,6 +534,7 @@ func (s *Sources) Findings() []diag.Diagnostic {
 	if d, wrong := s.watched(); wrong {
 		list = append(list, d)
 	}
+	list = append(list, s.o.ignored()...)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return append(list, s.wrong...)

@@ -2,8 +2,11 @@ package ingest
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 )
 
 // Namespaces returns the namespaces whose objects are read from API servers, or nil for all. The root namespace is one
@@ -21,6 +24,63 @@ func (o Options) Namespaces() []string {
 // watches reports whether objects of a namespace are read from API servers.
 func (o Options) watches(namespace string) bool {
 	return o.WatchNamespace == "" || slices.Contains(o.Namespaces(), namespace)
+}
+
+// Ignored returns the kinds of configuration that a pattern of ignore matches and no pattern of include, and the
+// patterns of each list that match no kind. A pattern is a resource, such as sidecars.networking.istio.io, or "*." and
+// the last parts of the names of resources, such as *.istio.io.
+func Ignored(ignore, include []string) (list []*kinds.Kind, idleIgnore, idleInclude []string) {
+	matches := func(pattern string, k *kinds.Kind) bool {
+		end, wild := strings.CutPrefix(pattern, "*")
+		return wild && strings.HasPrefix(end, ".") && strings.HasSuffix(resourceOf(k), end) || pattern == resourceOf(k)
+	}
+	matched := func(patterns []string, k *kinds.Kind) bool {
+		return slices.ContainsFunc(patterns, func(p string) bool { return matches(p, k) })
+	}
+	idle := func(patterns []string) (none []string) {
+		for _, p := range patterns {
+			if !slices.ContainsFunc(configKinds(), func(k *kinds.Kind) bool { return matches(p, k) }) {
+				none = append(none, p)
+			}
+		}
+		return none
+	}
+	for _, k := range configKinds() {
+		if matched(ignore, k) && !matched(include, k) {
+			list = append(list, k)
+		}
+	}
+	return list, idle(ignore), idle(include)
+}
+
+// resourceOf returns the name of the CustomResourceDefinition of a kind, which kinds of Kubernetes could have.
+func resourceOf(k *kinds.Kind) string { return k.Plural + "." + k.Group }
+
+// unignored returns the kinds of a list that are read from API servers.
+func (o Options) unignored(list []*kinds.Kind) []*kinds.Kind {
+	return slices.DeleteFunc(list, func(k *kinds.Kind) bool { return slices.Contains(o.Ignored, k) })
+}
+
+// ignored returns the findings about kinds that are not read: one about kinds that restrict, and one about the others.
+func (o Options) ignored() (findings []diag.Diagnostic) {
+	if o.Client == nil {
+		return nil
+	}
+	add := func(severity diag.Severity, effect string, restricts bool) {
+		list := lists.Map(slices.DeleteFunc(slices.Clone(o.Ignored), func(k *kinds.Kind) bool { return k.Security != restricts }), resourceOf)
+		if len(list) == 0 {
+			return
+		}
+		findings = append(findings, diag.Diagnostic{
+			Severity: severity, Code: "IgnoredKinds",
+			Message: "objects of API servers are not read, because PILOT_IGNORE_RESOURCES names their kinds" + effect + ": " +
+				strings.Join(list, ", "),
+			Fix: "if this is not wanted, change PILOT_IGNORE_RESOURCES, or name the kinds in PILOT_INCLUDE_RESOURCES",
+		})
+	}
+	add(diag.Warning, ", and what they would refuse is allowed", true)
+	add(diag.Info, "", false)
+	return findings
 }
 
 // watched returns a finding if Options.WatchNamespace names a namespace that does not take part in the mesh.

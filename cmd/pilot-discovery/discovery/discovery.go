@@ -19,6 +19,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/cmd/logs"
 	"github.com/istiod-lite/istiod-lite/cmd/pages"
@@ -110,10 +111,11 @@ GOGC, GOMEMLIMIT and GOMAXPROCS are Go's own.`
 		if err := f.kube.options(&f.o.Options); err != nil {
 			return err
 		}
-		if f.o.Client == nil {
-			for _, name := range f.kube.idle() {
-				logger.Warn("this variable has no effect here", "variable", name, "reason", "no API server is read")
-			}
+		for _, v := range f.kube.idle(&f.o.Options) {
+			logger.Warn("this variable has no effect here", "variable", v.variable, "reason", v.reason)
+		}
+		if slices.Contains(f.o.Ignored, kinds.GatewayClass) {
+			f.o.Gateways.NoClasses = true
 		}
 		if err := f.certificates(&f.o.Certificates); err != nil {
 			return err

@@ -8,7 +8,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/istiod-lite/istiod-lite/api/settings"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/env"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/ingest"
 )
 
@@ -127,6 +129,42 @@ func TestWatchedNamespace(t *testing.T) {
 		o := ingest.Options{ConfigDir: "mesh"} // no API server is read
 		if err := f.options(&o); (err == nil) != allowed || allowed && o.WatchNamespace != text {
 			t.Errorf("%q: %v, namespace %q", text, err, o.WatchNamespace)
+		}
+	}
+}
+
+// TestIgnoredResources ignores the kinds that patterns match. A pattern of kinds to read must match one, because a typing
+// mistake there would turn off what restricts.
+func TestIgnoredResources(t *testing.T) {
+	for _, c := range []struct {
+		ignore, include string
+		ignored         []*kinds.Kind
+		idle, refused   string
+	}{
+		{"", "", nil, "", ""},
+		{" sidecars.networking.istio.io , gatewayclasses.gateway.networking.k8s.io", "", []*kinds.Kind{kinds.Sidecar, kinds.GatewayClass},
+			"PILOT_IGNORE_RESOURCES", ""},
+		{"*.security.istio.io,nothing.example", "peerauthentications.security.istio.io",
+			[]*kinds.Kind{kinds.AuthorizationPolicy, kinds.RequestAuthentication}, "PILOT_IGNORE_RESOURCES PILOT_IGNORE_RESOURCES", ""},
+		{"*.security.istio.io", "peerauthentication.security.istio.io", nil, "", "peerauthentication.security.istio.io is no kind"},
+		{"", "*.istio.io", nil, "PILOT_INCLUDE_RESOURCES", ""},
+	} {
+		f := kubeFlags{ignore: c.ignore, include: c.include, registries: "Kubernetes"}
+		o := ingest.Options{ConfigDir: "mesh"} // no API server is read
+		err := f.options(&o)
+		if c.refused != "" {
+			if err == nil || !strings.Contains(err.Error(), c.refused) {
+				t.Errorf("%+v: %v", c, err)
+			}
+			continue
+		}
+		must.Succeed(t, err)
+		var idle []string
+		for _, v := range f.idle(&o) {
+			idle = append(idle, v.variable)
+		}
+		if !slices.Equal(o.Ignored, c.ignored) || strings.Join(idle, " ") != c.idle {
+			t.Errorf("%+v: ignored %v, without effect %v", c, o.Ignored, idle)
 		}
 	}
 }

@@ -29,6 +29,8 @@ type kubeFlags struct {
 	revision   string
 	sharedMesh string
 	namespace  string // value of ISTIO_WATCH_NAMESPACE
+	ignore     string // value of PILOT_IGNORE_RESOURCES
+	include    string // value of PILOT_INCLUDE_RESOURCES
 }
 
 func (f *kubeFlags) register(flags *pflag.FlagSet, e *env.Env) {
@@ -45,6 +47,7 @@ func (f *kubeFlags) register(flags *pflag.FlagSet, e *env.Env) {
 		"time limit for remote clusters until the server is ready")
 
 	f.namespace = e.Text("ISTIO_WATCH_NAMESPACE", "")
+	f.ignore, f.include = e.Text("PILOT_IGNORE_RESOURCES", ""), e.Text("PILOT_INCLUDE_RESOURCES", "")
 	f.client.Insecure = cli.Fields(e.Text("PILOT_INSECURE_MULTICLUSTER_KUBECONFIG_OPTIONS", ""))
 	f.client.Host, f.client.Port = e.Text("KUBERNETES_SERVICE_HOST", ""), e.Text("KUBERNETES_SERVICE_PORT", "")
 	f.atHome = input.KubeconfigAtHome(e)
@@ -61,6 +64,11 @@ func (f *kubeFlags) options(o *ingest.Options) error {
 		return fmt.Errorf("ISTIO_WATCH_NAMESPACE=%s is not the name of a namespace: write one, or nothing for all", f.namespace)
 	}
 	o.WatchNamespace = f.namespace
+	var unknown []string
+	if o.Ignored, _, unknown = ingest.Ignored(cli.Fields(f.ignore), cli.Fields(f.include)); len(unknown) > 0 {
+		return fmt.Errorf("PILOT_INCLUDE_RESOURCES=%s: %s is no kind of configuration that this server reads: write resources such as "+
+			"wasmplugins.extensions.istio.io or *.telemetry.istio.io", f.include, unknown[0])
+	}
 	o.NoServices = len(registries) == 0
 	o.Revision, o.SharedMesh, o.RemoteTimeout = f.revision, f.sharedMesh, f.timeout
 	f.client.QPS, f.client.Version = float32(f.qps), version.Tag()
@@ -71,12 +79,24 @@ func (f *kubeFlags) options(o *ingest.Options) error {
 	return err
 }
 
-// idle returns the variables that are set and have no effect without an API server.
-func (f *kubeFlags) idle() (names []string) {
-	if f.namespace != "" {
-		names = append(names, "ISTIO_WATCH_NAMESPACE")
+// idle is a variable, or a part of its value, that has no effect.
+type idle struct{ variable, reason string }
+
+// idle returns the variables without effect on a server with the options.
+func (f *kubeFlags) idle(o *ingest.Options) (list []idle) {
+	for _, v := range [][2]string{{"ISTIO_WATCH_NAMESPACE", f.namespace}, {"PILOT_IGNORE_RESOURCES", f.ignore}} {
+		if v[1] != "" && o.Client == nil {
+			list = append(list, idle{v[0], "no API server is read"})
+		}
 	}
-	return names
+	if f.include != "" && f.ignore == "" {
+		list = append(list, idle{"PILOT_INCLUDE_RESOURCES", "PILOT_IGNORE_RESOURCES names no resources"})
+	}
+	_, unknown, _ := ingest.Ignored(cli.Fields(f.ignore), nil)
+	for _, pattern := range unknown {
+		list = append(list, idle{"PILOT_IGNORE_RESOURCES", pattern + " is no kind of configuration that this server reads"})
+	}
+	return list
 }
 
 // connect returns the configuration of the API server to read, or nil. If there are other sources, a directory or

@@ -73,6 +73,9 @@ func All() []Variable {
 		{"PILOT_GATEWAY_API_DEFAULT_GATEWAYCLASS_NAME", "istio", "name of the GatewayClass that this control plane creates"},
 		{"PILOT_GATEWAY_TRANSPORT_SOCKET_CONNECT_TIMEOUT", "15s", "time limit for the TLS handshakes of clients; 0s for none"},
 		{"PILOT_HTTP10", "false", "true: all proxies accept HTTP/1.0"},
+		{"PILOT_IGNORE_RESOURCES", "", "kinds that are not read from API servers, separated by commas: resources such as " +
+			"sidecars.networking.istio.io, or a group and its subgroups as *.istio.io"},
+		{"PILOT_INCLUDE_RESOURCES", "", "kinds that are read although PILOT_IGNORE_RESOURCES matches them, in the same form"},
 		{"PILOT_INSECURE_MULTICLUSTER_KUBECONFIG_OPTIONS", "", "unsafe features, such as exec, that kubeconfigs of remote " +
 			"clusters may have, separated by commas"},
 		{"PILOT_IP_AUTOALLOCATE_IPV4_PREFIX", "240.240.0.0/16", "range of the addresses that ServiceEntries without addresses get"},
