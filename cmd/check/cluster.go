@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/istiod-lite/istiod-lite/api/apiserver"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/cmd/report"
 )
@@ -128,13 +129,13 @@ func (r *Report) Installed(ctx context.Context, c *Cluster) error {
 		return err
 	}
 	r.begin("installation")
-	r.deployments(ctx, c)
+	variables := r.deployments(ctx, c)
 	r.configMaps(ctx, c)
 	r.kinds(ctx, c)
 	r.begin("leaders")
-	r.leaders(ctx, c)
+	r.leaders(ctx, c, variables)
 	r.begin("roots")
-	roots := r.roots(ctx, c)
+	roots := r.roots(ctx, c, variables)
 	r.begin("webhooks")
 	r.webhooks(ctx, c, roots)
 	return nil
@@ -149,17 +150,18 @@ func (c *Cluster) ours(labels map[string]string) bool {
 	return "-"+revisionOf(labels) == c.suffix() || c.suffix() == "" && revisionOf(labels) == "default"
 }
 
-func (r *Report) deployments(ctx context.Context, c *Cluster) {
+// deployments checks the replicas, and returns the variables of their environment whose values are in the Deployment.
+func (r *Report) deployments(ctx context.Context, c *Cluster) (variables map[string]string) {
 	all, err := list[appsv1.Deployment](ctx, c, resource("apps", "deployments"), c.Namespace, "app=istiod")
 	if r.unread("replicas", err) {
-		return
+		return nil
 	}
 	all = slices.DeleteFunc(all, func(d appsv1.Deployment) bool { return !c.ours(d.Labels) })
 	if len(all) == 0 {
 		r.wrong("replicas", "pilot-discovery check --pre && helm install istiod charts/istiod -n "+c.Namespace,
 			"the namespace %s has no Deployment of a control plane (revision %s)", c.Namespace,
 			revisionOf(map[string]string{names.LabelRevision: c.Revision}))
-		return
+		return nil
 	}
 	for _, d := range all {
 		wanted := int32(1)
@@ -179,6 +181,9 @@ func (r *Report) deployments(ctx context.Context, c *Cluster) {
 				continue
 			}
 			r.ok("image", "%s", container.Image)
+			for _, v := range container.Env {
+				lists.Put(&variables, v.Name, v.Value)
+			}
 			if _, limited := container.Resources.Limits[corev1.ResourceMemory]; !limited {
 				r.ok("memory", "no limit is set")
 			} else {
@@ -186,6 +191,7 @@ func (r *Report) deployments(ctx context.Context, c *Cluster) {
 			}
 		}
 	}
+	return variables
 }
 
 // configMaps checks the ConfigMaps that the server reads.
@@ -207,14 +213,14 @@ func (r *Report) configMaps(ctx context.Context, c *Cluster) {
 }
 
 // leaders checks that each Lease of the control plane has a holder that renews it.
-func (r *Report) leaders(ctx context.Context, c *Cluster) {
+func (r *Report) leaders(ctx context.Context, c *Cluster, variables map[string]string) {
 	leases, err := list[coordinationv1.Lease](ctx, c, resource("coordination.k8s.io", "leases"), c.Namespace, "")
 	if r.unread("leases", err) {
 		return
 	}
 	held, at := 0, ""
 	for _, l := range leases {
-		if !c.elects(l.Name) {
+		if !c.elects(l.Name, variables) {
 			continue
 		}
 		holder := ""
@@ -240,20 +246,19 @@ func (r *Report) leaders(ctx context.Context, c *Cluster) {
 }
 
 // elects reports whether a Lease belongs to one of the control plane's elections.
-func (c *Cluster) elects(name string) bool {
+func (c *Cluster) elects(name string, variables map[string]string) bool {
 	return slices.Contains([]string{
-		"istio-leader", "istio-namespace-controller-election", "istio-workloadentry-cleanup" + c.suffix(),
+		"istio-leader", names.RootsLease, names.PublishingLease(variables["PILOT_CA_CERT_CONFIGMAP"], variables["PILOT_CRL_CONFIGMAP"]),
+		"istio-workloadentry-cleanup" + c.suffix(),
 		"istio-webhook-controller-election" + c.suffix(),
 		"istio-gateway-deployment-" + revisionOf(map[string]string{names.LabelRevision: c.Revision}), "istio-analyze-leader",
 	}, name)
 }
 
-// rootsMap is the name of the ConfigMap with the roots, in each namespace.
-const rootsMap = "istio-ca-root-cert"
-
 // roots checks that each namespace has the roots of the mesh. It returns the roots of the control plane's namespace, or
 // an empty string if they cannot be read.
-func (r *Report) roots(ctx context.Context, c *Cluster) string {
+func (r *Report) roots(ctx context.Context, c *Cluster, variables map[string]string) string {
+	rootsMap, watched := cmp.Or(variables["PILOT_CA_CERT_CONFIGMAP"], names.RootsMap), variables["ISTIO_WATCH_NAMESPACE"]
 	maps, err := list[corev1.ConfigMap](ctx, c, resource("", "configmaps"), "", "istio.io/config=true")
 	if r.unread("namespaces", err) {
 		return ""
@@ -283,6 +288,7 @@ func (r *Report) roots(ctx context.Context, c *Cluster) string {
 	var missing, other []string
 	for _, n := range namespaces {
 		switch roots, found := byNamespace[n.Name]; {
+		case watched != "" && n.Name != watched && n.Name != c.Namespace:
 		case strings.HasPrefix(n.Name, "kube-") || n.Status.Phase == corev1.NamespaceTerminating:
 		case !found:
 			missing = append(missing, n.Name)

@@ -200,6 +200,20 @@ func TestInstalled(t *testing.T) {
 	}
 }
 
+// The variables of the Deployment say which ConfigMaps have the roots, and which namespaces.
+func TestOtherRoots(t *testing.T) {
+	var r Report
+	with := "image: pilot:1, env: [{name: PILOT_CA_CERT_CONFIGMAP, value: mesh-a}, {name: ISTIO_WATCH_NAMESPACE, value: shop}]"
+	must.Succeed(t, r.Installed(t.Context(), cluster(t, "v1.33.2", strings.Replace(deployment, "image: pilot:1", with, 1)+
+		object("v1", "ConfigMap", `name: mesh-a, namespace: istio-system, labels: {istio.io/config: "true"}`,
+			"data: {root-cert.pem: "+strconv.Quote(root)+"}")+
+		object("v1", "Namespace", "name: shop", "")+object("v1", "Namespace", "name: unwatched", "")+
+		object("coordination.k8s.io/v1", "Lease", "name: istio-namespace-controller-election-mesh-a-istio-ca-crl, namespace: istio-system",
+			`spec: {holderIdentity: istiod-0, leaseDurationSeconds: 30, renewTime: "2026-01-01T11:59:50.000000Z"}`))))
+	finds(t, &r, Wrong, "1 namespace without the ConfigMap mesh-a: shop")
+	finds(t, &r, OK, "1 held, for example by istiod-0")
+}
+
 // The report says why a Pod has no proxy.
 func TestPod(t *testing.T) {
 	for _, x := range []struct {

@@ -128,6 +128,8 @@ func TestRules(t *testing.T) {
 		all["signers"+group+" "+signers] = "approve"
 		return all
 	}
+	otherMaps := without(writes, "configmaps istio-ca-root-cert,istio-ca-crl")
+	otherMaps["configmaps a,b"] = "list patch watch"
 	const off = "env.PILOT_ENABLE_GATEWAY_API_"
 	noGateways := without(writes, "deployments.apps", "serviceaccounts", "horizontalpodautoscalers.autoscaling", "poddisruptionbudgets.policy")
 	noGateways["services"], noGateways["gatewayclasses.gateway.networking.k8s.io"] = read, read
@@ -171,6 +173,8 @@ func TestRules(t *testing.T) {
 		},
 		{"a signer for the server alone", "env.CERT_SIGNER_DOMAIN=c.example,env.PILOT_CERT_PROVIDER=k8s.io/d.example/e", "",
 			signed("d.example/e"), leads("istio", "istio-workloadentry-cleanup,"+roots), ""},
+		{"other ConfigMaps", "global.trustBundleName=a,crlConfigMapName=b", "", otherMaps,
+			leads("istio", "istio-workloadentry-cleanup,"+strings.Replace(roots, ",", ",istio-namespace-controller-election-a-b,", 1)), ""},
 		{"a CA in cacerts", "env.USE_CACERTS_FOR_SELF_SIGNED_CA=true", "", writes, cacerts, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -257,5 +261,15 @@ func TestRulesOfRemoteReaders(t *testing.T) {
 	}
 	if d := cmp.Diff(want, verbs(roles[0].Rules)); d != "" {
 		t.Error(d)
+	}
+	for set, name := range map[string]string{
+		"global.externalIstiod=true": "istio-ca-root-cert,istio-ca-crl",
+		"global.externalIstiod=true,global.trustBundleName=a,crlConfigMapName=b":                          "a,b",
+		"global.externalIstiod=true,global.trustBundleName=a,crlConfigMapName=b,pilot.crlConfigMapName=c": "a,c",
+	} {
+		roles := objects[rbacv1.ClusterRole](t, template(t, helms(t)[0], "base", chart(t, "base"), "--set", set), "ClusterRole")
+		if got := verbs(roles[0].Rules); got["configmaps "+name] != "patch" {
+			t.Errorf("%s: %v", set, got)
+		}
 	}
 }

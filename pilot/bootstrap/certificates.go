@@ -17,6 +17,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/citadel/trustdomain"
 	"github.com/istiod-lite/istiod-lite/pilot/facts/bundles"
 	"github.com/istiod-lite/istiod-lite/pilot/ingest"
+	"github.com/istiod-lite/istiod-lite/pilot/leader"
 	"github.com/istiod-lite/istiod-lite/pilot/ports"
 	"github.com/istiod-lite/istiod-lite/pilot/trust"
 )
@@ -34,6 +35,7 @@ type Certificates struct {
 type secure struct {
 	*secureport.Port
 	publisher *trust.Publisher // publishes the roots; nil if there is no cluster or no CA
+	rotates   *leader.Lease    // right to replace the root; nil if it is the Lease of the publisher, or needs none
 	grpc      *grpc.Server
 }
 

@@ -111,7 +111,7 @@ func (r *remotes) make(cluster string, kubeconfig []byte) (*remoteParts, error) 
 	}
 	e := s.election(client, s.o.ClusterID+"/"+s.o.Instance())
 	if s.secure.publisher != nil {
-		lease, err := e.Lease(rootsLease, "")
+		lease, err := e.Lease(s.publishingLease(), "")
 		if err != nil {
 			return nil, err
 		}

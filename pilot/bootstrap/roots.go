@@ -8,6 +8,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/citadel/secureport"
 	"github.com/istiod-lite/istiod-lite/citadel/store"
@@ -20,10 +21,6 @@ import (
 // cluster.
 func (o Options) member() bool { return o.Client != nil && o.PodName != "" }
 
-// rootsLease is the name of the Lease for rotating and publishing the roots. istiod uses the same, so only one of them
-// does. All revisions share one CA and one Lease.
-const rootsLease = "istio-namespace-controller-election"
-
 // joinCluster stores the CA in the cluster, and makes the Publisher of its roots. The elected replica rotates and
 // publishes the roots.
 func (s *Server) joinCluster(x *secure, parts *secureport.Parts) error {
@@ -32,12 +29,19 @@ func (s *Server) joinCluster(x *secure, parts *secureport.Parts) error {
 		return fmt.Errorf("client of the CA's Secret: %w", err)
 	}
 	e := s.election(s.o.Client, s.o.Instance())
-	lease, err := e.Lease(rootsLease, "")
+	lease, err := e.Lease(names.RootsLease, "") // all revisions share one CA and one Lease
 	if err != nil {
 		return err
 	}
 	parts.Lease = lease
-	if x.publisher, err = s.newPublisher(x, e, "", lease); err != nil {
+	publishing := lease
+	if name := s.publishingLease(); name != names.RootsLease {
+		x.rotates = lease
+		if publishing, err = e.Lease(name, ""); err != nil {
+			return err
+		}
+	}
+	if x.publisher, err = s.newPublisher(x, e, "", publishing); err != nil {
 		return err
 	}
 	secret := store.Secret{Client: client, Namespace: s.o.Namespace, Name: store.SelfSigned}
@@ -46,6 +50,11 @@ func (s *Server) joinCluster(x *secure, parts *secureport.Parts) error {
 	}
 	parts.Store = &store.Kept{Store: secret, Lease: lease}
 	return nil
+}
+
+// publishingLease returns the name of the Lease for publishing the roots.
+func (s *Server) publishingLease() string {
+	return names.PublishingLease(s.o.Certificates.RootsMap, s.o.Certificates.CRLMap)
 }
 
 // Keys of the published ConfigMaps. The second one has the revocation lists of a plugged-in CA, if there are any.
@@ -79,11 +88,18 @@ func (roots) Name() string { return "certificate roots" }
 func (r roots) Run(ctx context.Context) error {
 	safe.Beside(ctx, r.s.o.Logger, "changes of the roots", r.follow, func(ctx context.Context) {
 		if p := r.s.secure.publisher; p != nil {
-			p.Run(ctx)
+			safe.Beside(ctx, r.s.o.Logger, "election for the root", r.stand, p.Run)
 		}
 		<-ctx.Done()
 	})
 	return nil
+}
+
+// stand stands for election to replace the root, unless the publisher does with the same Lease.
+func (r roots) stand(ctx context.Context) {
+	if l := r.s.secure.rotates; l != nil {
+		l.Run(ctx, func(ctx context.Context) { <-ctx.Done() })
+	}
 }
 
 // follow notifies the other parts of changes of the roots until ctx ends.
@@ -120,7 +136,7 @@ func (r roots) Committed(batch []kinds.Change) {
 // Findings returns a finding for each namespace without the current roots.
 func (r roots) Findings() []diag.Diagnostic {
 	if p := r.s.secure.publisher; p != nil {
-		return p.Findings()
+		return append(r.s.secure.rotates.Findings(), p.Findings()...)
 	}
 	return nil
 }

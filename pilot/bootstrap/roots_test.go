@@ -134,3 +134,25 @@ func TestRootsAreHandedOutWithBrokenTemplates(t *testing.T) {
 		t.Error("ready with broken templates")
 	}
 }
+
+// TestControlPlanesWithOtherConfigMaps runs two control planes of one namespace, whose ConfigMaps have different names:
+// each publishes its own.
+func TestControlPlanesWithOtherConfigMaps(t *testing.T) {
+	api := &apiserver.Server{}
+	namespace := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace"}}
+	namespace.SetName("shop")
+	api.Put("/api/v1/namespaces/shop", namespace)
+	at := httptest.NewServer(api)
+	t.Cleanup(at.Close)
+	for _, name := range []string{"one", "two"} {
+		o := certificateOptions(t)
+		o.Certificates.StateDir, o.Certificates.RootsMap = "", name
+		o.Client, o.PodName, o.Revision = &rest.Config{Host: at.URL}, "istiod-"+name, name
+		s, err := New(o)
+		must.Succeed(t, err)
+		run(t, s)
+	}
+	for _, name := range []string{"one", "two"} {
+		eventually(t, "the roots of "+name, func() bool { return api.Object("/api/v1/namespaces/shop/configmaps/"+name) != nil })
+	}
+}

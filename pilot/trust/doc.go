@@ -13,5 +13,6 @@
 //
 //   - Every selected namespace has the roots, whatever another client does to its ConfigMap. A ConfigMap with the
 //     right roots is not written, and a namespace that cannot be written delays no other: [TestPublisher],
-//     [deploy/e2e/kube.TestRoots].
+//     [deploy/e2e/kube.TestRoots]. Control planes whose ConfigMaps have different names publish them beside each other:
+//     [pilot/bootstrap.TestControlPlanesWithOtherConfigMaps].
 package trust

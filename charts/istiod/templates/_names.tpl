@@ -34,6 +34,13 @@ there. */}}
 {{- coalesce (.Values.env | default dict).PILOT_CRL_CONFIGMAP .Values.crlConfigMapName "istio-ca-crl" }}
 {{- end }}
 
+{{- /* The Leases for replacing the root, and for publishing it if the ConfigMaps have other names, as a JSON array. */}}
+{{- define "istiod.rootsLeases" -}}
+{{- $lease := "istio-namespace-controller-election" }}
+{{- $maps := printf "%s-%s" (include "istiod.rootsMap" .) (include "istiod.crlMap" .) }}
+{{- toJson (ternary (list $lease) (list $lease (printf "%s-%s" $lease $maps)) (eq $maps "istio-ca-root-cert-istio-ca-crl")) }}
+{{- end }}
+
 {{- /* Overlays one map with another, in place. Unlike with mergeOverwrite, false, 0 and "" win too. */}}
 {{- define "istiod.overlay" -}}
 {{- $to := .to }}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/citadel/authority"
 	citadel "github.com/istiod-lite/istiod-lite/citadel/server"
 	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/cli"
@@ -25,8 +26,8 @@ func (f *flags) registerCertificates(flags *pflag.FlagSet, e *env.Env) {
 	c.Off = !e.Permitted("ENABLE_CA_SERVER")
 	c.Cacerts = e.Text("USE_CACERTS_FOR_SELF_SIGNED_CA", "false") == "true"
 	c.Audiences = cli.Fields(e.Text("TOKEN_AUDIENCES", "istio-ca"))
-	c.RootsMap = e.Text("PILOT_CA_CERT_CONFIGMAP", "istio-ca-root-cert")
-	c.CRLMap = e.Text("PILOT_CRL_CONFIGMAP", "istio-ca-crl")
+	c.RootsMap = e.Text("PILOT_CA_CERT_CONFIGMAP", names.RootsMap)
+	c.CRLMap = e.Text("PILOT_CRL_CONFIGMAP", names.CRLMap)
 	flags.StringVar(&c.Serving.Certificate, "tlsCertFile", "",
 		"serving certificate from an external CA, as PEM; without it this server's certificate authority issues one")
 	flags.StringVar(&c.Serving.Key, "tlsKeyFile", "", "private key of --tlsCertFile")
