@@ -62,11 +62,11 @@ func (v view) Why(query url.Values) (any, error) {
 func (v view) WorkloadKnown(snap *snapshot.Snapshot, p *node.Proxy) bool {
 	o := &v.s.o
 	remote := p.Cluster != "" && p.Cluster != o.ClusterID
-	late := o.Client != nil && (remote || !o.NoServices) || !o.NoRegistration && p.RegisterGroup != ""
+	late := o.Client != nil && (remote || !o.NoServices) || o.Kubeconfigs != "" && remote || !o.NoRegistration && p.RegisterGroup != ""
 	return !late || cohort.Workload(snap, p) != nil
 }
 
-// ClusterPending reports whether a Secret names the proxy's cluster and the cluster is unread.
+// ClusterPending reports whether a Secret or a file names the proxy's cluster and the cluster is unread.
 func (v view) ClusterPending(p *node.Proxy) bool { return v.s.from.Lacks(p.Cluster) }
 
 // ServiceAccount returns the service account of a proxy's pod, or "" if it is unknown.
@@ -78,7 +78,7 @@ func (view) ServiceAccount(snap *snapshot.Snapshot, p *node.Proxy) string {
 // it is valid in each cluster. If the server's own cluster is the only one, the peer is in it.
 func (v view) InCluster(snap *snapshot.Snapshot, peer identity.Peer, p *node.Proxy) bool {
 	own := p.Cluster == "" || p.Cluster == v.s.o.ClusterID
-	return v.s.o.Client == nil || own && !v.s.from.HasRemote() || cohort.RunsAs(snap, p, peer.ID.ServiceAccount)
+	return v.s.o.Client == nil && v.s.o.Kubeconfigs == "" || own && !v.s.from.HasRemote() || cohort.RunsAs(snap, p, peer.ID.ServiceAccount)
 }
 
 // WantSecrets replaces the Secrets and ConfigMaps that the sources read for streams.

@@ -60,8 +60,12 @@ type Options struct {
 
 	NoServices bool // read only the cluster's configuration, not its services
 
-	RemoteClient  crd.ClientOptions // defaults for the kubeconfigs of remote clusters
-	RemoteTimeout time.Duration     // how long the first snapshot waits for remote clusters; 0 for 30 s
+	RemoteClient crd.ClientOptions // defaults for the kubeconfigs of remote clusters
+	// Kubeconfigs is a directory with the kubeconfigs of remote clusters, used instead of Secrets, or empty.
+	Kubeconfigs string
+	// SecretsClient is the API server with the Secrets of remote clusters, if it is not Client.
+	SecretsClient *rest.Config
+	RemoteTimeout time.Duration // how long the first snapshot waits for remote clusters; 0 for 30 s
 
 	Poll    time.Duration // interval at which the directory is scanned, in addition to file events
 	NoWatch bool          // scan the directory without file events
@@ -89,7 +93,9 @@ type Options struct {
 }
 
 // whole reports whether the sources hold the whole mesh: no cluster adds objects, and no file is left out.
-func (o Options) whole() bool { return o.Client == nil && o.Cluster == nil && o.Texts == nil }
+func (o Options) whole() bool {
+	return o.Client == nil && o.Cluster == nil && o.Texts == nil && o.Kubeconfigs == ""
+}
 
 // partial reports whether the sources are files that hold only a part of a mesh.
 func (o Options) partial() bool { return o.Client == nil && o.Cluster == nil && o.Texts != nil }

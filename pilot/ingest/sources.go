@@ -41,7 +41,7 @@ type Sources struct {
 	dynamic  *configSources           // sources of configuration; nil only in tests
 	services *crd.Source              // services of the server's own cluster; nil without an API server
 	secrets  *crd.Source              // wanted Secrets and ConfigMaps of the server's own cluster; nil without an API server
-	remote   *multicluster.Controller // services of remote clusters; nil without an API server
+	remote   *multicluster.Controller // services of remote clusters; nil without an API server or kubeconfigs
 	remotes  remotes                  // sources that read remote clusters
 
 	mu      sync.Mutex // guards the fields below
@@ -127,6 +127,11 @@ func NewSources(o Options, w *World, instance string, metrics prometheus.Registe
 	s.whenHeard(s.dynamic.begin)
 	if o.Client != nil {
 		if err := s.addCluster(); err != nil {
+			return nil, err
+		}
+	}
+	if o.Client != nil || o.Kubeconfigs != "" {
+		if err := s.addRemotes(); err != nil {
 			return nil, err
 		}
 	}
@@ -294,8 +299,7 @@ func (s *Sources) cluster(name string, o crd.Options) (*crd.Source, error) {
 	return k, err
 }
 
-// addCluster adds the services of the server's own cluster, and the remote clusters that its Secrets name. The
-// cluster's configuration is one of the configSources.
+// addCluster adds the services of the server's own cluster. The cluster's configuration is one of the configSources.
 func (s *Sources) addCluster() (err error) {
 	read := serviceKinds()
 	if s.o.NoServices {
@@ -304,33 +308,7 @@ func (s *Sources) addCluster() (err error) {
 	if s.services, err = s.cluster("services", crd.Options{Kinds: read, Handler: s.add("services")}); err != nil {
 		return err
 	}
-	if s.secrets, err = s.cluster("wanted secrets", crd.Options{Handler: s.add("wanted secrets")}); err != nil {
-		return err
-	}
-	logger := s.o.Logger.With("scope", "kube")
-	secrets := crd.Restriction{Namespace: s.o.Namespace, Labels: multicluster.Label + "=" + multicluster.LabelValue}
-	s.remote = multicluster.New(multicluster.Options{
-		Cluster: s.o.ClusterID, Namespace: s.o.Namespace, Handler: s.add("remote clusters"), Timeout: s.o.RemoteTimeout,
-		Logger: logger, Metrics: s.metrics,
-		Connect: func(cluster string, kubeconfig []byte, h config.Handler) (config.Source, error) {
-			client, err := crd.Remote(kubeconfig, s.o.RemoteClient)
-			if err != nil {
-				return nil, err
-			}
-			source, err := crd.New(crd.Options{
-				Client: client, Cluster: cluster, Kinds: s.o.unignored(remoteKinds()), Handler: h, Logger: logger.With("cluster", cluster), Metrics: s.metrics,
-				Limits: s.o.Limits, Namespaces: s.o.Namespaces(),
-			})
-			if err != nil {
-				return nil, err
-			}
-			return &remote{source, cluster, &s.remotes}, nil
-		},
-	})
-	s.list = append(s.list, Runner{"remote clusters", s.remote})
-	_, err = s.cluster("remote cluster secrets", crd.Options{
-		Kinds: []*kinds.Kind{kinds.Secret}, Handler: s.remote.Handle, Only: map[*kinds.Kind]crd.Restriction{kinds.Secret: secrets},
-	})
+	s.secrets, err = s.cluster("wanted secrets", crd.Options{Handler: s.add("wanted secrets")})
 	return err
 }
 
@@ -552,13 +530,13 @@ func (s *Sources) Clusters() []multicluster.Cluster {
 	return append([]multicluster.Cluster{own}, s.remote.Clusters()...)
 }
 
-// HasRemote reports whether a Secret names a remote cluster.
+// HasRemote reports whether a Secret or a file names a remote cluster.
 func (s *Sources) HasRemote() bool { return s.remote != nil && len(s.remote.Clusters()) > 0 }
 
-// Lacks reports whether a Secret names the cluster and the cluster has not been read yet.
+// Lacks reports whether a Secret or a file names the cluster and the cluster has not been read yet.
 func (s *Sources) Lacks(cluster string) bool { return s.remote != nil && s.remote.Lacks(cluster) }
 
-// Kubeconfig returns the kubeconfig of a remote cluster, or nil if no Secret names the cluster. The caller must not
+// Kubeconfig returns the kubeconfig of a remote cluster, or nil if nothing names the cluster. The caller must not
 // modify it.
 func (s *Sources) Kubeconfig(cluster string) []byte {
 	if s.remote == nil {
@@ -571,10 +549,10 @@ func (s *Sources) Kubeconfig(cluster string) []byte {
 // other control planes always are.
 func (s *Sources) Current(cluster string, k *kinds.Kind) bool {
 	switch {
-	case s.services == nil:
-		return false
 	case cluster == s.o.ClusterID:
-		return s.services.Current(k) && s.dynamic.current(k)
+		return s.services != nil && s.services.Current(k) && s.dynamic.current(k)
+	case s.remote == nil:
+		return false
 	}
 	source, ok := s.remote.Source(cluster).(*remote)
 	return ok && source.Current(k)

@@ -116,7 +116,8 @@ func (w *World) makeRegistries() {
 		Kube: func(cluster string) *kube.Registry {
 			id := cmp.Or(cluster, o.ClusterID)
 			return kube.New(kube.Options{
-				Domain: o.Domain, Cluster: id, Remote: cluster != "", Controllers: (o.Client != nil || o.Cluster != nil) && !o.NoServices,
+				Domain: o.Domain, Cluster: id, Remote: cluster != "",
+				Controllers: (o.Client != nil || o.Cluster != nil || cluster != "") && !o.NoServices,
 				TrustDomain: m.GetTrustDomain(), SystemNamespace: o.Namespace, Networks: networks.Of(id),
 				Gateways: gatewayServices(networks, id),
 			})

@@ -111,7 +111,10 @@ GOGC, GOMEMLIMIT and GOMAXPROCS are Go's own.`
 		if err := f.kube.options(&f.o.Options); err != nil {
 			return err
 		}
-		for _, v := range f.kube.idle(&f.o.Options) {
+		if err := f.kube.secretsClient(&f.o.Options, f.o.External); err != nil {
+			return err
+		}
+		for _, v := range f.kube.idle(&f.o.Options, f.o.External) {
 			logger.Warn("this variable has no effect here", "variable", v.variable, "reason", v.reason)
 		}
 		if slices.Contains(f.o.Ignored, kinds.GatewayClass) {

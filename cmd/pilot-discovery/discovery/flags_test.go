@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/spf13/pflag"
+	"k8s.io/client-go/rest"
 
 	"github.com/istiod-lite/istiod-lite/api/settings"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
@@ -160,11 +161,39 @@ func TestIgnoredResources(t *testing.T) {
 		}
 		must.Succeed(t, err)
 		var idle []string
-		for _, v := range f.idle(&o) {
+		for _, v := range f.idle(&o, false) {
 			idle = append(idle, v.variable)
 		}
 		if !slices.Equal(o.Ignored, c.ignored) || strings.Join(idle, " ") != c.idle {
 			t.Errorf("%+v: ignored %v, without effect %v", c, o.Ignored, idle)
+		}
+	}
+}
+
+// TestSecretsOfThePodsCluster reads the Secrets of remote clusters from the cluster of the pod only if all that istiod
+// asks for is given. A server that is no pod refuses to start then.
+func TestSecretsOfThePodsCluster(t *testing.T) {
+	for _, c := range []struct {
+		kubeconfigs         string
+		local, external, in bool
+		idle, refused       bool
+	}{
+		{local: true, external: true, in: true, refused: true},
+		{local: true, external: true, idle: true},
+		{local: true, in: true, idle: true},
+		{local: true, external: true, in: true, kubeconfigs: "clusters", idle: true},
+		{external: true, in: true},
+	} {
+		f := kubeFlags{kubeconfigs: c.kubeconfigs, podSecrets: c.local, registries: "Kubernetes"}
+		o := ingest.Options{}
+		if c.in {
+			o.Client = &rest.Config{}
+		}
+		if err := f.secretsClient(&o, c.external); (err != nil) != c.refused {
+			t.Errorf("%+v: %v", c, err)
+		}
+		if list := f.idle(&o, c.external); (len(list) > 0) != c.idle {
+			t.Errorf("%+v: without effect %v", c, list)
 		}
 	}
 }

@@ -20,17 +20,19 @@ import (
 
 // kubeFlags configure the connection to an API server.
 type kubeFlags struct {
-	registries string
-	kubeconfig string
-	atHome     string // kubectl's default kubeconfig, for a server without another source
-	client     crd.ClientOptions
-	qps        float64
-	timeout    time.Duration
-	revision   string
-	sharedMesh string
-	namespace  string // value of ISTIO_WATCH_NAMESPACE
-	ignore     string // value of PILOT_IGNORE_RESOURCES
-	include    string // value of PILOT_INCLUDE_RESOURCES
+	registries  string
+	kubeconfig  string
+	atHome      string // kubectl's default kubeconfig, for a server without another source
+	client      crd.ClientOptions
+	qps         float64
+	timeout     time.Duration
+	revision    string
+	sharedMesh  string
+	namespace   string // value of ISTIO_WATCH_NAMESPACE
+	ignore      string // value of PILOT_IGNORE_RESOURCES
+	include     string // value of PILOT_INCLUDE_RESOURCES
+	kubeconfigs string // value of PILOT_MULTICLUSTER_KUBECONFIG_PATH
+	podSecrets  bool   // value of LOCAL_CLUSTER_SECRET_WATCHER
 }
 
 func (f *kubeFlags) register(flags *pflag.FlagSet, e *env.Env) {
@@ -48,6 +50,7 @@ func (f *kubeFlags) register(flags *pflag.FlagSet, e *env.Env) {
 
 	f.namespace = e.Text("ISTIO_WATCH_NAMESPACE", "")
 	f.ignore, f.include = e.Text("PILOT_IGNORE_RESOURCES", ""), e.Text("PILOT_INCLUDE_RESOURCES", "")
+	f.kubeconfigs, f.podSecrets = e.Text("PILOT_MULTICLUSTER_KUBECONFIG_PATH", ""), e.Asked("LOCAL_CLUSTER_SECRET_WATCHER")
 	f.client.Insecure = cli.Fields(e.Text("PILOT_INSECURE_MULTICLUSTER_KUBECONFIG_OPTIONS", ""))
 	f.client.Host, f.client.Port = e.Text("KUBERNETES_SERVICE_HOST", ""), e.Text("KUBERNETES_SERVICE_PORT", "")
 	f.atHome = input.KubeconfigAtHome(e)
@@ -63,7 +66,7 @@ func (f *kubeFlags) options(o *ingest.Options) error {
 	if f.namespace != "" && len(validation.IsDNS1123Label(f.namespace)) > 0 {
 		return fmt.Errorf("ISTIO_WATCH_NAMESPACE=%s is not the name of a namespace: write one, or nothing for all", f.namespace)
 	}
-	o.WatchNamespace = f.namespace
+	o.WatchNamespace, o.Kubeconfigs = f.namespace, f.kubeconfigs
 	var unknown []string
 	if o.Ignored, _, unknown = ingest.Ignored(cli.Fields(f.ignore), cli.Fields(f.include)); len(unknown) > 0 {
 		return fmt.Errorf("PILOT_INCLUDE_RESOURCES=%s: %s is no kind of configuration that this server reads: write resources such as "+
@@ -79,15 +82,39 @@ func (f *kubeFlags) options(o *ingest.Options) error {
 	return err
 }
 
+// secretsClient makes an external control plane read the Secrets of remote clusters from the cluster of its pod, if
+// LOCAL_CLUSTER_SECRET_WATCHER says so.
+func (f *kubeFlags) secretsClient(o *ingest.Options, external bool) (err error) {
+	if !f.podSecrets || !external || f.kubeconfigs != "" || o.Client == nil {
+		return nil
+	}
+	own := f.client
+	own.Kubeconfig = ""
+	if o.SecretsClient, err = crd.Config(own); err != nil {
+		return fmt.Errorf("LOCAL_CLUSTER_SECRET_WATCHER=true: %w", err)
+	}
+	return nil
+}
+
 // idle is a variable, or a part of its value, that has no effect.
 type idle struct{ variable, reason string }
 
 // idle returns the variables without effect on a server with the options.
-func (f *kubeFlags) idle(o *ingest.Options) (list []idle) {
+func (f *kubeFlags) idle(o *ingest.Options, external bool) (list []idle) {
 	for _, v := range [][2]string{{"ISTIO_WATCH_NAMESPACE", f.namespace}, {"PILOT_IGNORE_RESOURCES", f.ignore}} {
 		if v[1] != "" && o.Client == nil {
 			list = append(list, idle{v[0], "no API server is read"})
 		}
+	}
+	const local = "LOCAL_CLUSTER_SECRET_WATCHER"
+	switch {
+	case !f.podSecrets:
+	case f.kubeconfigs != "":
+		list = append(list, idle{local, "PILOT_MULTICLUSTER_KUBECONFIG_PATH takes precedence"})
+	case !external:
+		list = append(list, idle{local, "EXTERNAL_ISTIOD is not true"})
+	case o.Client == nil:
+		list = append(list, idle{local, "no API server is read"})
 	}
 	if f.include != "" && f.ignore == "" {
 		list = append(list, idle{"PILOT_INCLUDE_RESOURCES", "PILOT_IGNORE_RESOURCES names no resources"})

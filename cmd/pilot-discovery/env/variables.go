@@ -52,6 +52,8 @@ func All() []Variable {
 		{"KUBECONFIG", "", "kubectl's kubeconfig, read if no other source is named"},
 		{"KUBERNETES_SERVICE_HOST", "", "set in a pod: the API server of its cluster"},
 		{"KUBERNETES_SERVICE_PORT", "", "set in a pod: the port of that API server"},
+		{"LOCAL_CLUSTER_SECRET_WATCHER", "false", "true: with EXTERNAL_ISTIOD, the Secrets of remote clusters are in the cluster of this " +
+			"server's pod, and not in the one that --kubeconfig names"},
 		{"MAX_WORKLOAD_CERT_TTL", "24h", "maximum validity of workload certificates"},
 		{"NO_PROXY", "", "hosts, domains and CIDRs, separated by commas, from which keys are fetched without a proxy; also no_proxy"},
 		{"PILOT_CA_CERT_CONFIGMAP", "istio-ca-root-cert", "name of the ConfigMap with the roots in each namespace"},
@@ -84,6 +86,7 @@ func All() []Variable {
 			"proxies; hybrid or true, the proxies if the host of the keys is a service of the mesh, else the server"},
 		{"PILOT_JWT_PUB_KEY_REFRESH_INTERVAL", "20m", "time after which keys of token issuers are fetched again"},
 		{"PILOT_MAX_STREAMS", "12000", "default of --maxStreams"},
+		{"PILOT_MULTICLUSTER_KUBECONFIG_PATH", "", "directory with kubeconfigs of remote clusters, used instead of Secrets"},
 		{"PILOT_REMOTE_CLUSTER_TIMEOUT", "30s", "default of --remoteClusterTimeout"},
 		{names.ScopeGatewaysVariable, "false", "true: a Gateway applies only to workloads of its own namespace"},
 		{"PILOT_SIDECAR_USE_REMOTE_ADDRESS", "false", "true: sidecars take the address of the application as the origin of its requests"},

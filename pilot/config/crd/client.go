@@ -109,7 +109,7 @@ func inCluster(o ClientOptions) (*rest.Config, error) {
 	}), nil
 }
 
-// Remote returns the client configuration for a kubeconfig from a Secret. Writers of the Secret must not be able to
+// Remote returns the client configuration for a kubeconfig from a Secret or a file. Writers of them must not be able to
 // make this server run a program, read its files or trust an unverified server, so such features are refused unless
 // o.Insecure names them.
 func Remote(kubeconfig []byte, o ClientOptions) (*rest.Config, error) {

@@ -17,9 +17,9 @@ import (
 // cluster is one remote cluster. At least one of current and next is set.
 type cluster struct {
 	id      string
-	secret  kinds.Key // the Secret that names it
-	current *link     // link whose objects are in force
-	next    *link     // link that has not synced and then replaces current
+	origin  origin // what names it
+	current *link  // link whose objects are in force
+	next    *link  // link that has not synced and then replaces current
 	objects map[kinds.Key]*kinds.Object
 	awaited bool // the first call of the handler waits for it
 }
@@ -70,7 +70,7 @@ func (c *Controller) follow(cl *cluster, kubeconfig []byte) {
 		}
 	})
 	cl.next = l
-	c.opts.Logger.Info("remote cluster connects", "cluster", cl.id, "name", cl.secret.Name)
+	c.opts.Logger.Info("remote cluster connects", "cluster", cl.id, "name", cl.origin.name)
 	c.running.Add(1)
 	safe.Go(c.opts.Logger, "remote cluster", func() {
 		defer c.running.Done()
@@ -231,7 +231,7 @@ func (c *Controller) sync(l *link, all []kinds.Change) []kinds.Change {
 		cl.current, cl.next = l, nil
 	}
 	c.opts.Logger.Info(
-		"remote cluster synced", "cluster", cl.id, "name", cl.secret.Name, "objects", len(objects), "changed", len(changes), "dur",
+		"remote cluster synced", "cluster", cl.id, "name", cl.origin.name, "objects", len(objects), "changed", len(changes), "dur",
 		time.Since(l.began),
 	)
 	return changes

@@ -50,12 +50,13 @@ type Controller struct {
 	mu       sync.Mutex // guards the fields below
 	ctx      context.Context
 	secrets  map[kinds.Key]*kinds.Object
-	told     bool // Handle was called
+	files    []File
+	told     bool // Handle or HandleFiles was called
 	started  bool // the sources of the first clusters run
 	whole    bool // no cluster is awaited any more
 	bound    *time.Timer
 	clusters map[string]*cluster
-	refused  []diag.Diagnostic // findings about ignored keys of Secrets
+	refused  []diag.Diagnostic // findings about ignored keys of Secrets, and ignored files
 	findings []diag.Diagnostic // last reported findings
 }
 
@@ -101,6 +102,14 @@ func (c *Controller) Handle(changes []kinds.Change) {
 		if !touched {
 			return nil
 		}
+		return c.reconcile()
+	})
+}
+
+// HandleFiles replaces the files that name clusters.
+func (c *Controller) HandleFiles(files []File) {
+	c.take(func() []kinds.Change {
+		c.files, c.told = files, true
 		return c.reconcile()
 	})
 }
@@ -160,7 +169,7 @@ func (c *Controller) update(update func() []kinds.Change) (changes []kinds.Chang
 	return changes, first
 }
 
-// reconcile makes the clusters match the Secrets.
+// reconcile makes the clusters match the Secrets and files.
 func (c *Controller) reconcile() []kinds.Change {
 	if c.ctx == nil || !c.told {
 		return nil
@@ -168,7 +177,7 @@ func (c *Controller) reconcile() []kinds.Change {
 	want := c.want()
 	var changes []kinds.Change
 	for _, id := range slices.Sorted(maps.Keys(c.clusters)) {
-		if cl := c.clusters[id]; want[id].secret == nil {
+		if cl := c.clusters[id]; want[id].origin == (origin{}) {
 			cl.stop()
 			delete(c.clusters, id)
 			for key := range cl.objects {
@@ -184,7 +193,7 @@ func (c *Controller) reconcile() []kinds.Change {
 			cl = &cluster{id: id, objects: map[kinds.Key]*kinds.Object{}, awaited: !c.started}
 			c.clusters[id] = cl
 		}
-		cl.secret = want[id].secret.Key
+		cl.origin = want[id].origin
 		c.follow(cl, want[id].kubeconfig)
 	}
 	if !c.started {
@@ -214,35 +223,72 @@ func (c *Controller) after(f func()) *time.Timer {
 	})
 }
 
-// naming is the Secret that names a cluster, and its kubeconfig.
+// origin is a Secret or a file that names clusters.
+type origin struct {
+	name   string // namespace/name, or a path
+	secret bool
+}
+
+func (o origin) String() string {
+	if o.secret {
+		return "Secret " + o.name
+	}
+	return "the file " + o.name
+}
+
+// finding returns a finding about the kubeconfig of a cluster, without a text.
+func (o origin) finding(cluster string) diag.Diagnostic {
+	if o.secret {
+		return diag.Diagnostic{Object: o.String(), Field: "data." + cluster}
+	}
+	return diag.Diagnostic{File: o.name}
+}
+
+// naming is what names a cluster, and its kubeconfig.
 type naming struct {
-	secret     *kinds.Object
+	origin     origin
+	id         string
 	kubeconfig []byte
 }
 
-// want returns the clusters that the Secrets name, and records findings about ignored keys.
-func (c *Controller) want() map[string]naming {
+// namings returns what names clusters, in the order of precedence.
+func (c *Controller) namings() (list []naming) {
 	secrets := slices.SortedFunc(maps.Values(c.secrets), func(a, b *kinds.Object) int {
 		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name))
 	})
-	want := map[string]naming{}
-	c.refused = nil
 	for _, secret := range secrets {
 		data := kubeconfigs(secret.Spec.(*corev1.Secret))
 		for _, id := range slices.Sorted(maps.Keys(data)) {
-			d := diag.Diagnostic{Severity: diag.Warning, Object: secret.String(), Field: "data." + id}
-			switch first := want[id].secret; {
-			case id == c.opts.Cluster:
-				d.Code, d.Message = "OwnCluster", "cluster "+id+" is the server's own and is not read as a remote one"
-				d.Fix = "remove the key, or give one of the clusters another ID"
-				c.refused = append(c.refused, d)
-			case first != nil:
-				d.Code, d.Message = "DuplicateCluster", "cluster "+id+" is already in "+first.String()+", which comes first and is used"
-				d.Fix = "remove one of the two"
-				c.refused = append(c.refused, d)
-			default:
-				want[id] = naming{secret, data[id]}
+			list = append(list, naming{origin{secret.Namespace + "/" + secret.Name, true}, id, data[id]})
+		}
+	}
+	for _, f := range c.files {
+		list = append(list, naming{origin{name: f.Path}, f.Cluster, f.Kubeconfig})
+	}
+	return list
+}
+
+// want returns the clusters to read, and records findings about what is ignored.
+func (c *Controller) want() map[string]naming {
+	want := map[string]naming{}
+	c.refused = nil
+	for _, n := range c.namings() {
+		d := n.origin.finding(n.id)
+		d.Severity = diag.Warning
+		switch first, named := want[n.id]; {
+		case n.id == c.opts.Cluster:
+			d.Code, d.Message = "OwnCluster", "cluster "+n.id+" is the server's own and is not read as a remote one"
+			d.Fix = "remove the key, or give one of the clusters another ID"
+			if !n.origin.secret {
+				d.Fix = "remove the file, or name the cluster otherwise in it"
 			}
+			c.refused = append(c.refused, d)
+		case named:
+			d.Code, d.Message = "DuplicateCluster", "cluster "+n.id+" is already in "+first.origin.String()+", which comes first and is used"
+			d.Fix = "remove one of the two"
+			c.refused = append(c.refused, d)
+		default:
+			want[n.id] = n
 		}
 	}
 	return want

@@ -12,7 +12,7 @@ import (
 // Cluster is the status of a remote cluster in the format of istioctl remote-clusters.
 type Cluster struct {
 	ID         string `json:"id"`
-	SecretName string `json:"secretName"` // namespace/name
+	SecretName string `json:"secretName"` // namespace/name of a Secret, or the path of a file
 	SyncStatus string `json:"syncStatus"` // one of the constants below
 }
 
@@ -66,12 +66,12 @@ func (c *Controller) Clusters() []Cluster {
 	list := make([]Cluster, 0, len(c.clusters))
 	for _, id := range slices.Sorted(maps.Keys(c.clusters)) {
 		cl := c.clusters[id]
-		list = append(list, Cluster{id, cl.secret.Namespace + "/" + cl.secret.Name, cl.status()})
+		list = append(list, Cluster{id, cl.origin.name, cl.status()})
 	}
 	return list
 }
 
-// Lacks reports whether a Secret names the cluster and it has not synced.
+// Lacks reports whether a Secret or a file names the cluster and it has not synced.
 func (c *Controller) Lacks(id string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -125,7 +125,8 @@ func (c *Controller) report() {
 	}
 	slices.SortFunc(now, func(a, b diag.Diagnostic) int {
 		return cmp.Or(
-			cmp.Compare(a.Object, b.Object), cmp.Compare(a.Field, b.Field), cmp.Compare(a.Code, b.Code), cmp.Compare(a.Message, b.Message),
+			cmp.Compare(a.Object, b.Object), cmp.Compare(a.File, b.File), cmp.Compare(a.Field, b.Field),
+			cmp.Compare(a.Code, b.Code), cmp.Compare(a.Message, b.Message),
 		)
 	})
 	for _, d := range now {
@@ -144,9 +145,9 @@ func (c *Controller) report() {
 func (cl *cluster) findings(timeout string) []diag.Diagnostic {
 	var list []diag.Diagnostic
 	add := func(severity diag.Severity, code, message, fix string) {
-		list = append(list, diag.Diagnostic{
-			Severity: severity, Code: code, Object: cl.secret.String(), Field: "data." + cl.id, Message: "cluster " + cl.id + message, Fix: fix,
-		})
+		d := cl.origin.finding(cl.id)
+		d.Severity, d.Code, d.Message, d.Fix = severity, code, "cluster "+cl.id+message, fix
+		list = append(list, d)
 	}
 	if l := cl.current; l != nil && l.problem != "" {
 		add(
