@@ -18,7 +18,7 @@ import (
 
 // The charts accept the values that migrate names as without effect, and the notes of the charts name them.
 func TestValuesWithoutEffect(t *testing.T) {
-	objects := []string{"ambient", "waypoint", "taint", "_internal_defaults_do_not_set", "agentgateway", "certificates"}
+	objects := []string{"ambient", "waypoint", "_internal_defaults_do_not_set", "agentgateway", "certificates"}
 	for _, h := range helms(t) {
 		for _, name := range []string{"istiod", "base", "gateway"} {
 			args := []string{"install", name, chart(t, name), "-n", "istio-system", "--dry-run=client", "--set", "profile=a"}

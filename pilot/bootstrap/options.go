@@ -43,6 +43,7 @@ type Options struct {
 	Injection    Injection
 	Webhooks     Webhooks
 	Gateways     Gateways
+	Untaint      Untaint
 
 	KeepaliveInterval, KeepaliveTimeout time.Duration
 	MaxConnectionAge                    time.Duration // 0 for no bound

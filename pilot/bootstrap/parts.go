@@ -10,4 +10,5 @@ var parts = []func(*Server) (components.Component, error){
 	(*Server).newStatuses,
 	(*Server).newDerivedStatuses,
 	(*Server).newGateways,
+	(*Server).newUntaint,
 }

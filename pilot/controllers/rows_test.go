@@ -20,6 +20,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/derive"
 	"github.com/istiod-lite/istiod-lite/pilot/leader"
 	"github.com/istiod-lite/istiod-lite/pilot/status"
+	"github.com/istiod-lite/istiod-lite/pilot/untaint"
 )
 
 // planet is the world of reconcilers that read one. It has at most one object of its own, and reads others from the API
@@ -192,6 +193,28 @@ func derivedRow() row {
 			"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": map[string]any{"namespace": "a", "name": "web"},
 		}})
 		return manager(t, client, lease, status.NewDerived(p, 0))
+	}
+	return r
+}
+
+func untaintRow() row {
+	r := row{name: "taints", path: "/api/v1/nodes/one"}
+	r.done = func(o *unstructured.Unstructured) bool {
+		list, _, _ := unstructured.NestedSlice(o.Object, "spec", "taints")
+		return len(list) == 0
+	}
+	r.gone = func(s *apiserver.Server) { s.Drop(r.path) }
+	r.build = func(t *testing.T, s *apiserver.Server, client *rest.Config, lease *leader.Lease) running {
+		s.Put(r.path, &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": "one"},
+			"spec": map[string]any{"taints": []any{map[string]any{"key": "wait"}}},
+		}})
+		s.Put("/api/v1/namespaces/cni/pods/x", &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "v1", "kind": "Pod", "spec": map[string]any{"nodeName": "one"},
+			"metadata": map[string]any{"namespace": "cni", "name": "x", "labels": map[string]any{untaint.Label: untaint.LabelValue}},
+			"status":   map[string]any{"conditions": []any{map[string]any{"type": "Ready", "status": "True"}}},
+		}})
+		return manager(t, client, lease, untaint.New(untaint.Options{Namespace: "cni", Taint: "wait", Logger: quiet}))
 	}
 	return r
 }

@@ -9,6 +9,10 @@ and env over the chart's variables. Variables that others refer to, as $(POD_NAM
 {{- with .Values.global.pilotCertProvider }}{{ $_ := set $plain "PILOT_CERT_PROVIDER" . }}{{ end }}
 {{- with .Values.global.trustBundleName }}{{ $_ := set $plain "PILOT_CA_CERT_CONFIGMAP" . }}{{ end }}
 {{- with .Values.crlConfigMapName }}{{ $_ := set $plain "PILOT_CRL_CONFIGMAP" . }}{{ end }}
+{{- if (.Values.taint).enabled }}
+{{- $_ := set $plain "PILOT_ENABLE_NODE_UNTAINT_CONTROLLERS" "true" }}
+{{- with .Values.taint.name }}{{ $_ := set $plain "PILOT_NODE_UNTAINT_CONTROLLERS_TAINT_NAME" . }}{{ end }}
+{{- end }}
 {{- if .Values.global.externalIstiod }}{{ $_ := set $plain "EXTERNAL_ISTIOD" "true" }}{{ end }}
 {{- range $name, $value := .Values.env }}{{ $_ := set $plain $name $value }}{{ end }}
 {{- if and (eq (toString (get $plain "COMPLIANCE_POLICY")) "fips-140-3") (not (hasKey $plain "GODEBUG")) }}

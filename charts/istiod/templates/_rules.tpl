@@ -4,6 +4,13 @@
 {{- toJson (ternary (uniq (list $watched .Release.Namespace)) list (not (empty $watched))) }}
 {{- end }}
 
+{{- /* "on" if the server removes the taint of nodes. */}}
+{{- define "istiod.untaints" -}}
+{{- $asked := include "istiod.asked" (dict "values" .Values "name" "PILOT_ENABLE_NODE_UNTAINT_CONTROLLERS") }}
+{{- $said := hasKey (.Values.env | default dict) "PILOT_ENABLE_NODE_UNTAINT_CONTROLLERS" }}
+{{- if or $asked (and (not $said) (.Values.taint).enabled) }}on{{ end }}
+{{- end }}
+
 {{- /* Rights to objects of namespaces. */}}
 {{- define "istiod.rules.namespaces" -}}
 {{- $register := include "istiod.on" (dict "values" .Values "name" "PILOT_ENABLE_WORKLOAD_ENTRY_AUTOREGISTRATION") }}

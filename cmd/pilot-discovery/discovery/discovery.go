@@ -21,6 +21,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/cmd/logs"
 	"github.com/istiod-lite/istiod-lite/cmd/pages"
 	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/cli"
@@ -113,6 +114,9 @@ GOGC, GOMEMLIMIT and GOMAXPROCS are Go's own.`
 		}
 		if err := f.kube.secretsClient(&f.o.Options, f.o.External); err != nil {
 			return err
+		}
+		if f.o.Untaint.On && f.o.Client == nil {
+			logger.Warn("this variable has no effect here", "variable", "PILOT_ENABLE_NODE_UNTAINT_CONTROLLERS", "reason", noCluster)
 		}
 		for _, v := range f.kube.idle(&f.o.Options, f.o.External) {
 			logger.Warn("this variable has no effect here", "variable", v.variable, "reason", v.reason)
@@ -265,6 +269,10 @@ func (f *flags) register(flags *pflag.FlagSet, e *env.Env) {
 	o.Gateways.NoDeployment = !e.Permitted("PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER") || !gateways
 	o.Gateways.NoClasses = !e.Enabled("PILOT_ENABLE_GATEWAY_API_GATEWAYCLASS_CONTROLLER") || !gateways
 	o.Gateways.DefaultClass = e.Text("PILOT_GATEWAY_API_DEFAULT_GATEWAYCLASS_NAME", "istio")
+	o.Untaint.On = e.Asked("PILOT_ENABLE_NODE_UNTAINT_CONTROLLERS")
+	o.Untaint.Taint = e.Text("PILOT_NODE_UNTAINT_CONTROLLERS_TAINT_NAME", names.TaintNotReady)
+	flags.StringVar(&o.Untaint.Namespace, "cniNamespace", "",
+		"namespace of the CNI plugin's pods, for PILOT_ENABLE_NODE_UNTAINT_CONTROLLERS; the default is --namespace")
 	o.Advice = e.Asked("PILOT_ENABLE_ANALYSIS")
 	o.StatusRate = e.Number("PILOT_STATUS_QPS", 20)
 
@@ -310,7 +318,6 @@ func (f *flags) register(flags *pflag.FlagSet, e *env.Env) {
 		f.unused = append(f.unused, name)
 	}
 	text("clusterRegistriesNamespace", "istio-system")
-	text("cniNamespace", "")
 	text("tls-cipher-suites", "")
 	text("log_target", "stdout")
 }

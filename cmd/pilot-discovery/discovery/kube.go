@@ -96,6 +96,9 @@ func (f *kubeFlags) secretsClient(o *ingest.Options, external bool) (err error) 
 	return nil
 }
 
+// noCluster is why a variable about API servers has no effect.
+const noCluster = "no API server is read"
+
 // idle is a variable, or a part of its value, that has no effect.
 type idle struct{ variable, reason string }
 
@@ -103,7 +106,7 @@ type idle struct{ variable, reason string }
 func (f *kubeFlags) idle(o *ingest.Options, external bool) (list []idle) {
 	for _, v := range [][2]string{{"ISTIO_WATCH_NAMESPACE", f.namespace}, {"PILOT_IGNORE_RESOURCES", f.ignore}} {
 		if v[1] != "" && o.Client == nil {
-			list = append(list, idle{v[0], "no API server is read"})
+			list = append(list, idle{v[0], noCluster})
 		}
 	}
 	const local = "LOCAL_CLUSTER_SECRET_WATCHER"
@@ -114,7 +117,7 @@ func (f *kubeFlags) idle(o *ingest.Options, external bool) (list []idle) {
 	case !external:
 		list = append(list, idle{local, "EXTERNAL_ISTIOD is not true"})
 	case o.Client == nil:
-		list = append(list, idle{local, "no API server is read"})
+		list = append(list, idle{local, noCluster})
 	}
 	if f.include != "" && f.ignore == "" {
 		list = append(list, idle{"PILOT_INCLUDE_RESOURCES", "PILOT_IGNORE_RESOURCES names no resources"})
