@@ -23,11 +23,12 @@ type Class struct {
 	Name, Controller, Description string
 }
 
-// Classes returns the classes of this control plane. defaults is the name of the class for ordinary gateways.
-func Classes(defaults string) []Class {
+// Classes returns the classes of a control plane. defaults is the name of the class for ordinary gateways, and controller
+// the name of the control plane in classes.
+func Classes(defaults, controller string) []Class {
 	return []Class{
-		{defaults, ControllerName, "The default Istio GatewayClass"},
-		{"istiod-lite", ControllerName, "Gateways that istiod-lite deploys and configures"},
+		{defaults, controller, "The default Istio GatewayClass"},
+		{"istiod-lite", controller, "Gateways that istiod-lite deploys and configures"},
 		{"istio-remote", names.UnmanagedGatewayController, "Remote to this cluster. Does not deploy or affect configuration."},
 	}
 }

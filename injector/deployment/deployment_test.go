@@ -1,6 +1,7 @@
 package deployment_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -158,6 +159,7 @@ func TestWhichGateways(t *testing.T) {
 	for _, c := range []struct {
 		name, spec, revision string
 		labels, namespace    map[string]string
+		controller           string // of this control plane
 		want                 bool
 	}{
 		{name: "built-in class", spec: plain, want: true},
@@ -166,6 +168,9 @@ func TestWhichGateways(t *testing.T) {
 		{name: "built-in class that is another's", spec: "{gatewayClassName: istiod-lite}"},
 		{name: "unmanaged class", spec: "{gatewayClassName: istio-remote}"},
 		{name: "unknown class", spec: "{gatewayClassName: unknown}"},
+		{name: "class of a controller of another name", spec: "{gatewayClassName: other}", controller: "example.com/other", want: true},
+		{name: "built-in class of a controller of another name", spec: plain, controller: "example.com/other", want: true},
+		{name: "class of the controller of the default name", spec: "{gatewayClassName: mine}", controller: "example.com/other"},
 		{name: "address", spec: "{gatewayClassName: istio, addresses: [{value: 192.0.2.1}]}", want: true},
 		{name: "two addresses", spec: "{gatewayClassName: istio, addresses: [{value: 192.0.2.1}, {value: 192.0.2.2}]}"},
 		{name: "host", spec: "{gatewayClassName: istio, addresses: [{type: Hostname, value: a.b}]}"},
@@ -179,7 +184,8 @@ func TestWhichGateways(t *testing.T) {
 			objects[kinds.Key{Kind: kinds.Namespace, Name: "edge"}].Labels = c.namespace
 			o := gateway(t, c.labels, c.spec)
 			got := deployment.Deploys(deployment.Options{
-				Revision: c.revision, Classes: deployment.Classes("istio"), World: world(objects),
+				Revision: c.revision, World: world(objects), Controller: c.controller,
+				Classes: deployment.Classes("istio", cmp.Or(c.controller, deployment.ControllerName)),
 			}, o, "stable")
 			if got != c.want {
 				t.Errorf("deployed: %t", got)

@@ -164,7 +164,7 @@ func (r *Reconciler) write(ctx context.Context, u *unstructured.Unstructured, la
 	if err == nil {
 		body.SetUID(observed.GetUID()) // a new object of that name is a conflict
 	}
-	err = r.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(body), client.ForceOwnership, client.FieldOwner(ControllerName))
+	err = r.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(body), client.ForceOwnership, client.FieldOwner(r.o.controller()))
 	if err != nil {
 		return last, err
 	}

@@ -1,6 +1,7 @@
 package deployment
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 
@@ -45,8 +46,7 @@ type Maps interface {
 // names the class.
 const DefaultsLabel = names.LabelDefaultsForClass
 
-// ControllerName is the controller in the GatewayClasses whose Gateways are deployed, and the field manager of the
-// written objects.
+// ControllerName is the default of Options.Controller.
 const ControllerName = names.GatewayController
 
 // Options of a Reconciler.
@@ -55,9 +55,14 @@ type Options struct {
 	Revision  string  // empty for default
 	Cluster   string  // ID of the cluster
 	Classes   []Class // recognised even if the GatewayClass does not exist
-	World     World
-	APIServer APIServer // for requests of its version
-	Templates Templates
-	Maps      Maps
-	Logger    *slog.Logger
+	// Controller is the controller in the GatewayClasses whose Gateways are deployed, and the field manager of the written
+	// objects. The default is ControllerName.
+	Controller string
+	World      World
+	APIServer  APIServer // for requests of its version
+	Templates  Templates
+	Maps       Maps
+	Logger     *slog.Logger
 }
+
+func (o Options) controller() string { return cmp.Or(o.Controller, ControllerName) }

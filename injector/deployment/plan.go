@@ -49,9 +49,9 @@ func (o Options) classed(of *kinds.Object) bool {
 	}
 	name := string(g.Spec.GatewayClassName)
 	if class := o.World.Object(kinds.Key{Kind: kinds.GatewayClass, Name: name}); class != nil {
-		return string(class.Spec.(*gatewayv1.GatewayClass).Spec.ControllerName) == ControllerName
+		return string(class.Spec.(*gatewayv1.GatewayClass).Spec.ControllerName) == o.controller()
 	}
-	return slices.ContainsFunc(o.Classes, func(own Class) bool { return own.Name == name && own.Controller == ControllerName })
+	return slices.ContainsFunc(o.Classes, func(own Class) bool { return own.Name == name && own.Controller == o.controller() })
 }
 
 // labelsOf returns the labels of a namespace.

@@ -119,7 +119,7 @@ func onStage(t *testing.T, spec string, test func(*stage)) {
 		api, err := asking.New(&rest.Config{Host: "http://api", Transport: s.Server})
 		must.Succeed(t, err)
 		r := deployment.New(deployment.Options{
-			Namespace: "istio-system", Classes: deployment.Classes("istio"), World: s,
+			Namespace: "istio-system", Classes: deployment.Classes("istio", deployment.ControllerName), World: s,
 			APIServer: api, Templates: s, Logger: slog.New(slog.DiscardHandler),
 			Maps: s,
 		})

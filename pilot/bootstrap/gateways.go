@@ -20,9 +20,8 @@ import (
 
 // Gateways configure the deployment of Gateways of the Gateway API.
 type Gateways struct {
-	NoDeployment bool   // deploy nothing
-	NoClasses    bool   // create no GatewayClass
-	DefaultClass string // name of the default GatewayClass; default istio
+	NoDeployment bool // deploy nothing
+	NoClasses    bool // create no GatewayClass
 }
 
 // gateways is the Component that deploys Gateways and creates their classes.
@@ -55,7 +54,8 @@ func (s *Server) newGateways() (components.Component, error) {
 	guarded, logger := rest.CopyConfig(s.o.Client), s.o.Logger.With("scope", "gateway")
 	guarded.Wrap(lease.Guard)
 	g := &gateways{server: s, lease: lease}
-	all := deployment.Classes(cmp.Or(s.o.Gateways.DefaultClass, "istio"))
+	controller := cmp.Or(s.o.GatewayController, deployment.ControllerName)
+	all := deployment.Classes(cmp.Or(s.o.GatewayClass, "istio"), controller)
 	created := all
 	if s.o.Gateways.NoClasses {
 		created = nil
@@ -65,7 +65,7 @@ func (s *Server) newGateways() (components.Component, error) {
 		return g, err
 	}
 	o := deployment.Options{
-		Namespace: s.o.Namespace, Revision: s.o.Revision, Cluster: s.o.ClusterID, Classes: all,
+		Namespace: s.o.Namespace, Revision: s.o.Revision, Cluster: s.o.ClusterID, Classes: all, Controller: controller,
 		World: s.world, Templates: s.injection.Injector, Maps: g, Logger: logger,
 	}
 	if o.APIServer, err = apiserver.New(s.o.Client); err != nil {

@@ -52,6 +52,7 @@ type Options struct {
 	Shutdown                            time.Duration // time for streams and other work to end after that
 
 	DebounceAfter, DebounceMax time.Duration
+	AnyTrustDomain             bool // workloads accept peers of any trust domain that their roots prove
 	NoVirtualHosts             bool // send whole route configurations to every proxy
 	NoMemo                     bool // encode every resource again without the cache
 

@@ -84,14 +84,18 @@ func newWorld(
 	o Options, event func(*kinds.Kind, string), names facts.Provider, others map[*kinds.Kind]facts.Provider, roots func(*mesh.Config) []string,
 ) *ingest.World {
 	return ingest.New(o.Options, ingest.Parts{
-		Event: event, Hosts: names, Facts: others, Roots: roots, Stages: catalog.Stages(o.Domain, o.Namespace, o.Limits),
-		Catalog: o.features(),
+		Event: event, Hosts: names, Facts: others, Roots: roots, Catalog: o.features(),
+		Stages: catalog.Stages(catalog.StageOptions{
+			Domain: o.Domain, Namespace: o.Namespace, Limits: o.Limits, GatewayController: o.GatewayController, GatewayClass: o.GatewayClass,
+		}),
 	})
 }
 
 // features returns the features that a server has.
 func (o Options) features() catalog.List {
-	return catalog.With(catalog.Options{FetchKeys: o.KeySets.Remote, SendRoots: o.Certificates.MultiRoot, Compliance: o.Compliance})
+	return catalog.With(catalog.Options{
+		FetchKeys: o.KeySets.Remote, SendRoots: o.Certificates.MultiRoot, Compliance: o.Compliance, AnyTrustDomain: o.AnyTrustDomain,
+	})
 }
 
 // New builds a server without starting it.

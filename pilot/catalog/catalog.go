@@ -46,6 +46,8 @@ type Options struct {
 	SendRoots bool      // whether proxies are sent additional roots to trust
 	// Compliance limits the TLS of proxies. Their mesh configuration has the same policy.
 	Compliance policies.Policy
+	// AnyTrustDomain lets workloads accept peers of any trust domain that their roots prove.
+	AnyTrustDomain bool
 }
 
 // Features returns all features in order, with the default options.
@@ -63,7 +65,7 @@ func With(o Options) List {
 		extension.New(extension.Stats),
 		extension.New(extension.Last),
 		grpc.New(),
-		mtls.New(o.SendRoots),
+		mtls.New(o.SendRoots, o.AnyTrustDomain),
 		virtualservice.New(),
 		destinationrule.New(),
 		telemetry.New(),
@@ -73,12 +75,21 @@ func With(o Options) List {
 	}
 }
 
-// Stages returns all stages in order: a stage may read the results of earlier ones. domain is the cluster's DNS domain,
-// and namespace is the server's own.
-func Stages(domain, namespace string, l limits.Limits) []derive.Stage {
+// StageOptions configure stages.
+type StageOptions struct {
+	Domain    string // DNS domain of the cluster
+	Namespace string // namespace of the server
+	Limits    limits.Limits
+
+	GatewayController string // controller of the GatewayClasses that are served; default istio.io/gateway-controller
+	GatewayClass      string // default GatewayClass; default istio
+}
+
+// Stages returns all stages in order: a stage may read the results of earlier ones.
+func Stages(o StageOptions) []derive.Stage {
 	return []derive.Stage{
-		ingress.New(ingress.Options{Domain: domain, Namespace: namespace}),
-		gatewayapi.New(gatewayapi.Options{Domain: domain, Limits: l}),
+		ingress.New(ingress.Options{Domain: o.Domain, Namespace: o.Namespace}),
+		gatewayapi.New(gatewayapi.Options{Domain: o.Domain, Limits: o.Limits, Controller: o.GatewayController, Class: o.GatewayClass}),
 	}
 }
 

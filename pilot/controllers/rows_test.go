@@ -135,7 +135,7 @@ func gatewayRow() row {
 		api, err := asking.New(client)
 		must.Succeed(t, err)
 		p.manager = manager(t, client, lease, deployment.New(deployment.Options{
-			Classes: deployment.Classes("istio"), World: p, APIServer: api, Templates: p, Maps: p, Logger: quiet,
+			Classes: deployment.Classes("istio", deployment.ControllerName), World: p, APIServer: api, Templates: p, Maps: p, Logger: quiet,
 		}))
 		return p.manager
 	}
@@ -152,7 +152,7 @@ func classRow() row {
 	r.done = func(o *unstructured.Unstructured) bool { return o != nil }
 	r.build = func(t *testing.T, s *apiserver.Server, client *rest.Config, lease *leader.Lease) running {
 		p.server, p.object = s, &kinds.Object{}
-		return manager(t, client, lease, deployment.NewClasses(p, deployment.Classes("istio")[:1], quiet))
+		return manager(t, client, lease, deployment.NewClasses(p, deployment.Classes("istio", deployment.ControllerName)[:1], quiet))
 	}
 	return r
 }

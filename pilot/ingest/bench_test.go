@@ -13,7 +13,6 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
-	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/pilot/catalog"
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 )
@@ -49,7 +48,7 @@ func BenchmarkAnalysisOfHTTPRoutes(b *testing.B) {
 func worldOfHTTPRoutes(b *testing.B, n int) (*World, func(i, header int) kinds.Change) {
 	b.Helper()
 	w := New(Options{Logger: slog.New(slog.DiscardHandler), Namespace: "istio-system", Domain: "cluster.local"},
-		Parts{Catalog: catalog.Features(), Stages: catalog.Stages("cluster.local", "istio-system", limits.Default())})
+		Parts{Catalog: catalog.Features(), Stages: stagesOfTests()})
 	port := gatewayv1.PortNumber(80)
 	route := func(i, header int) kinds.Change {
 		o := &kinds.Object{Key: kinds.Key{Kind: kinds.HTTPRoute, Namespace: "a", Name: fmt.Sprintf("r%d", i)}, Generation: int64(header)}

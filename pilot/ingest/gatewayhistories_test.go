@@ -106,7 +106,7 @@ func TestGatewayHistories(t *testing.T) {
 	}
 	empty := func() *World {
 		return New(Options{Logger: slog.New(slog.DiscardHandler), Namespace: "istio-system", Domain: "cluster.local"},
-			Parts{Catalog: catalog.Features(), Stages: catalog.Stages("cluster.local", "istio-system", limits.Default())})
+			Parts{Catalog: catalog.Features(), Stages: stagesOfTests()})
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		statuses := map[kinds.Key]*derive.Status{}

@@ -58,6 +58,9 @@ type Options struct {
 	// Ignored are kinds of configuration that are not read from API servers.
 	Ignored []*kinds.Kind
 
+	GatewayController string // controller of the GatewayClasses that are served; default istio.io/gateway-controller
+	GatewayClass      string // default GatewayClass; default istio
+
 	NoServices bool // read only the cluster's configuration, not its services
 
 	RemoteClient crd.ClientOptions // defaults for the kubeconfigs of remote clusters

@@ -26,6 +26,11 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/derive"
 )
 
+// stagesOfTests returns the stages of a server.
+func stagesOfTests() []derive.Stage {
+	return catalog.Stages(catalog.StageOptions{Domain: "cluster.local", Namespace: "istio-system", Limits: limits.Default()})
+}
+
 // routes is a made-up stage: of each HTTPRoute it makes a VirtualService and a ServiceEntry for the first host.
 func routes() derive.Stage {
 	return derive.Whole("routes", []*kinds.Kind{kinds.HTTPRoute}, func(in derive.Objects) (d derive.Part) {
@@ -378,7 +383,7 @@ spec:
 		Logger: slog.New(slog.DiscardHandler), Namespace: "istio-system", Domain: "cluster.local", ConfigDir: "somewhere",
 		Limits: limits.Default(),
 	}
-	s := testWorld{t, New(o, Parts{Catalog: catalog.Features(), Stages: catalog.Stages("cluster.local", "istio-system", limits.Default())})}
+	s := testWorld{t, New(o, Parts{Catalog: catalog.Features(), Stages: stagesOfTests()})}
 	for _, d := range validation.Decode(limits.Default(), "x.yaml", []byte(text)).Documents {
 		s.apply(d.Object)
 	}

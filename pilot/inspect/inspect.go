@@ -49,8 +49,11 @@ type Inspection struct {
 // Read reads the configuration that o names, for translation with a list of features.
 func Read(ctx context.Context, o ingest.Options, features catalog.List) (*Inspection, error) {
 	o.Once = true
+	stages := catalog.Stages(catalog.StageOptions{
+		Domain: o.Domain, Namespace: o.Namespace, Limits: o.Limits, GatewayController: o.GatewayController, GatewayClass: o.GatewayClass,
+	})
 	i := &Inspection{o: o, features: features, world: ingest.New(o,
-		ingest.Parts{Stages: catalog.Stages(o.Domain, o.Namespace, o.Limits), Catalog: features, Still: o.Cluster == nil})}
+		ingest.Parts{Stages: stages, Catalog: features, Still: o.Cluster == nil})}
 	caller := ctx
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -216,7 +216,7 @@ func derived(t testing.TB, c referenceCase) (out []kinds.Change) {
 			world[o.Key] = o.Object
 		}
 	}
-	for _, stage := range catalog.Stages("cluster.local", "istio-system", limits.Default()) {
+	for _, stage := range catalog.Stages(catalog.StageOptions{Domain: "cluster.local", Namespace: "istio-system", Limits: limits.Default()}) {
 		for _, d := range derivetest.New(stage).Run(t, world, c.mesh).Objects {
 			out = append(out, kinds.Change{Key: d.Object.Key, Object: d.Object})
 		}

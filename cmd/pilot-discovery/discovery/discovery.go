@@ -108,6 +108,12 @@ GOGC, GOMEMLIMIT and GOMAXPROCS are Go's own.`
 		if f.WithoutHTTP3() {
 			logger.Warn("gateways serve no HTTP/3: Envoy does not apply the policy of TLS to QUIC", "policy", f.o.Compliance)
 		}
+		if err := checkController(f.o.GatewayController); err != nil {
+			return err
+		}
+		if f.o.AnyTrustDomain {
+			logger.Warn("workloads accept peers of any trust domain: PILOT_SKIP_VALIDATE_TRUST_DOMAIN is true")
+		}
 		f.o.DebounceAfter = max(f.o.DebounceAfter, 1) // 0 means no wait, and not the default
 		if err := f.kube.options(&f.o.Options); err != nil {
 			return err
@@ -268,7 +274,7 @@ func (f *flags) register(flags *pflag.FlagSet, e *env.Env) {
 	gateways := e.Permitted("PILOT_ENABLE_GATEWAY_API")
 	o.Gateways.NoDeployment = !e.Permitted("PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER") || !gateways
 	o.Gateways.NoClasses = !e.Enabled("PILOT_ENABLE_GATEWAY_API_GATEWAYCLASS_CONTROLLER") || !gateways
-	o.Gateways.DefaultClass = e.Text("PILOT_GATEWAY_API_DEFAULT_GATEWAYCLASS_NAME", "istio")
+	o.AnyTrustDomain = e.Asked("PILOT_SKIP_VALIDATE_TRUST_DOMAIN")
 	o.Untaint.On = e.Asked("PILOT_ENABLE_NODE_UNTAINT_CONTROLLERS")
 	o.Untaint.Taint = e.Text("PILOT_NODE_UNTAINT_CONTROLLERS_TAINT_NAME", names.TaintNotReady)
 	flags.StringVar(&o.Untaint.Namespace, "cniNamespace", "",

@@ -198,6 +198,20 @@ func TestSecretsOfThePodsCluster(t *testing.T) {
 	}
 }
 
+// TestGatewayController refuses names that no GatewayClass can have, and names that have another meaning.
+func TestGatewayController(t *testing.T) {
+	for name, allowed := range map[string]bool{
+		"": true, "istio.io/gateway-controller": true, "example.com/a/b:1": true, "example.com": false, "example.com/": false,
+		"Example.com/a": false, "example.com/a b": false, "istio.io/mesh-controller": false, "istio.io/unmanaged-gateway": false,
+		"example.com/" + strings.Repeat("a", 253): false,
+	} {
+		e := env.New([]string{"PILOT_GATEWAY_API_CONTROLLER_NAME=" + name})
+		if _, err := Judge(&e, nil); (err == nil) != allowed {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}
+
 func TestUnknownFlags(t *testing.T) {
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	flags.String("httpAddr", "", "")

@@ -63,14 +63,8 @@ func (f *kubeFlags) options(o *ingest.Options) error {
 			return fmt.Errorf("service registry %s is not supported: --registries takes Kubernetes, or nothing", r)
 		}
 	}
-	if f.namespace != "" && len(validation.IsDNS1123Label(f.namespace)) > 0 {
-		return fmt.Errorf("ISTIO_WATCH_NAMESPACE=%s is not the name of a namespace: write one, or nothing for all", f.namespace)
-	}
-	o.WatchNamespace, o.Kubeconfigs = f.namespace, f.kubeconfigs
-	var unknown []string
-	if o.Ignored, _, unknown = ingest.Ignored(cli.Fields(f.ignore), cli.Fields(f.include)); len(unknown) > 0 {
-		return fmt.Errorf("PILOT_INCLUDE_RESOURCES=%s: %s is no kind of configuration that this server reads: write resources such as "+
-			"wasmplugins.extensions.istio.io or *.telemetry.istio.io", f.include, unknown[0])
+	if err := f.limits(o); err != nil {
+		return err
 	}
 	o.NoServices = len(registries) == 0
 	o.Revision, o.SharedMesh, o.RemoteTimeout = f.revision, f.sharedMesh, f.timeout
@@ -92,6 +86,20 @@ func (f *kubeFlags) secretsClient(o *ingest.Options, external bool) (err error) 
 	own.Kubeconfig = ""
 	if o.SecretsClient, err = crd.Config(own); err != nil {
 		return fmt.Errorf("LOCAL_CLUSTER_SECRET_WATCHER=true: %w", err)
+	}
+	return nil
+}
+
+// limits sets what is read of clusters, from variables.
+func (f *kubeFlags) limits(o *ingest.Options) error {
+	if f.namespace != "" && len(validation.IsDNS1123Label(f.namespace)) > 0 {
+		return fmt.Errorf("ISTIO_WATCH_NAMESPACE=%s is not the name of a namespace: write one, or nothing for all", f.namespace)
+	}
+	o.WatchNamespace, o.Kubeconfigs = f.namespace, f.kubeconfigs
+	var unknown []string
+	if o.Ignored, _, unknown = ingest.Ignored(cli.Fields(f.ignore), cli.Fields(f.include)); len(unknown) > 0 {
+		return fmt.Errorf("PILOT_INCLUDE_RESOURCES=%s: %s is no kind of configuration that this server reads: write resources such as "+
+			"wasmplugins.extensions.istio.io or *.telemetry.istio.io", f.include, unknown[0])
 	}
 	return nil
 }

@@ -2,11 +2,14 @@ package discovery
 
 import (
 	"errors"
+	"fmt"
 	"math"
+	"regexp"
 	"time"
 
 	"github.com/spf13/pflag"
 
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/cli"
 	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/env"
 	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/input"
@@ -33,6 +36,20 @@ func discoveryChecks() cli.Checks {
 	return c
 }
 
+// controllerName is the form of names of controllers in GatewayClasses: a domain and a path.
+var controllerName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/[A-Za-z0-9/\-._~%!$&'()*+,;=:]+$`)
+
+// checkController rejects names that GatewayClasses cannot have, and names of controllers with another meaning.
+func checkController(name string) error {
+	switch {
+	case name == names.MeshController, name == names.UnmanagedGatewayController:
+		return fmt.Errorf("PILOT_GATEWAY_API_CONTROLLER_NAME=%s is the controller of other classes: write another name", name)
+	case len(name) > 253 || !controllerName.MatchString(name):
+		return fmt.Errorf("PILOT_GATEWAY_API_CONTROLLER_NAME=%s: write a domain and a path, for example example.com/gateways", name)
+	}
+	return nil
+}
+
 // Judge returns the names of the arguments of another istiod that have no effect here, and an error if this server
 // would not start with these arguments and this environment. It reads no files and no cluster.
 func Judge(e *env.Env, args []string) (idle []string, err error) {
@@ -55,6 +72,6 @@ func Judge(e *env.Env, args []string) (idle []string, err error) {
 	if f.provider == customProvider { // the files are mounted where the server runs
 		f.provider = istiodProvider
 	}
-	return idle, errors.Join(e.Refusal(), f.Options(&f.o.Options), f.certificates(&f.o.Certificates),
-		cli.CheckNativeSidecars(f.o.Injection.NativeSidecars))
+	return idle, errors.Join(e.Refusal(), f.kube.limits(&f.o.Options), f.Options(&f.o.Options), checkController(f.o.GatewayController),
+		f.certificates(&f.o.Certificates), cli.CheckNativeSidecars(f.o.Injection.NativeSidecars))
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/cli"
 	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/env"
 	"github.com/istiod-lite/istiod-lite/pilot/catalog"
@@ -38,6 +39,8 @@ type World struct {
 	ranges  serviceentry.Ranges
 	policy  string // COMPLIANCE_POLICY
 	refusal error  // a value of a variable that restricts cannot be read
+
+	gatewayController, gatewayClass string // values of variables
 }
 
 // Register registers the flags, with --namespace for the root namespace.
@@ -62,6 +65,8 @@ func (f *World) RegisterMesh(flags *pflag.FlagSet, e *env.Env, name, short strin
 	ranges := serviceentry.DefaultRanges()
 	f.ranges.IPv4 = e.Prefix("PILOT_IP_AUTOALLOCATE_IPV4_PREFIX", ranges.IPv4, serviceentry.LongestIPv4)
 	f.ranges.IPv6 = e.Prefix("PILOT_IP_AUTOALLOCATE_IPV6_PREFIX", ranges.IPv6, serviceentry.LongestIPv6)
+	f.gatewayController = e.Text("PILOT_GATEWAY_API_CONTROLLER_NAME", names.GatewayController)
+	f.gatewayClass = e.Text("PILOT_GATEWAY_API_DEFAULT_GATEWAYCLASS_NAME", "istio")
 	flags.StringVar(&f.domain, "domain", "cluster.local", "DNS domain of the cluster")
 	flags.StringVar(&f.meshConfig, "meshConfig", "./etc/istio/config/mesh",
 		"file with the mesh configuration; if it does not exist, the ConfigMap istio in the root namespace")
@@ -76,6 +81,7 @@ func (f *World) Options(o *ingest.Options) (err error) {
 		f.clusterID, f.Namespace
 	o.PersistentSessions, o.ScopedGateways, o.HeadlessChains = f.sessions, f.ScopedGateways, f.headlessChains
 	o.Tuning, o.NoHostNames, o.AutoAddresses = f.tuning, f.noHostNames, f.ranges
+	o.GatewayController, o.GatewayClass = f.gatewayController, f.gatewayClass
 	o.Compliance, err = compliance.Parse(f.policy)
 	// Envoy does not apply such a policy to the handshakes of QUIC.
 	o.HTTP3 = f.http3 && o.Compliance == compliance.None

@@ -11,25 +11,23 @@ import (
 
 // Names of controllers in GatewayClasses.
 const (
-	controller         = names.GatewayController
 	meshController     = names.MeshController             // for waypoints
 	unmanagedGateways  = names.UnmanagedGatewayController // for Gateways that represent the gateways of another network
-	defaultClass       = "istio"                          // known without a GatewayClass object
 	ownClass           = "istiod-lite"                    // known without a GatewayClass object
 	unservedController = "is not served by this control plane"
 )
 
 // knownClasses returns the controllers of the classes that are known without an object, by class.
-func knownClasses() map[string]string {
-	return map[string]string{defaultClass: controller, ownClass: controller, "istio-waypoint": meshController,
+func (o Options) knownClasses() map[string]string {
+	return map[string]string{o.Class: o.Controller, ownClass: o.Controller, "istio-waypoint": meshController,
 		"istio-remote": unmanagedGateways}
 }
 
 // takeClass handles a change of a GatewayClass.
 func (r *run) takeClass(c kinds.Change) {
-	is, status := knownClasses()[c.Name], derive.Part{}
+	is, status := r.o.knownClasses()[c.Name], derive.Part{}
 	if c.Object != nil {
-		if is = string(c.Object.Spec.(*gatewayv1.GatewayClass).Spec.ControllerName); is == controller {
+		if is = string(c.Object.Spec.(*gatewayv1.GatewayClass).Spec.ControllerName); is == r.o.Controller {
 			status.Statuses = []*derive.Status{classStatus(c.Object)}
 		}
 	}
@@ -47,13 +45,13 @@ func (r *run) takeClass(c kinds.Change) {
 func (l *lookups) served(o *kinds.Object) (is bool, found []diag.Diagnostic) {
 	name := string(gatewaySpec(o).GatewayClassName)
 	switch by := l.controller(name); by {
-	case controller:
+	case l.run.o.Controller:
 		return true, nil
 	case "":
 		found = append(found, finding(o, diag.Warning, "GatewayClass", "spec.gatewayClassName",
-			"add a GatewayClass of that name, or name "+defaultClass, "there is no GatewayClass "+name+": the Gateway is not served"))
+			"add a GatewayClass of that name, or name "+l.run.o.Class, "there is no GatewayClass "+name+": the Gateway is not served"))
 	case meshController, unmanagedGateways:
-		found = append(found, finding(o, diag.Warning, "GatewayClass", "spec.gatewayClassName", "name "+defaultClass,
+		found = append(found, finding(o, diag.Warning, "GatewayClass", "spec.gatewayClassName", "name "+l.run.o.Class,
 			"a Gateway of controller "+by+" "+unservedController))
 	}
 	return false, found

@@ -88,16 +88,16 @@ func (r *run) makeRoutes() {
 func (r *run) makeRouteParts() {
 	for x := range r.partsDue {
 		if key := x.object.Key; r.routes[key] == x {
-			r.put(key, x.part())
+			r.put(key, x.part(r.o.Controller))
 		}
 	}
 }
 
-// part returns the part of the derivation that depends on this route alone.
-func (x *route) part() derive.Part {
+// part returns the part of the derivation that depends on this route alone, with its status by a controller.
+func (x *route) part(controller string) derive.Part {
 	lost := x.lostAtHosts()
 	p := derive.Part{Findings: slices.Concat(x.findings, x.findingsOf(lost))}
-	if s := x.makeStatus(lost); s != nil {
+	if s := x.makeStatus(lost, gatewayv1.GatewayController(controller)); s != nil {
 		p.Statuses = []*derive.Status{s}
 	}
 	return p

@@ -8,6 +8,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/pilot/derive"
 )
 
@@ -15,14 +16,18 @@ import (
 type Options struct {
 	Domain string        // DNS domain of the cluster's services, such as cluster.local
 	Limits limits.Limits // limits of regular expressions
+
+	Controller string // controller of the GatewayClasses that are served; default istio.io/gateway-controller
+	Class      string // default GatewayClass, which is known without an object; default istio
 }
 
 // New returns the stage.
 func New(o Options) derive.Stage {
-	s := newState()
+	o.Controller, o.Class = cmp.Or(o.Controller, names.GatewayController), cmp.Or(o.Class, "istio")
+	s := newState(o)
 	return derive.Stage{Name: "gatewayapi", Kinds: inputs(), Derive: func(in derive.Input) derive.Derivation {
 		if in.Anew {
-			s = newState()
+			s = newState(o)
 		}
 		return derived(o, s, in)
 	}}
@@ -62,11 +67,11 @@ type state struct {
 	backends map[kinds.Key]map[kinds.Key]int // number of routes from a Gateway to a Service
 }
 
-func newState() *state {
+func newState(o Options) *state {
 	s := &state{
 		objects: map[*kinds.Kind]map[kinds.Key]*kinds.Object{}, looked: map[kinds.Key]*kinds.Object{}, units: map[kinds.Key]*unit{},
 		readers: map[cell]map[*unit]struct{}{},
-		classes: knownClasses(), grants: map[string]map[kinds.Key]*kinds.Object{}, sets: map[kinds.Key]map[kinds.Key]*kinds.Object{},
+		classes: o.knownClasses(), grants: map[string]map[kinds.Key]*kinds.Object{}, sets: map[kinds.Key]map[kinds.Key]*kinds.Object{},
 		streams:  map[connections][]*claimant{},
 		gateways: map[kinds.Key]*gateway{}, certified: map[kinds.Key]*gateway{}, routes: map[kinds.Key]*route{},
 		hosts: map[target]*host{}, services: map[string]map[*host]struct{}{},

@@ -308,8 +308,8 @@ func routeStatus(o *kinds.Object) gatewayv1.RouteStatus {
 	return gatewayv1.RouteStatus{}
 }
 
-// makeStatus returns the wanted status of a route, or nil for none. Entries of other controllers stay.
-func (x *route) makeStatus(lost []hostLoss) *derive.Status {
+// makeStatus returns the wanted status of a route, or nil for none. Entries of other controllers than the given one stay.
+func (x *route) makeStatus(lost []hostLoss, controller gatewayv1.GatewayController) *derive.Status {
 	was := routeStatus(x.object)
 	now := gatewayv1.RouteStatus{Parents: []gatewayv1.RouteParentStatus{}}
 	ours := false
@@ -386,7 +386,7 @@ func identityOf(ref gatewayv1.ParentReference) string {
 // policyStatus returns the status of a BackendTLSPolicy: for each target, and for each Gateway with routes to one.
 // Entries of other controllers stay.
 func (r *run) policyStatus(p *backendTLS) *derive.Status {
-	was := p.object.Spec.(*gatewayv1.BackendTLSPolicy).Status
+	was, controller := p.object.Spec.(*gatewayv1.BackendTLSPolicy).Status, gatewayv1.GatewayController(r.o.Controller)
 	now := gatewayv1.PolicyStatus{Ancestors: []gatewayv1.PolicyAncestorStatus{}}
 	for _, a := range was.Ancestors {
 		if a.ControllerName != controller && a.ControllerName != meshController {

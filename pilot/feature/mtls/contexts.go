@@ -23,14 +23,17 @@ var (
 	roots        = envoy.AgentSecret("ROOTCA")
 )
 
-// Downstream requires a client certificate of one of the mesh's trust domains.
-func (transport) Downstream(d feature.Downstream) *corev3.TransportSocket {
+// Downstream requires a client certificate of one of the mesh's trust domains, or of any.
+func (t transport) Downstream(d feature.Downstream) *corev3.TransportSocket {
 	alpn := []string{"h2", "http/1.1"}
 	if !d.HTTP && d.PeerExchange {
 		alpn = append([]string{names.PeerExchange}, alpn...)
 	}
 	var sans []*matcherv3.StringMatcher
 	for _, td := range d.Mesh.TrustDomains() {
+		if t.anyTrustDomain {
+			break
+		}
 		sans = append(sans, &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Prefix{Prefix: "spiffe://" + td + "/"}})
 	}
 	common := commonContext(alpn, sans)

@@ -7,4 +7,4 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/feature/mtls"
 )
 
-func TestGoldens(t *testing.T) { featuretest.Run(t, mtls.New(false)) }
+func TestGoldens(t *testing.T) { featuretest.Run(t, mtls.New(false, false)) }

@@ -9,8 +9,9 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 )
 
-// New returns the feature. sendRoots says that proxies are sent the roots in the mesh configuration.
-func New(sendRoots bool) *feature.Feature {
+// New returns the feature. sendRoots says that proxies are sent the roots in the mesh configuration. anyTrustDomain says
+// that workloads accept peers of any trust domain that their roots prove.
+func New(sendRoots, anyTrustDomain bool) *feature.Feature {
 	return &feature.Feature{
 		Name:            "mtls",
 		Kinds:           []*kinds.Kind{kinds.PeerAuthentication},
@@ -20,7 +21,7 @@ func New(sendRoots bool) *feature.Feature {
 		Hooks: feature.Hooks{
 			FiltersReadOf: announceReadsOf, HTTPFilters: announce,
 			Cluster:   announced,
-			Transport: transport{},
+			Transport: transport{anyTrustDomain},
 		},
 	}
 }
@@ -30,7 +31,7 @@ func spec(o *kinds.Object) *securityv1.PeerAuthentication {
 }
 
 // transport secures the connections between the proxies of the mesh.
-type transport struct{}
+type transport struct{ anyTrustDomain bool }
 
 // Mode implements feature.Transport. The policy of the mesh is applied first and the workload's last. A policy that
 // leaves the mode unset inherits the previous one.

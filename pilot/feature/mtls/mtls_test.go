@@ -25,7 +25,7 @@ func TestSentRoots(t *testing.T) {
 		{CertificateData: &meshv1alpha1.MeshConfig_CertificateData_Pem{Pem: "x"}, CertSigners: []string{"s"}},
 	}}
 	of := func(sendRoots bool) (fields []string) {
-		for _, d := range mtls.New(sendRoots).UnsupportedMesh(mesh.Default(), c) {
+		for _, d := range mtls.New(sendRoots, false).UnsupportedMesh(mesh.Default(), c) {
 			fields = append(fields, d.Field)
 		}
 		return fields
@@ -42,7 +42,24 @@ func TestSentRoots(t *testing.T) {
 	}
 }
 
-var transport = mtls.New(false).Transport
+// TestAnyTrustDomain: without a check of trust domains, clients still need a certificate that the roots prove.
+func TestAnyTrustDomain(t *testing.T) {
+	for anyTrustDomain, names := range map[bool]int{false: 1, true: 0} {
+		c := &tlsv3.DownstreamTlsContext{}
+		socket := mtls.New(false, anyTrustDomain).Transport.Downstream(feature.Downstream{Mesh: mesh.Default()})
+		must.Succeed(t, socket.GetTypedConfig().UnmarshalTo(c))
+		validation := c.CommonTlsContext.GetCombinedValidationContext()
+		//nolint:staticcheck // the field that istiod sends
+		if got := len(validation.GetDefaultValidationContext().GetMatchSubjectAltNames()); got != names {
+			t.Errorf("any trust domain %v: %d names are accepted", anyTrustDomain, got)
+		}
+		if !c.GetRequireClientCertificate().GetValue() || validation.GetValidationContextSdsSecretConfig().GetName() != "ROOTCA" {
+			t.Errorf("any trust domain %v: %v", anyTrustDomain, c)
+		}
+	}
+}
+
+var transport = mtls.New(false, false).Transport
 
 func policies(t *testing.T, specs ...string) feature.Selection {
 	t.Helper()
@@ -191,7 +208,7 @@ func TestSelect(t *testing.T) {
 		{"istio-system", "web", node.Sidecar, []*kinds.Object{root}},
 		{"a", "web", node.Router, nil},
 	} {
-		got := mtls.New(false).Select(r, c.ns)(feature.Workload{Type: c.typ, Labels: registry.Labels{Own: map[string]string{"app": c.app}}})
+		got := mtls.New(false, false).Select(r, c.ns)(feature.Workload{Type: c.typ, Labels: registry.Labels{Own: map[string]string{"app": c.app}}})
 		if !slices.Equal(slices.Collect(got.Objects.All), c.want) {
 			t.Errorf("%s %s %s: %v", c.typ, c.ns, c.app, got)
 		}
@@ -246,7 +263,7 @@ func TestSelectorInTheRootNamespace(t *testing.T) {
 		if c.own != nil {
 			r.objects[c.of] = list(c.own)
 		}
-		s := mtls.New(false).Select(r, c.of)(feature.Workload{Type: node.Sidecar, Labels: registry.Labels{Own: map[string]string{"app": "web"}}})
+		s := mtls.New(false, false).Select(r, c.of)(feature.Workload{Type: node.Sidecar, Labels: registry.Labels{Own: map[string]string{"app": "web"}}})
 		for _, port := range []uint32{0, 8080} {
 			if got := transport.Mode(s, port); got != c.want {
 				t.Errorf("%s: port %d: %v, want %v", c.name, port, got, c.want)
