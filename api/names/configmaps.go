@@ -23,3 +23,15 @@ func PublishingLease(roots, crl string) string {
 	}
 	return RootsLease + "-" + roots + "-" + crl
 }
+
+// TrustBundleSigner is the signer of the ClusterTrustBundle with the roots.
+const TrustBundleSigner = "istio.io/istiod-ca"
+
+// TrustBundle returns the name of the ClusterTrustBundle with the roots. It follows the name of the ConfigMap that a
+// control plane without ClusterTrustBundles publishes. An empty name is the default.
+func TrustBundle(roots string) string {
+	if cmp.Or(roots, RootsMap) == RootsMap {
+		roots = "root-cert"
+	}
+	return "istio.io:istiod-ca:" + roots
+}

@@ -9,10 +9,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -258,6 +260,9 @@ func (c *Cluster) elects(name string, variables map[string]string) bool {
 // roots checks that each namespace has the roots of the mesh. It returns the roots of the control plane's namespace, or
 // an empty string if they cannot be read.
 func (r *Report) roots(ctx context.Context, c *Cluster, variables map[string]string) string {
+	if asked, err := strconv.ParseBool(variables["ENABLE_CLUSTER_TRUST_BUNDLE_API"]); err == nil && asked {
+		return r.bundle(ctx, c, names.TrustBundle(variables["PILOT_CA_CERT_CONFIGMAP"]))
+	}
 	rootsMap, watched := cmp.Or(variables["PILOT_CA_CERT_CONFIGMAP"], names.RootsMap), variables["ISTIO_WATCH_NAMESPACE"]
 	maps, err := list[corev1.ConfigMap](ctx, c, resource("", "configmaps"), "", "istio.io/config=true")
 	if r.unread("namespaces", err) {
@@ -308,6 +313,27 @@ func (r *Report) roots(ctx context.Context, c *Cluster, variables map[string]str
 		r.ok("namespaces", "all %d have the roots", len(byNamespace))
 	}
 	return own
+}
+
+// bundle checks the ClusterTrustBundle with the roots of the mesh, and returns the roots, or an empty string if they
+// cannot be read.
+func (r *Report) bundle(ctx context.Context, c *Cluster, name string) string {
+	bundles := schema.GroupVersionResource{Group: "certificates.k8s.io", Version: "v1beta1", Resource: "clustertrustbundles"}
+	b, err := get[certificatesv1beta1.ClusterTrustBundle](ctx, c, bundles, "", name)
+	switch {
+	case r.unread("roots", err):
+		return ""
+	case b == nil:
+		r.wrong("roots", c.kubectl("logs deploy/istiod"+c.suffix()+" | grep -i root"),
+			"the ClusterTrustBundle %s is missing: no leader has written it, or the API server does not have the API", name)
+		return ""
+	}
+	if end, err := earliestEnd([]byte(b.Spec.TrustBundle)); err != nil {
+		r.wrong("roots", "kubectl delete clustertrustbundle "+name, "the ClusterTrustBundle %s: %v", name, err)
+	} else {
+		r.expiry("roots", end, c.Now, c.newRoots(ctx, c.Now.After(end)))
+	}
+	return b.Spec.TrustBundle
 }
 
 // newRoots returns the command that gives the mesh another root. A server replaces its own root in time, but not an

@@ -214,6 +214,32 @@ func TestOtherRoots(t *testing.T) {
 	finds(t, &r, OK, "1 held, for example by istiod-0")
 }
 
+// With ClusterTrustBundles, one of them has the roots, and no ConfigMap.
+func TestRootsInABundle(t *testing.T) {
+	with := "image: pilot:1, env: [{name: PILOT_CA_CERT_CONFIGMAP, value: mesh-a}, {name: ENABLE_CLUSTER_TRUST_BUNDLE_API, value: 'true'}]"
+	installed := strings.Replace(deployment, "image: pilot:1", with, 1) + object("v1", "Namespace", "name: shop", "")
+	for bundle, says := range map[string]string{
+		"": "the ClusterTrustBundle istio.io:istiod-ca:mesh-a is missing",
+		"spec: {signerName: istio.io/istiod-ca, trustBundle: none}":                        "it contains no certificate",
+		"spec: {signerName: istio.io/istiod-ca, trustBundle: " + strconv.Quote(root) + "}": "",
+	} {
+		var r Report
+		text := installed
+		if bundle != "" {
+			text += object("certificates.k8s.io/v1beta1", "ClusterTrustBundle", "name: 'istio.io:istiod-ca:mesh-a'", bundle)
+		}
+		must.Succeed(t, r.Installed(t.Context(), cluster(t, "v1.33.2", text)))
+		if says != "" {
+			finds(t, &r, Wrong, says)
+		}
+		for _, x := range r.Results {
+			if strings.Contains(plain(x), "ConfigMap mesh-a") || says == "" && x.Name == "roots" && x.State == Wrong {
+				t.Errorf("%q: %s", bundle, plain(x))
+			}
+		}
+	}
+}
+
 // The report says why a Pod has no proxy.
 func TestPod(t *testing.T) {
 	for _, x := range []struct {

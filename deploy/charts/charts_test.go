@@ -302,7 +302,7 @@ func TestNotes(t *testing.T) {
 		ha +
 			",global.profile=demo,variant=distroless,global.waypoint.a=b": "no effect here: variant, global.profile, global.waypoint.",
 		ha +
-			",global.platform=gke,env.ENABLE_CLUSTER_TRUST_BUNDLE_API=true": "no effect here: platform, env.ENABLE_CLUSTER_TRUST_BUNDLE_API.",
+			",global.platform=gke,env.ENABLE_CLUSTER_TRUST_BUNDLE_API=true": "no effect here: platform.",
 		ha + ",global.platform=openshift,global.proxy.tracer=zipkin,global.proxy_init.forceApplyIptables=true": "",
 		ha +
 			",global.network=network1": "kubectl label namespace istio-system topology.istio.io/network=network1",

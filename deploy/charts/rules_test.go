@@ -177,6 +177,11 @@ func TestRules(t *testing.T) {
 		},
 		{"a signer for the server alone", "env.CERT_SIGNER_DOMAIN=c.example,env.PILOT_CERT_PROVIDER=k8s.io/d.example/e", "",
 			signed("d.example/e"), leads("istio", "istio-workloadentry-cleanup,"+roots), ""},
+		{"a ClusterTrustBundle", "env.ENABLE_CLUSTER_TRUST_BUNDLE_API=true,global.trustBundleName=istio-ca-root-cert", "", with(map[string]string{
+			entries: "create delete get list patch watch", status: "patch", "clustertrustbundles.certificates.k8s.io": "create",
+			"clustertrustbundles.certificates.k8s.io istio.io:istiod-ca:root-cert": "list patch watch",
+			"signers.certificates.k8s.io istio.io/istiod-ca":                       "attest",
+		}), leads("istio", "istio-workloadentry-cleanup,"+roots), ""},
 		{"other ConfigMaps", "global.trustBundleName=a,crlConfigMapName=b", "", otherMaps,
 			leads("istio", "istio-workloadentry-cleanup,"+strings.Replace(roots, ",", ",istio-namespace-controller-election-a-b,", 1)), ""},
 		{"a CA in cacerts", "env.USE_CACERTS_FOR_SELF_SIGNED_CA=true", "", writes, cacerts, ""},

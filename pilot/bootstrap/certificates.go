@@ -28,7 +28,9 @@ type Certificates struct {
 	Cacerts  bool   // the Secret of a self-signed CA is called cacerts
 	RootsMap string // name of the ConfigMap with the roots, in every namespace
 	CRLMap   string // name of the ConfigMap with revocation lists, in every namespace
-	MinTLS   uint16
+	// TrustBundle publishes the roots in a ClusterTrustBundle, and not in ConfigMaps of more namespaces.
+	TrustBundle bool
+	MinTLS      uint16
 }
 
 // secure is the state of the secure port.

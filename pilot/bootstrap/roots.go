@@ -65,11 +65,18 @@ const (
 
 // newPublisher returns the Publisher of the roots in a cluster. The ID of the server's own cluster is "".
 func (s *Server) newPublisher(x *secure, e controllers.Election, cluster string, lease *leader.Lease) (*trust.Publisher, error) {
+	bundle := ""
+	if s.o.Certificates.TrustBundle {
+		bundle = names.TrustBundle(s.o.Certificates.RootsMap)
+	}
 	return trust.New(trust.Options{
 		Client: e.Client, Lease: lease, Cluster: cluster, World: s.world, Logger: s.o.Logger.With("scope", "ca"),
-		Namespaces: s.o.Namespaces(),
+		Namespaces: s.o.Namespaces(), Bundle: bundle,
 		Maps: []trust.Map{
-			{Name: s.o.Certificates.RootsMap, Key: rootsKey, Text: func() []byte { return x.Authority.ServerRoots() }},
+			{
+				Name: s.o.Certificates.RootsMap, Key: rootsKey, Text: func() []byte { return x.Authority.ServerRoots() },
+				Existing: bundle != "", // pods may have mounted it
+			},
 			{Name: s.o.Certificates.CRLMap, Key: crlKey, Text: func() []byte { return x.Authority.Revoked().Text() }},
 		},
 	})

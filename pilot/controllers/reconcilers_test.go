@@ -132,7 +132,7 @@ func rows() []row {
 			}
 		})
 	}
-	return []row{webhook, roots, gatewayRow(), classRow(), analysisRow(), derivedRow(), untaintRow()}
+	return []row{webhook, roots, gatewayRow(), classRow(), analysisRow(), derivedRow(), untaintRow(), bundleRow()}
 }
 
 var (

@@ -3,6 +3,7 @@ package controllers_test
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -12,6 +13,7 @@ import (
 	asking "github.com/istiod-lite/istiod-lite/api/apiserver"
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/deploy/apiserver"
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/injector"
@@ -20,6 +22,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/derive"
 	"github.com/istiod-lite/istiod-lite/pilot/leader"
 	"github.com/istiod-lite/istiod-lite/pilot/status"
+	"github.com/istiod-lite/istiod-lite/pilot/trust"
 	"github.com/istiod-lite/istiod-lite/pilot/untaint"
 )
 
@@ -215,6 +218,40 @@ func untaintRow() row {
 			"status":   map[string]any{"conditions": []any{map[string]any{"type": "Ready", "status": "True"}}},
 		}})
 		return manager(t, client, lease, untaint.New(untaint.Options{Namespace: "cni", Taint: "wait", Logger: quiet}))
+	}
+	return r
+}
+
+func bundleRow() row {
+	text := "roots"
+	r := row{
+		name: "ClusterTrustBundles", path: "/apis/certificates.k8s.io/v1beta1/clustertrustbundles/istio.io:istiod-ca:root-cert",
+		but: map[string]outcome{"404 for writes": {found: true}}, // the API is not served
+	}
+	r.done = func(o *unstructured.Unstructured) bool {
+		if o == nil {
+			return false
+		}
+		got, _, _ := unstructured.NestedString(o.Object, "spec", "trustBundle")
+		signer, _, _ := unstructured.NestedString(o.Object, "spec", "signerName")
+		return got == text && signer == "istio.io/istiod-ca"
+	}
+	var gone atomic.Bool
+	r.gone = func(*apiserver.Server) { gone.Store(true) }
+	r.build = func(t *testing.T, _ *apiserver.Server, client *rest.Config, lease *leader.Lease) running {
+		gone.Store(false)
+		p, err := trust.New(trust.Options{
+			Client: client, Lease: lease, World: namespaces{}, Logger: quiet,
+			Bundle: names.TrustBundle(""),
+			Maps: []trust.Map{{Name: "roots", Key: "pem", Existing: true, Text: func() []byte {
+				if gone.Load() {
+					return nil
+				}
+				return []byte(text)
+			}}},
+		})
+		must.Succeed(t, err)
+		return p
 	}
 	return r
 }

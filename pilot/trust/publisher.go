@@ -2,6 +2,7 @@ package trust
 
 import (
 	"log/slog"
+	"slices"
 
 	"k8s.io/client-go/rest"
 
@@ -21,6 +22,7 @@ type Options struct {
 	// Namespaces are the namespaces in which ConfigMaps are watched. Empty for all.
 	Namespaces []string
 	Maps       []Map
+	Bundle     string // name of a ClusterTrustBundle with the text of the first of Maps; empty for none
 	Logger     *slog.Logger
 }
 
@@ -39,6 +41,8 @@ type Map struct {
 	Name string
 	Key  string        // key in its data
 	Text func() []byte // value of Key; empty for no ConfigMap
+	// Existing publishes it only where the ConfigMap exists.
+	Existing bool
 }
 
 // Label marks each published ConfigMap.
@@ -68,9 +72,14 @@ func New(o Options) (*Publisher, error) {
 		p.reconcilers = append(p.reconcilers, r)
 		p.controllers = append(p.controllers, controllers.New("ConfigMap", codeUnread, r, o.Logger))
 	}
+	list := p.controllers
+	if o.Bundle != "" {
+		r := &bundleReconciler{Map: Map{Name: o.Bundle, Text: o.Maps[0].Text}}
+		list = append(slices.Clone(list), controllers.New("ClusterTrustBundle", codeUnread, r, o.Logger))
+	}
 	var err error
 	p.Manager, err = controllers.NewManager(
-		controllers.Options{Client: o.Client, Lease: o.Lease, Namespaces: o.Namespaces, Logger: o.Logger}, p.controllers...,
+		controllers.Options{Client: o.Client, Lease: o.Lease, Namespaces: o.Namespaces, Logger: o.Logger}, list...,
 	)
 	return p, err
 }

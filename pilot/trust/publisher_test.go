@@ -188,6 +188,38 @@ func TestPublisher(t *testing.T) {
 	})
 }
 
+// TestExistingMaps keeps ConfigMaps that exist as they are wanted, and creates none.
+func TestExistingMaps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &apiserver.Server{}
+		for namespace, text := range map[string]string{"old": "one", "right": "two"} {
+			u := &unstructured.Unstructured{Object: map[string]any{
+				"apiVersion": "v1", "kind": "ConfigMap", "data": map[string]any{"pem": text},
+				"metadata": map[string]any{"name": "roots", "namespace": namespace, "labels": map[string]any{trust.Label: trust.LabelValue}},
+			}}
+			s.Put(path(namespace), u)
+		}
+		p, err := trust.New(trust.Options{
+			Client: s.Config(), World: &world{namespaces: []string{"new", "old", "right"}}, Logger: slog.New(slog.DiscardHandler),
+			Maps: []trust.Map{{Name: "roots", Key: "pem", Text: func() []byte { return []byte("two") }, Existing: true}},
+		})
+		must.Succeed(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			p.Run(ctx)
+		}()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if got := fmt.Sprint(s.Writes()); got != "[PATCH "+path("old")+"]" || len(p.Findings()) > 0 {
+			t.Errorf("writes %s, findings %v", got, p.Findings())
+		}
+		cancel()
+		<-ended
+	})
+}
+
 // TestFix: the remedy of a finding is about the fault. A ConfigMap of a namespace that is being deleted is no finding.
 func TestFix(t *testing.T) {
 	resource := schema.GroupResource{Resource: "configmaps"}

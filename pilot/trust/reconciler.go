@@ -132,6 +132,8 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	got, _, _ := unstructured.NestedString(u.Object, "data", r.Key)
 	switch {
+	case err != nil && r.Existing:
+		return reconcile.Result{}, nil
 	case err == nil && got == text && u.GetLabels()[Label] == LabelValue:
 		return reconcile.Result{}, nil
 	case got != text && immutable(u):

@@ -34,6 +34,14 @@ there. */}}
 {{- coalesce (.Values.env | default dict).PILOT_CRL_CONFIGMAP .Values.crlConfigMapName "istio-ca-crl" }}
 {{- end }}
 
+{{- /* The ClusterTrustBundle that the server writes instead with env.ENABLE_CLUSTER_TRUST_BUNDLE_API, or nothing. */}}
+{{- define "istiod.trustBundle" -}}
+{{- if include "istiod.asked" (dict "values" .Values "name" "ENABLE_CLUSTER_TRUST_BUNDLE_API") }}
+{{- $roots := include "istiod.rootsMap" . }}
+{{- print "istio.io:istiod-ca:" (ternary "root-cert" $roots (eq $roots "istio-ca-root-cert")) }}
+{{- end }}
+{{- end }}
+
 {{- /* The Leases for replacing the root, and for publishing it if the ConfigMaps have other names, as a JSON array. */}}
 {{- define "istiod.rootsLeases" -}}
 {{- $lease := "istio-namespace-controller-election" }}

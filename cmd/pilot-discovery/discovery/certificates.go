@@ -27,6 +27,7 @@ func (f *flags) registerCertificates(flags *pflag.FlagSet, e *env.Env) {
 	c.Cacerts = e.Text("USE_CACERTS_FOR_SELF_SIGNED_CA", "false") == "true"
 	c.Audiences = cli.Fields(e.Text("TOKEN_AUDIENCES", "istio-ca"))
 	c.RootsMap = e.Text("PILOT_CA_CERT_CONFIGMAP", names.RootsMap)
+	c.TrustBundle = e.Asked("ENABLE_CLUSTER_TRUST_BUNDLE_API")
 	c.CRLMap = e.Text("PILOT_CRL_CONFIGMAP", names.CRLMap)
 	flags.StringVar(&c.Serving.Certificate, "tlsCertFile", "",
 		"serving certificate from an external CA, as PEM; without it this server's certificate authority issues one")

@@ -30,6 +30,7 @@ func All() []Variable {
 		{"DEBUG_ENDPOINT_AUTH_ALLOWED_NAMESPACES", "", "additional namespaces whose service accounts may read debug pages, separated by commas"},
 		{"DEFAULT_WORKLOAD_CERT_TTL", "24h", "validity of workload certificates whose request asks for none"},
 		{"ENABLE_CA_SERVER", "true", "false: this server issues no certificates"},
+		{"ENABLE_CLUSTER_TRUST_BUNDLE_API", "false", "true: the roots are in a ClusterTrustBundle, and not in a ConfigMap of each namespace"},
 		{"ENABLE_DEBUG_ENDPOINT_AUTH", "true", "false has no effect: clients on other hosts always need authorization"},
 		{"ENABLE_DEBUG_ON_HTTP", "true", "false: there are no debug pages over HTTP"},
 		{"ENABLE_LEADER_ELECTION", "true", "false: this is the only replica, and needs no Lease"},

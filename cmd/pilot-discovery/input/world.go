@@ -17,7 +17,6 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/api/node"
-	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/cli"
 	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/env"
 	"github.com/istiod-lite/istiod-lite/pilot/catalog"

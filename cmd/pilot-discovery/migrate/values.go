@@ -33,7 +33,7 @@ type release struct {
 	observed bool              // whether the values are of objects that run
 	running  *release          // the values that the same control plane runs with; nil if they are not known
 	points   []migration.Point // about what runs and has no place in the chart
-	parent  bool       // the values are in the file of a parent chart, which may have names of its own below global
+	parent   bool              // the values are in the file of a parent chart, which may have names of its own below global
 }
 
 // inCluster reports whether the control plane runs, so that the verdict about its objects names the variables and the
