@@ -174,6 +174,7 @@ type Endpoint struct {
 	NodeName    string
 	HostName    string // the pod's host name in a headless service, or empty
 	SubDomain   string
+	SameCluster bool // only proxies of its own cluster may call it, because the cluster does not export or import the service
 
 	// Workload, Namespace, canonical name and revision are the endpoint's telemetry metadata. All are empty for an
 	// endpoint without a pod or entry.
@@ -182,6 +183,9 @@ type Endpoint struct {
 	CanonicalName     string
 	CanonicalRevision string
 }
+
+// CallableFrom reports whether proxies of a cluster, given by its ID, may call the endpoint.
+func (e *Endpoint) CallableFrom(cluster string) bool { return !e.SameCluster || e.Cluster == cluster }
 
 // CompareEndpoints orders endpoints by port name, address, port, cluster and network, so that equal worlds have equal
 // lists. Two clusters on separate networks may use one address.

@@ -8,6 +8,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	ingressv1 "k8s.io/api/networking/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
 	extensionsv1alpha1 "istio.io/api/extensions/v1alpha1"
 	networkingv1 "istio.io/api/networking/v1"
@@ -231,6 +232,11 @@ func gateway(name, plural string, newObject func() any, versions ...string) *Kin
 	return &Kind{Name: name, Group: "gateway.networking.k8s.io", Versions: versions, Plural: plural, New: newObject}
 }
 
+// multicluster is a kind of the Multi-Cluster Services API. Both versions of the API have one schema.
+func multicluster(name, plural string, newObject func() any) *Kind {
+	return &Kind{Name: name, Group: mcsv1alpha1.GroupName, Versions: []string{"v1alpha1", "v1beta1"}, Plural: plural, New: newObject}
+}
+
 // The kinds. Every list of kinds in the project is made from All.
 var (
 	DestinationRule = networking("DestinationRule", "destinationrules", empty[networkingv1.DestinationRule])
@@ -262,6 +268,9 @@ var (
 	UDPRoute         = gateway("UDPRoute", "udproutes", empty[gatewayv1.UDPRoute], "v1", "v1alpha2")
 	ReferenceGrant   = gateway("ReferenceGrant", "referencegrants", empty[gatewayv1.ReferenceGrant], "v1", "v1beta1")
 	BackendTLSPolicy = gateway("BackendTLSPolicy", "backendtlspolicies", empty[gatewayv1.BackendTLSPolicy], "v1", "v1alpha3")
+
+	ServiceExport = multicluster("ServiceExport", "serviceexports", empty[mcsv1alpha1.ServiceExport])
+	ServiceImport = multicluster("ServiceImport", "serviceimports", empty[mcsv1alpha1.ServiceImport])
 
 	Ingress      = kubernetes("Ingress", "networking.k8s.io", "ingresses", empty[ingressv1.Ingress])
 	IngressClass = clusterScoped(kubernetes("IngressClass", "networking.k8s.io", "ingressclasses", empty[ingressv1.IngressClass]))
@@ -308,12 +317,16 @@ func clusterScoped(k *Kind) *Kind {
 func All() []*Kind {
 	return []*Kind{
 		Namespace, Node, ConfigMap, Secret, Pod, Service, EndpointSlice,
+		ServiceExport, ServiceImport,
 		WorkloadEntry, WorkloadGroup, ServiceEntry, Sidecar, DestinationRule, Gateway, VirtualService, EnvoyFilter, ProxyConfig,
 		PeerAuthentication, AuthorizationPolicy, RequestAuthentication, Telemetry, WasmPlugin, TrafficExtension,
 		IngressClass, Ingress,
 		GatewayClass, ReferenceGrant, KubeGateway, ListenerSet, HTTPRoute, GRPCRoute, TLSRoute, TCPRoute, UDPRoute, BackendTLSPolicy,
 	}
 }
+
+// IsMultiCluster reports whether a kind belongs to the Multi-Cluster Services API, which is read only if it is enabled.
+func (k *Kind) IsMultiCluster() bool { return k == ServiceExport || k == ServiceImport }
 
 // Find returns the kind of an apiVersion ("v1", "networking.istio.io/v1") and kind, or nil.
 func Find(apiVersion, kind string) *Kind {

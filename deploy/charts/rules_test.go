@@ -73,7 +73,7 @@ func TestRules(t *testing.T) {
 		cluster[of+"/status.gateway.networking.k8s.io"] = "patch"
 	}
 	for _, k := range kinds.All() {
-		if k != kinds.Secret && k != kinds.ConfigMap {
+		if k != kinds.Secret && k != kinds.ConfigMap && !k.IsMultiCluster() {
 			cluster[strings.TrimSuffix(k.Plural+"."+k.Group, ".")] = read
 		}
 	}
@@ -142,6 +142,8 @@ func TestRules(t *testing.T) {
 			statuses[k.Plural+"/status."+k.Group] = "patch"
 		}
 	}
+	sets := with(writes)
+	sets["serviceexports.multicluster.x-k8s.io"], sets["serviceimports.multicluster.x-k8s.io"] = read, read
 	for _, c := range []struct {
 		name, set, suffix string
 		cluster, role     map[string]string
@@ -167,6 +169,8 @@ func TestRules(t *testing.T) {
 		{"taints, but for the variable", "taint.enabled=true,env.PILOT_ENABLE_NODE_UNTAINT_CONTROLLERS=false", "", writes,
 			leads("istio", "istio-workloadentry-cleanup,"+roots), ""},
 		{"no statuses", "env.PILOT_ENABLE_ANALYSIS=false", "", writes, leads("istio", "istio-workloadentry-cleanup,"+roots), ""},
+		{"services in all clusters", "env.ENABLE_MCS_SERVICE_DISCOVERY=true", "", sets,
+			leads("istio", "istio-workloadentry-cleanup,"+roots), ""},
 		{"no Gateways", off + "DEPLOYMENT_CONTROLLER=false," + off + "GATEWAYCLASS_CONTROLLER=false", "", noGateways, noGatewaysRole, ""},
 		{"no CA", "env.ENABLE_CA_SERVER=false", "", noRoots, noCA, ""},
 		{
@@ -259,7 +263,8 @@ func TestRulesOfOneNamespace(t *testing.T) {
 // SubjectAccessReviews. It has no other rights.
 func TestRulesOfRemoteReaders(t *testing.T) {
 	want := map[string]string{}
-	for _, k := range []*kinds.Kind{kinds.Namespace, kinds.Node, kinds.Pod, kinds.Service, kinds.EndpointSlice, kinds.WorkloadEntry} {
+	for _, k := range []*kinds.Kind{kinds.Namespace, kinds.Node, kinds.Pod, kinds.Service, kinds.EndpointSlice, kinds.WorkloadEntry,
+		kinds.ServiceExport, kinds.ServiceImport} {
 		want[strings.TrimSuffix(k.Plural+"."+k.Group, ".")] = read
 	}
 	want["customresourcedefinitions.apiextensions.k8s.io"], want["tokenreviews.authentication.k8s.io"] = read, "create"

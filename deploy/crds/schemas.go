@@ -26,27 +26,30 @@ func writeSchemas(ctx context.Context, path string) error {
 	return os.WriteFile(path, text, 0o644)
 }
 
-// schemas returns a zip archive with a schema.File for each kind of Istio's API and of the Gateway API.
+// schemas returns a zip archive with a schema.File for each kind of Istio's API, of the Gateway API and of
+// the Multi-Cluster Services API.
 func schemas(ctx context.Context) ([]byte, error) {
 	source, _, err := module(ctx)
 	if err != nil {
 		return nil, err
 	}
 	texts := [][]byte{source}
-	_, dir, err := locate(ctx, "sigs.k8s.io/gateway-api")
-	if err != nil {
-		return nil, err
-	}
-	paths, err := filepath.Glob(filepath.Join(dir, "config", "crd", "standard", "*.yaml"))
-	if err != nil {
-		return nil, err
-	}
-	for _, path := range paths {
-		text, err := os.ReadFile(path)
+	for _, in := range [][]string{{"sigs.k8s.io/gateway-api", "standard"}, {"sigs.k8s.io/mcs-api", ""}} {
+		_, dir, err := locate(ctx, in[0])
 		if err != nil {
 			return nil, err
 		}
-		texts = append(texts, text)
+		paths, err := filepath.Glob(filepath.Join(dir, "config", "crd", in[1], "*.yaml"))
+		if err != nil {
+			return nil, err
+		}
+		for _, path := range paths {
+			text, err := os.ReadFile(path)
+			if err != nil {
+				return nil, err
+			}
+			texts = append(texts, text)
+		}
 	}
 	var out bytes.Buffer
 	z := zip.NewWriter(&out)

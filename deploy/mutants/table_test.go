@@ -248,6 +248,18 @@ var mutants = []mutant{
 		folder: "pilot/xds", test: "TestLeavesItsGroupBeforeThatHasChecked",
 	},
 
+	// registry
+	{
+		name: "endpoints that a cluster does not export are for all clusters",
+		file: "registry/mcs/table.go", was: "confined.SameCluster = true", is: "confined.SameCluster = false",
+		folder: "pilot/translate", test: "TestSets",
+	},
+	{
+		name: "a host in clusterset.local does not follow its Service",
+		file: "registry/aggregate/sets.go", was: "ok {\n\t\t\tadd(n, true)", is: "ok && false {\n\t\t\tadd(n, true)",
+		folder: "registry/aggregate", test: "TestHistoriesOfSets",
+	},
+
 	// Others
 	{
 		name: "*web.example.com does not cover web.example.com",

@@ -199,7 +199,7 @@ func kindOf(n *node, f *findings) (kind *kinds.Kind, skip bool) {
 		}
 	}
 	switch {
-	case strings.HasSuffix(group, ".x-k8s.io"):
+	case !known && strings.HasSuffix(group, ".x-k8s.io"):
 		return nil, true
 	case versions != nil:
 		f.errorAt(n.get("apiVersion").pos, "apiVersion", "UnknownVersion",
@@ -341,7 +341,7 @@ func (d *decoder) istio(n *node, f *findings, o *kinds.Object) {
 // kubernetes decodes an object of a kind whose Spec is the whole object.
 func (d *decoder) kubernetes(n *node, f *findings, o *kinds.Object) {
 	var status *node
-	if o.Kind.Group == kinds.KubeGateway.Group { // the status is written by controllers, and its faults are not reported
+	if o.Kind.Group == kinds.KubeGateway.Group || o.Kind.IsMultiCluster() { // the status is written by controllers, and its faults are not reported
 		status = n.get("status")
 		n.remove("status")
 	}

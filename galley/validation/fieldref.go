@@ -447,6 +447,7 @@ var allRules = sync.OnceValue(func() map[*kinds.Kind]func(fieldRef) {
 		kinds.IngressClass:          ingressClass,
 		kinds.KubeGateway:           kubeGateway,
 		kinds.ListenerSet:           listenerSet,
+		kinds.ServiceImport:         serviceImport,
 		kinds.HTTPRoute:             kubeRoute,
 		kinds.GRPCRoute:             kubeRoute,
 		kinds.TLSRoute:              connectionRoute,

@@ -54,6 +54,10 @@ func mistakes() map[*kinds.Kind]mistake {
 		kinds.WasmPlugin:            {"spec:\n  url: oci://a/b\n  pluginConfig: {x: 1}\n", "pluginConfig", "pluginconf"},
 		kinds.TrafficExtension:      {"spec:\n  lua:\n    inlineCode: x = 1\n", "inlineCode", "inline"},
 
+		kinds.ServiceExport: {"spec:\n  exportedLabels: {a: b}\n", "exportedLabels", "exportedLabel"},
+		kinds.ServiceImport: {"spec:\n  type: ClusterSetIP\n  ips: [10.1.0.1]\n  ports:\n  - {port: 80, appProtocol: http}\n",
+			"appProtocol", "appprotocol"},
+
 		kinds.Ingress: {"spec:\n  rules:\n  - http:\n      paths:\n" +
 			"      - {path: /a, pathType: Prefix, backend: {service: {name: a, port: {number: 80}}}}\n", "pathType", "pathtype"},
 		kinds.IngressClass: {"spec:\n  controller: istio.io/ingress-controller\n", "controller", "controler"},

@@ -90,6 +90,15 @@ func targetPort(p fieldRef) {
 	}
 }
 
+// serviceImport checks the addresses of a ServiceImport. The schema checks the rest.
+func serviceImport(p fieldRef) {
+	for _, ip := range p.at("spec").at("ips").items() {
+		if !isIP(ip.text()) {
+			ip.bad("write an IP address", "%q is not an IP address", ip.text())
+		}
+	}
+}
+
 func endpointSlice(p fieldRef) {
 	if !p.required("addressType") {
 		return

@@ -37,7 +37,7 @@ func object(t testing.TB, k *kinds.Kind, document string) Document {
 func custom() []*kinds.Kind {
 	var out []*kinds.Kind
 	for _, k := range kinds.All() {
-		if strings.Contains(k.Group, "istio") || strings.Contains(k.Group, "gateway") {
+		if strings.Contains(k.Group, "istio") || strings.Contains(k.Group, "gateway") || k.IsMultiCluster() {
 			out = append(out, k)
 		}
 	}

@@ -25,6 +25,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/istiod-lite/istiod-lite/api/clusterset"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/deploy/histories"
 	"github.com/istiod-lite/istiod-lite/deploy/must"
@@ -261,6 +262,7 @@ func runHistory(t *testing.T, seed uint64) error {
 	o := testOptions(t)
 	o.Logger, o.DebounceAfter, o.Poll, o.NoWatch = slog.New(slog.DiscardHandler), time.Millisecond, time.Hour, true
 	o.ConfigDir, o.Monitoring = t.TempDir(), ""
+	o.MultiCluster = clusterset.Options{Discovery: seed%2 == 0, Hosts: seed%2 == 0}
 	o.Limits.Departure = time.Nanosecond // at rest every proxy has what the newest Snapshot holds
 	write(t, filepath.Join(o.ConfigDir, "first.yaml"), "apiVersion: v1\nkind: Namespace\nmetadata: {name: first}\n")
 	first := readObjects(t, "first.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: first}\n")[0]
@@ -357,6 +359,7 @@ func TestCommits(t *testing.T) {
 		p := newPast(t, seed)
 		o := Options{Options: ingest.Options{
 			Logger: slog.New(slog.DiscardHandler), Namespace: "istio-system", Domain: "cluster.local", ClusterID: "Kubernetes",
+			MultiCluster: clusterset.Options{Discovery: seed%2 == 0, Hosts: seed%2 == 0},
 		}}
 		w, h := newWorld(o, nil, nil, nil, nil), &history{past: p}
 		w.Commit(p.start(t), time.Time{})

@@ -91,7 +91,7 @@ func newPast(t *testing.T, seed uint64) *past {
 	for _, o := range all[:len(all):len(all)] {
 		switch o.Kind {
 		case kinds.Service, kinds.EndpointSlice, kinds.Pod, kinds.Node, kinds.Namespace,
-			kinds.WorkloadEntry: // another cluster holds the same names, in versions of its own
+			kinds.WorkloadEntry, kinds.ServiceExport, kinds.ServiceImport: // another cluster holds the same names, in versions of its own
 			remote := *o
 			remote.Cluster = "remote"
 			all = append(all, &remote)

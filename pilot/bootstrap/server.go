@@ -176,6 +176,7 @@ func New(o Options) (*Server, error) {
 		World: world, Server: world, Translator: t, Proxies: s.discovery, Pushes: s.pushes, Authorizer: s.authorizer,
 		Authenticate: s.authenticateBearer,
 		Admin:        o.AdminPages, Cluster: o.ClusterID, Domain: o.Domain, Limits: o.Limits, Profile: o.Profile,
+		MultiCluster: o.MultiCluster,
 	})
 	s.ui = ui.New(ui.Options{
 		World: world, Proxies: s.discovery, Pushes: s.pushes, Replicas: others, Name: o.Instance(), Logger: o.Logger, Version: o.Version,

@@ -18,7 +18,7 @@ import (
 func TestEveryKindHasOneReader(t *testing.T) {
 	before := []*kinds.Kind{
 		kinds.Namespace, kinds.Node, kinds.ConfigMap, kinds.Secret, kinds.Pod, kinds.Service, kinds.EndpointSlice, kinds.WorkloadEntry,
-		kinds.WorkloadGroup, kinds.ServiceEntry,
+		kinds.WorkloadGroup, kinds.ServiceEntry, kinds.ServiceExport, kinds.ServiceImport,
 		kinds.ProxyConfig,                 // by injection
 		kinds.Ingress, kinds.IngressClass, // by a stage
 		kinds.GatewayClass, kinds.KubeGateway, kinds.ListenerSet, kinds.HTTPRoute, kinds.GRPCRoute, kinds.ReferenceGrant, // by a stage

@@ -14,6 +14,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/istiod-lite/istiod-lite/api/clusterset"
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/identity"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
@@ -77,10 +78,12 @@ type Options struct {
 	Server     Server      // nil if there is no control plane: then there is no page why
 	Cluster    string      // ID of the server's own cluster
 	Domain     string      // domain of that cluster, such as cluster.local
-	Limits     limits.Limits
-	Replicas   Replicas // nil if the server has no other replicas
-	Name       string   // name of this replica
-	Version    string   // version of the build
+	// MultiCluster are the settings for the Multi-Cluster Services API.
+	MultiCluster clusterset.Options
+	Limits       limits.Limits
+	Replicas     Replicas // nil if the server has no other replicas
+	Name         string   // name of this replica
+	Version      string   // version of the build
 
 	// Authorizer decides which peer may read which page. Nil for the zero authorize.Options.
 	Authorizer *authorize.Authorizer
@@ -128,7 +131,6 @@ func New(o Options) *API {
 		watchers: quota.NewSlots[identity.Holder](maxWatchers, quota.Share(maxWatchers)),
 	}
 	a.closing, a.close = context.WithCancel(context.Background())
-	none := func(url.Values) (any, error) { return []struct{}{}, nil }
 	a.pages = []page{
 		{name: "adsz", about: "connected proxies and the names of the resources that they were sent; ?namespace=NAME, ?push=true",
 			variant: "push=true", actsWith: "push", answer: a.adsz},
@@ -151,7 +153,7 @@ func New(o Options) *API {
 		{name: "krtz", about: "configuration objects in force, by kind", answer: a.krtz},
 		{name: "limits", about: "limits in force", answer: a.limits},
 		{name: "list", about: "the pages of this API", answer: a.list},
-		{name: "mcsz", about: "multi-cluster services", answer: none},
+		{name: "mcsz", about: "ServiceExports and ServiceImports of all clusters", answer: a.mcsz},
 		{name: "mesh", about: "mesh configuration", answer: a.mesh},
 		{name: "ndsz", about: "name table of one proxy", proxy: true, ownProxyOnly: true, answer: a.ndsz},
 		{name: "networkz", about: "network gateways", answer: a.networkz},

@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/istiod-lite/istiod-lite/api/clusterset"
 	"github.com/istiod-lite/istiod-lite/api/compliance"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
@@ -45,6 +46,8 @@ type Options struct {
 	NoHostNames bool
 	// AutoAddresses are the ranges of addresses that ServiceEntries without addresses get.
 	AutoAddresses serviceentry.Ranges
+	// MultiCluster are the settings for the Multi-Cluster Services API. Its objects are read only if it is enabled.
+	MultiCluster clusterset.Options
 	// SharedMesh names a ConfigMap in the root namespace with a mesh configuration. The server's own takes precedence
 	// over it. Empty for none.
 	SharedMesh string

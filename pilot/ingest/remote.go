@@ -26,7 +26,7 @@ func (s *Sources) addRemotes() error {
 				return nil, err
 			}
 			source, err := crd.New(crd.Options{
-				Client: client, Cluster: cluster, Kinds: s.o.unignored(remoteKinds()), Namespaces: s.o.Namespaces(), Handler: h,
+				Client: client, Cluster: cluster, Kinds: s.o.unignored(s.o.remoteKinds()), Namespaces: s.o.Namespaces(), Handler: h,
 				Logger: logger.With("cluster", cluster), Metrics: s.metrics, Limits: s.o.Limits,
 			})
 			if err != nil {

@@ -197,14 +197,23 @@ func serviceKinds() []*kinds.Kind {
 	return []*kinds.Kind{kinds.Namespace, kinds.Node, kinds.Pod, kinds.Service, kinds.EndpointSlice}
 }
 
+// serviceKinds are the kinds that say which services and endpoints a cluster has, and what it exports and imports.
+func (o Options) serviceKinds() []*kinds.Kind {
+	read := serviceKinds()
+	if o.MultiCluster.Discovery {
+		read = append(read, kinds.ServiceExport, kinds.ServiceImport)
+	}
+	return read
+}
+
 // remoteKinds are the kinds that are read from remote clusters.
-func remoteKinds() []*kinds.Kind { return append(serviceKinds(), kinds.WorkloadEntry) }
+func (o Options) remoteKinds() []*kinds.Kind { return append(o.serviceKinds(), kinds.WorkloadEntry) }
 
 // configKinds are the kinds of configuration.
 func configKinds() []*kinds.Kind {
 	return slices.DeleteFunc(kinds.All(), func(k *kinds.Kind) bool {
 		// Secrets and ConfigMaps are read one by one; see wantSecrets.
-		return k == kinds.Secret || k == kinds.ConfigMap || slices.Contains(serviceKinds(), k)
+		return k == kinds.Secret || k == kinds.ConfigMap || k.IsMultiCluster() || slices.Contains(serviceKinds(), k)
 	})
 }
 
@@ -236,7 +245,7 @@ func (o Options) ListedKinds() ([]*kinds.Kind, map[*kinds.Kind]crd.Restriction) 
 	maps := only[kinds.ConfigMap]
 	maps.Names = append(maps.Names, o.injectorMaps()...)
 	only[kinds.ConfigMap] = maps
-	return slices.Concat([]*kinds.Kind{kinds.ConfigMap}, serviceKinds(), configKinds()), only
+	return slices.Concat([]*kinds.Kind{kinds.ConfigMap}, o.serviceKinds(), configKinds()), only
 }
 
 // injectorMaps returns the names of the ConfigMaps that configure injection.
@@ -301,7 +310,7 @@ func (s *Sources) cluster(name string, o crd.Options) (*crd.Source, error) {
 
 // addCluster adds the services of the server's own cluster. The cluster's configuration is one of the configSources.
 func (s *Sources) addCluster() (err error) {
-	read := serviceKinds()
+	read := s.o.serviceKinds()
 	if s.o.NoServices {
 		read = []*kinds.Kind{kinds.Namespace}
 	}

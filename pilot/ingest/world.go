@@ -18,6 +18,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 	"github.com/istiod-lite/istiod-lite/registry/aggregate"
 	"github.com/istiod-lite/istiod-lite/registry/kube"
+	"github.com/istiod-lite/istiod-lite/registry/mcs"
 	"github.com/istiod-lite/istiod-lite/registry/serviceentry"
 )
 
@@ -125,6 +126,7 @@ func (w *World) makeRegistries() {
 		Entries: serviceentry.New(serviceentry.Options{
 			Cluster: o.ClusterID, TrustDomain: m.GetTrustDomain(), Visibility: m.EntryVisibility(), Ranges: o.AutoAddresses,
 		}),
+		Sets: mcs.New(o.MultiCluster, cmp.Or(o.Domain, "cluster.local")),
 	})
 }
 

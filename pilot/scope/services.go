@@ -376,7 +376,7 @@ func (b *dirtyBuilder) beyondAssignments(old snapshot.ServiceEndpoints) bool {
 func sameNames(a, b []*registry.Endpoint) bool {
 	return slices.EqualFunc(a, b, func(x, y *registry.Endpoint) bool {
 		return x.Address == y.Address && x.ServicePort == y.ServicePort && x.HostName == y.HostName && x.SubDomain == y.SubDomain &&
-			x.Network == y.Network && x.Health == y.Health
+			x.Network == y.Network && x.Health == y.Health && x.SameCluster == y.SameCluster && (!x.SameCluster || x.Cluster == y.Cluster)
 	})
 }
 

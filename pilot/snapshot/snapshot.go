@@ -50,6 +50,7 @@ type Endpoints struct {
 	EndpointSummary
 	List            []*registry.Endpoint // sorted by registry.CompareEndpoints
 	NetworkClusters []NetworkCluster     // without duplicates
+	Confined        bool                 // some endpoints are for proxies of their own cluster only
 }
 
 // EndpointSummary is the part of a service's endpoints that clusters depend on.
@@ -106,6 +107,7 @@ func newEndpoints(list []*registry.Endpoint) *Endpoints {
 		if p.TLSMode != "" {
 			with++
 		}
+		e.Confined = e.Confined || p.SameCluster
 	}
 	e.NetworkClusters = distinct(e.NetworkClusters)
 	slices.Sort(ids)

@@ -60,6 +60,7 @@ var (
 		"web.a.svc.cluster.local", "web.b.svc.cluster.local", "api.a.svc.cluster.local", "x.example.com", "y.example.com",
 		"*.example.com", "web.a", "10.0.0.1", "alias.a.svc.cluster.local",
 		"alias.b.svc.cluster.local", "z_.x.example.com", "web", "web.a.svc", "fd00::1",
+		"web.a.svc.clusterset.local",
 	}
 	generatedPorts = []registry.Port{
 		{Name: "http", Number: 80, Protocol: protocols.HTTP},
@@ -219,9 +220,9 @@ func generatedEndpoints(t *rapid.T, s *registry.Service) []*registry.Endpoint {
 	for range rapid.IntRange(0, 2).Draw(t, "endpoints") {
 		list = append(list, &registry.Endpoint{
 			Address: one(t, []string{"10.1.0.1", "10.1.0.2", "10.0.0.1"}), Port: 8080, ServicePort: one(t, s.Ports).Name,
-			Cluster: "Kubernetes", Weight: one(t, []uint32{0, 5}),
+			Cluster: one(t, []string{"Kubernetes", "Kubernetes", "other"}), Weight: one(t, []uint32{0, 5}),
 			Identity: one(t, []string{"spiffe://cluster.local/ns/a/sa/a", "spiffe://cluster.local/ns/a/sa/b"}),
-			TLSMode:  one(t, []string{"", "istio"}), HealthKnown: true,
+			TLSMode:  one(t, []string{"", "istio"}), HealthKnown: true, SameCluster: chance(t, 3),
 		})
 	}
 	slices.SortFunc(list, registry.CompareEndpoints)

@@ -16,6 +16,7 @@ import (
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 	"pgregory.net/rapid"
 
+	"github.com/istiod-lite/istiod-lite/api/clusterset"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/api/names"
@@ -27,6 +28,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
 	"github.com/istiod-lite/istiod-lite/registry"
+	"github.com/istiod-lite/istiod-lite/registry/kube"
 )
 
 const everything = node.HTTPPeerMetadata | node.NetworkMetadataExchange | node.ALPNFilter | node.HTTPStats | node.NetworkStats
@@ -255,13 +257,23 @@ type pool struct {
 	meshes   []*mesh.Config
 }
 
+// newWorld returns a world for a history. In half of them ServiceExports and ServiceImports have an effect.
+func (p *pool) newWorld(t tb, m *mesh.Config, sets bool) *world {
+	w := newWorld(t, m)
+	if sets {
+		w.registry = newRegistry(kube.Options{}, clusterset.Options{Discovery: true, Hosts: true})
+	}
+	return w
+}
+
 func readPool(t tb) *pool {
 	p := &pool{versions: map[kinds.Key][]*kinds.Object{}}
 	all := objects(t, "pool.yaml", read(t, "testdata", "pool.yaml"))
 	// Another cluster holds the same names, in versions of its own.
 	for _, c := range inCluster("remote", all) {
 		switch c.Kind {
-		case kinds.Service, kinds.EndpointSlice, kinds.Pod, kinds.Node, kinds.Namespace, kinds.WorkloadEntry:
+		case kinds.Service, kinds.EndpointSlice, kinds.Pod, kinds.Node, kinds.Namespace, kinds.WorkloadEntry, kinds.ServiceExport,
+			kinds.ServiceImport:
 			all = append(all, c)
 		}
 	}
@@ -332,10 +344,11 @@ func TestHistories(t *testing.T) {
 	p, refs, proxies := readPool(t), &references{seen: map[string][]string{}}, testProxies()
 	rapid.Check(t, func(t *rapid.T) {
 		m := p.meshes[0]
-		w, present := newWorld(t, m), map[kinds.Key]*kinds.Object{}
+		sets := rapid.Bool().Draw(t, "sets")
+		w, present := p.newWorld(t, m, sets), map[kinds.Key]*kinds.Object{}
 		on, off := newTranslator(100<<10), newTranslator(0)
 		before := map[string]config{}
-		sets := map[string][4]*envoy.Set{}
+		lastSets := map[string][4]*envoy.Set{}
 		cohorts := map[string]cohort.Key{} // what proxies share with others
 		members := cohortsOfProxies{}
 
@@ -363,7 +376,7 @@ func TestHistories(t *testing.T) {
 			seed := rapid.Uint64().Draw(t, "shuffle")
 			rand.New(rand.NewPCG(seed, 0)).Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 			fresh := newTranslator(0)
-			once := newWorld(t, m).apply(all...)
+			once := p.newWorld(t, m, sets).apply(all...)
 
 			for which, name := range some {
 				proxy := proxies[name]
@@ -397,12 +410,12 @@ func TestHistories(t *testing.T) {
 							t.Fatalf("step %d, %s: %s differs, of which the delta does not speak: %+v", i, name, d, s.Diff)
 						}
 					}
-					if len(s.Diff.Workloads) == 0 && len(s.Diff.Addresses) == 0 && now != sets[name] {
+					if len(s.Diff.Workloads) == 0 && len(s.Diff.Addresses) == 0 && now != lastSets[name] {
 						t.Fatalf("step %d, %s: only endpoints changed, yet Sets are other pointers", i, name)
 					}
 				}
 				if i > 0 && on.ReassignsOnly(s) && c.Shared() == cohorts[name] {
-					if now[0] != sets[name][0] || now[2] != sets[name][2] {
+					if now[0] != lastSets[name][0] || now[2] != lastSets[name][2] {
 						t.Fatalf("step %d, %s: no resource should be dirty, yet Sets of the cohort are other pointers", i, name)
 					}
 					for _, d := range differences(before[name], got) {
@@ -411,7 +424,7 @@ func TestHistories(t *testing.T) {
 						}
 					}
 				}
-				before[name], sets[name], cohorts[name] = got, now, c.Shared()
+				before[name], lastSets[name], cohorts[name] = got, now, c.Shared()
 			}
 		}
 		if hits, misses := off.Stats(); hits != 0 || misses == 0 {

@@ -200,8 +200,7 @@ func TestResourcesAreValidAndClosed(t *testing.T) {
 			changes = append(changes, c.Change)
 		}
 		m := rapid.SampledFrom(p.meshes).Draw(t, "mesh")
-		w := newWorld(t, m)
-		s := w.apply(changes...)
+		s := p.newWorld(t, m, rapid.Bool().Draw(t, "sets")).apply(changes...)
 		tr := newTranslator(0)
 		who := rapid.SampledFrom(sortedKeys(proxies)).Draw(t, "proxy")
 		checkReferences(t, who, sent(t, tr, s, proxies[who]), routedHosts(s))
@@ -291,8 +290,8 @@ func TestObjectOrderDoesNotMatter(t *testing.T) {
 		}
 		who := rapid.SampledFrom(sortedKeys(proxies)).Draw(t, "proxy")
 		shuffled := rapid.Permutation(changes).Draw(t, "order")
-		a := refs.config(t, newTranslator(0), newWorld(t, p.meshes[0]).apply(changes...), proxies[who])
-		b := refs.config(t, newTranslator(0), newWorld(t, p.meshes[0]).apply(shuffled...), proxies[who])
+		a := refs.config(t, newTranslator(0), p.newWorld(t, p.meshes[0], true).apply(changes...), proxies[who])
+		b := refs.config(t, newTranslator(0), p.newWorld(t, p.meshes[0], true).apply(shuffled...), proxies[who])
 		if d := differences(a, b); d != nil {
 			t.Fatalf("%s: %s", who, fmt.Sprint(d))
 		}

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/istiod-lite/istiod-lite/api/clusterset"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
@@ -31,6 +32,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
 	"github.com/istiod-lite/istiod-lite/registry/aggregate"
 	"github.com/istiod-lite/istiod-lite/registry/kube"
+	"github.com/istiod-lite/istiod-lite/registry/mcs"
 	"github.com/istiod-lite/istiod-lite/registry/serviceentry"
 )
 
@@ -67,13 +69,19 @@ func newWorld(t tb, m *mesh.Config) *world { return newWorldOf(t, snapshot.Optio
 // newWorldOf returns a world with some options of its Builder.
 func newWorldOf(t tb, o snapshot.Options) *world {
 	o.Domain, o.Catalog = "cluster.local", catalog.Features()
-	services := aggregate.New(aggregate.Options{
+	return &world{t: t, registry: newRegistry(kube.Options{}, clusterset.Options{}), builder: snapshot.NewBuilder(o)}
+}
+
+// newRegistry returns the registries of a mesh. The options of a cluster's registry need no ID.
+func newRegistry(o kube.Options, sets clusterset.Options) *aggregate.Registry {
+	return aggregate.New(aggregate.Options{
 		Kube: func(id string) *kube.Registry {
-			return kube.New(kube.Options{Cluster: cmp.Or(id, "Kubernetes"), Remote: id != ""})
+			of := o
+			of.Cluster, of.Remote = cmp.Or(id, "Kubernetes"), id != ""
+			return kube.New(of)
 		},
-		Entries: serviceentry.New(serviceentry.Options{Cluster: "Kubernetes"}),
+		Entries: serviceentry.New(serviceentry.Options{Cluster: "Kubernetes"}), Sets: mcs.New(sets, "cluster.local"),
 	})
-	return &world{t: t, registry: services, builder: snapshot.NewBuilder(o)}
 }
 
 func objects(t tb, name string, yaml []byte) []kinds.Change {

@@ -8,6 +8,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/registry"
 	"github.com/istiod-lite/istiod-lite/registry/kube"
+	"github.com/istiod-lite/istiod-lite/registry/mcs"
 	"github.com/istiod-lite/istiod-lite/registry/serviceentry"
 )
 
@@ -15,6 +16,7 @@ import (
 type Options struct {
 	Kube    func(cluster string) *kube.Registry // returns a new registry for the cluster with an ID, which is empty for the server's own
 	Entries *serviceentry.Registry
+	Sets    *mcs.Table // what clusters export and import; nil if the Multi-Cluster Services API is off
 }
 
 // Registry combines the registries that it owns.
@@ -39,7 +41,9 @@ func New(o Options) *Registry {
 
 // Apply applies a batch of changes and returns what they alter.
 func (r *Registry) Apply(changes []kinds.Change) registry.Changes {
+	concerned := r.o.Sets.Apply(changes)
 	found := r.dispatch(changes)
+	r.addSets(concerned, found)
 	entries := r.o.Entries.Update(changes, found.Workloads)
 	maps.Copy(found.Services, entries.Services)
 	maps.Copy(found.Endpoints, entries.Endpoints)
@@ -98,7 +102,7 @@ func (r *Registry) dispatch(changes []kinds.Change) registry.Changes {
 			maps.Copy(found.Endpoints, c.Endpoints)
 			maps.Copy(found.Workloads, c.Workloads)
 		}
-		if id != "" && k.Empty() {
+		if id != "" && k.Empty() && !r.o.Sets.Has(id) {
 			delete(r.clusters, id)
 		}
 	}
@@ -114,7 +118,7 @@ func (r *Registry) merge(k registry.ServiceKey) *registry.Service {
 	var first *registry.Service
 	var all map[string]*registry.Service
 	for _, id := range r.order {
-		s := r.clusters[id].Service(k)
+		s := r.serviceIn(id, k)
 		if s == nil {
 			continue
 		}
@@ -155,7 +159,7 @@ func (r *Registry) merge(k registry.ServiceKey) *registry.Service {
 func (r *Registry) mergeEndpoints(k registry.ServiceKey) []*registry.Endpoint {
 	var out []*registry.Endpoint
 	for _, id := range r.order {
-		out = append(out, r.clusters[id].Endpoints(k)...)
+		out = append(out, r.endpointsIn(id, k)...)
 	}
 	slices.SortStableFunc(out, registry.CompareEndpoints)
 	of := len(out)

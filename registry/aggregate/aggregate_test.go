@@ -11,23 +11,29 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 
+	"github.com/istiod-lite/istiod-lite/api/clusterset"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/registry"
 	"github.com/istiod-lite/istiod-lite/registry/aggregate"
 	"github.com/istiod-lite/istiod-lite/registry/internal/world"
 	"github.com/istiod-lite/istiod-lite/registry/kube"
+	"github.com/istiod-lite/istiod-lite/registry/mcs"
 	"github.com/istiod-lite/istiod-lite/registry/serviceentry"
 )
 
 var update = world.UpdateFlag()
 
-func start() (registry.Registry, func() string) {
+func start() (registry.Registry, func() string) { return startWith(clusterset.Options{}) }
+
+// startWith returns a registry with settings for the Multi-Cluster Services API.
+func startWith(o clusterset.Options) (registry.Registry, func() string) {
 	r := aggregate.New(aggregate.Options{
 		Kube: func(id string) *kube.Registry {
 			return kube.New(kube.Options{Cluster: cmp.Or(id, "Kubernetes"), Remote: id != ""})
 		},
 		Entries: serviceentry.New(serviceentry.Options{Cluster: "Kubernetes"}),
+		Sets:    mcs.New(o, "cluster.local"),
 	})
 	return r, func() string {
 		if len(r.Clusters()) == 0 {
@@ -50,6 +56,45 @@ func TestHistories(t *testing.T) {
 	own := world.ParseFile(t, "testdata/versions.yaml")
 	remote := world.ParseFile(t, "testdata/remote.yaml")
 	world.Histories(t, slices.Concat(own, world.In("east", remote), world.In("west", own)), start)
+}
+
+// TestSets has what ServiceExports and ServiceImports change, with and without ClusterLocal.
+func TestSets(t *testing.T) {
+	world.Transcripts(t, "sets/*.txtar", update, startSets)
+	world.Transcripts(t, "local/*.txtar", update, func() (registry.Registry, func() string) {
+		return startWith(clusterset.Options{Discovery: true, Hosts: true, ClusterLocal: true})
+	})
+}
+
+func startSets() (registry.Registry, func() string) {
+	return startWith(clusterset.Options{Discovery: true, Hosts: true})
+}
+
+// TestHistoriesOfSets is TestHistories with ServiceExports and ServiceImports in three clusters.
+func TestHistoriesOfSets(t *testing.T) {
+	own := append(world.ParseFile(t, "testdata/versions.yaml"), world.ParseFile(t, "testdata/sets.yaml")...)
+	remote := append(world.ParseFile(t, "testdata/remote.yaml"), world.ParseFile(t, "testdata/sets.yaml")...)
+	world.Histories(t, slices.Concat(own, world.In("east", remote), world.In("west", own)), startSets)
+}
+
+// TestSetsAreOff checks that ServiceExports and ServiceImports change nothing unless the API is enabled, and that
+// ServiceImports change nothing without Hosts.
+func TestSetsAreOff(t *testing.T) {
+	objects := append(world.ParseFile(t, "testdata/versions.yaml"), world.In("east", world.ParseFile(t, "testdata/remote.yaml"))...)
+	sets := world.ParseFile(t, "testdata/sets.yaml")
+	sets = append(sets, world.In("east", sets)...)
+	for name, o := range map[string]clusterset.Options{"off": {}, "no hosts": {Discovery: true}} {
+		r, _ := startWith(o)
+		sum := world.Sum(t, r, objects)
+		before := sum.Dump()
+		imports := slices.DeleteFunc(slices.Clone(sets), func(c kinds.Change) bool { return o.Discovery && c.Kind == kinds.ServiceExport })
+		if c := r.Apply(imports); !c.Empty() {
+			t.Errorf("%s: changes %+v", name, c)
+		}
+		if confined := strings.Contains(before, "SameCluster"); confined != o.Discovery || strings.Contains(before, clusterset.Domain) {
+			t.Errorf("%s: some endpoints are confined: %v", name, confined)
+		}
+	}
 }
 
 // TestClusterComesAndGoes checks that a cluster that was added and removed leaves the services, endpoints and workloads

@@ -10,6 +10,9 @@
 //
 // If Kubernetes and ServiceEntries define the same service, the Kubernetes service is used, with the endpoints of both.
 //
+// With the Multi-Cluster Services API, package mcs decides which endpoints of a cluster are for proxies of all clusters,
+// and which services have a host in clusterset.local.
+//
 // A Registry and the registries in it are used by one goroutine. They start none.
 //
 // # Guarantees
@@ -18,4 +21,5 @@
 //     [registry/kube.TestHistories], [registry/serviceentry.TestHistories].
 //   - Adding and removing a cluster leaves the other clusters unchanged: [TestClusterComesAndGoes]. A service of
 //     several clusters keeps the version of each cluster: [TestTranscripts].
+//   - Without the Multi-Cluster Services API its objects change nothing: [TestSetsAreOff].
 package aggregate

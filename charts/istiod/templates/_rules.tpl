@@ -96,6 +96,12 @@
 - apiGroups: [discovery.k8s.io]
   resources: [endpointslices]
   verbs: [get, list, watch]
+{{- if include "istiod.asked" (dict "values" .Values "name" "ENABLE_MCS_SERVICE_DISCOVERY") }}
+# What the cluster exports and imports.
+- apiGroups: [multicluster.x-k8s.io]
+  resources: [serviceexports, serviceimports]
+  verbs: [get, list, watch]
+{{- end }}
 # Certificates of gateways: the server reads the Secrets and ConfigMaps that Gateways and DestinationRules name, one by
 # one. RBAC cannot list names that are not known yet.
 - apiGroups: [""]

@@ -10,6 +10,8 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/settings"
+	"github.com/istiod-lite/istiod-lite/api/clusterset"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/env"
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/ingest"
@@ -98,6 +100,8 @@ func TestVariablesThatRestrict(t *testing.T) {
 		"PILOT_GATEWAY_TRANSPORT_SOCKET_CONNECT_TIMEOUT": "a duration such as 12h",
 		"PILOT_IP_AUTOALLOCATE_IPV4_PREFIX":              "a range of addresses such as 240.240.0.0/16, of at most 30 bits",
 		"PILOT_IP_AUTOALLOCATE_IPV6_PREFIX":              "a range of addresses such as 2001:2::/48, of at most 96 bits",
+		"ENABLE_MCS_SERVICE_DISCOVERY":    "true or false", "ENABLE_MCS_CLUSTER_LOCAL": "true or false",
+		"MCS_API_GROUP": "multicluster.x-k8s.io", "MCS_API_VERSION": "v1alpha1 or v1beta1",
 	} {
 		e := env.New([]string{name + "=no"})
 		c := Command(&e, nil)
@@ -208,6 +212,32 @@ func TestGatewayController(t *testing.T) {
 		e := env.New([]string{"PILOT_GATEWAY_API_CONTROLLER_NAME=" + name})
 		if _, err := Judge(&e, nil); (err == nil) != allowed {
 			t.Errorf("%q: %v", name, err)
+		}
+	}
+}
+
+// TestMultiClusterVariables has the settings for the Multi-Cluster Services API: a setting without the one that it
+// requires has no effect, which is said.
+func TestMultiClusterVariables(t *testing.T) {
+	const discovery, hosts, local = "ENABLE_MCS_SERVICE_DISCOVERY", "ENABLE_MCS_HOST", "ENABLE_MCS_CLUSTER_LOCAL"
+	for _, c := range []struct {
+		set      []string
+		want     clusterset.Options
+		warnings int
+	}{
+		{nil, clusterset.Options{}, 0},
+		{[]string{discovery}, clusterset.Options{Discovery: true}, 0},
+		{[]string{discovery, hosts}, clusterset.Options{Discovery: true, Hosts: true}, 0},
+		{[]string{discovery, hosts, local}, clusterset.Options{Discovery: true, Hosts: true, ClusterLocal: true}, 0},
+		{[]string{discovery, local}, clusterset.Options{Discovery: true}, 1},
+		{[]string{hosts, local}, clusterset.Options{}, 2},
+	} {
+		e := env.New(lists.Map(c.set, func(name string) string { return name + "=true" }))
+		f := &flags{}
+		f.register(pflag.NewFlagSet("", pflag.ContinueOnError), &e)
+		f.Options(&f.o.Options)
+		if f.o.MultiCluster != c.want || len(e.Warnings) != c.warnings {
+			t.Errorf("%v: %+v, warnings %q", c.set, f.o.MultiCluster, e.Warnings)
 		}
 	}
 }

@@ -30,6 +30,16 @@ func (e *Env) Permitted(key string) bool { return strict(e, key, true, booleans,
 // invalid value keeps a server from starting.
 func (e *Env) Restricted(key string) bool { return strict(e, key, false, booleans, strconv.ParseBool) }
 
+// Only checks a variable that has one of some values. Any other value keeps a server from starting.
+func (e *Env) Only(key string, allowed ...string) {
+	strict(e, key, allowed[0], strings.Join(allowed, " or "), func(text string) (string, error) {
+		if !slices.Contains(allowed, text) {
+			return "", strconv.ErrSyntax
+		}
+		return text, nil
+	})
+}
+
 // Bound returns a time limit. An invalid value keeps a server from starting.
 func (e *Env) Bound(key string, otherwise time.Duration) time.Duration {
 	return strict(e, key, otherwise, durations, parseDuration)

@@ -34,6 +34,12 @@ func All() []Variable {
 		{"ENABLE_DEBUG_ENDPOINT_AUTH", "true", "false has no effect: clients on other hosts always need authorization"},
 		{"ENABLE_DEBUG_ON_HTTP", "true", "false: there are no debug pages over HTTP"},
 		{"ENABLE_LEADER_ELECTION", "true", "false: this is the only replica, and needs no Lease"},
+		{"ENABLE_MCS_AUTO_EXPORT", "false", "true: a ServiceExport is created for each Service that is not cluster-local"},
+		{"ENABLE_MCS_CLUSTER_LOCAL", "false", "true: hosts in the cluster's own domain lead to endpoints of the client's cluster alone; " +
+			"with ENABLE_MCS_HOST"},
+		{"ENABLE_MCS_HOST", "false", "true: each ServiceImport with addresses has a host in clusterset.local; with " +
+			"ENABLE_MCS_SERVICE_DISCOVERY"},
+		{"ENABLE_MCS_SERVICE_DISCOVERY", "false", "true: clients of other clusters call only endpoints of Services with a ServiceExport"},
 		{"ENABLE_NATIVE_SIDECARS", "auto", "true, false or auto: proxies are native sidecars (init containers that keep running); auto " +
 			"if all nodes support them"},
 		{"EXTERNAL_CA", "", "ISTIOD_RA_KUBERNETES_API: Kubernetes signers sign certificates"},
@@ -56,6 +62,9 @@ func All() []Variable {
 		{"LOCAL_CLUSTER_SECRET_WATCHER", "false", "true: with EXTERNAL_ISTIOD, the Secrets of remote clusters are in the cluster of this " +
 			"server's pod, and not in the one that --kubeconfig names"},
 		{"MAX_WORKLOAD_CERT_TTL", "24h", "maximum validity of workload certificates"},
+		{"MCS_API_GROUP", "multicluster.x-k8s.io", "group of ServiceExports and ServiceImports; there is no other"},
+		{"MCS_API_VERSION", "v1alpha1", "version of ServiceExports and ServiceImports, v1alpha1 or v1beta1; the version that an API " +
+			"server serves is read"},
 		{"NO_PROXY", "", "hosts, domains and CIDRs, separated by commas, from which keys are fetched without a proxy; also no_proxy"},
 		{"PILOT_CA_CERT_CONFIGMAP", "istio-ca-root-cert", "name of the ConfigMap with the roots in each namespace"},
 		{"PILOT_CERT_PROVIDER", "istiod", "source of the server's own certificate: istiod (its CA), k8s.io/SIGNER, custom (files) or none"},

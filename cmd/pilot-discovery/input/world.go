@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/istiod-lite/istiod-lite/api/clusterset"
 	"github.com/istiod-lite/istiod-lite/api/compliance"
 	"github.com/istiod-lite/istiod-lite/api/http3"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
@@ -34,10 +35,11 @@ type World struct {
 
 	http3, sessions, headlessChains, noHostNames bool
 
-	tuning  node.Tuning
-	ranges  serviceentry.Ranges
-	policy  string // COMPLIANCE_POLICY
-	refusal error  // a value of a variable that restricts cannot be read
+	tuning       node.Tuning
+	ranges       serviceentry.Ranges
+	multiCluster clusterset.Options
+	policy       string // COMPLIANCE_POLICY
+	refusal      error  // a value of a variable that restricts cannot be read
 
 	gatewayController, gatewayClass string // values of variables
 }
@@ -51,6 +53,7 @@ func (f *World) Register(flags *pflag.FlagSet, e *env.Env) {
 // RegisterMesh registers the flags. name and short are the names of the flag for the root namespace.
 func (f *World) RegisterMesh(flags *pflag.FlagSet, e *env.Env, name, short string) {
 	f.http3, f.sessions = e.Asked(http3.Variable), e.Asked(names.SessionsVariable)
+	f.multiCluster = multiCluster(e)
 	f.policy = e.Text(compliance.Variable, "")
 	f.headlessChains = e.Asked(names.HeadlessChainsVariable)
 	f.ScopedGateways, f.refusal = e.Restricted(names.ScopeGatewaysVariable), e.RefusalOf(names.ScopeGatewaysVariable)
@@ -80,6 +83,7 @@ func (f *World) Options(o *ingest.Options) (err error) {
 		f.clusterID, f.Namespace
 	o.PersistentSessions, o.ScopedGateways, o.HeadlessChains = f.sessions, f.ScopedGateways, f.headlessChains
 	o.Tuning, o.NoHostNames, o.AutoAddresses = f.tuning, f.noHostNames, f.ranges
+	o.MultiCluster = f.multiCluster
 	o.GatewayController, o.GatewayClass = f.gatewayController, f.gatewayClass
 	o.Compliance, err = compliance.Parse(f.policy)
 	// Envoy does not apply such a policy to the handshakes of QUIC.

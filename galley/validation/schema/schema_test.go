@@ -26,7 +26,7 @@ func TestEveryKindHasADefinition(t *testing.T) {
 			if err != nil {
 				t.Errorf("%s of %s: %v", k.Name, v, err)
 			}
-			custom := k.Istio || strings.HasPrefix(k.Group, "gateway.")
+			custom := k.Istio || strings.HasPrefix(k.Group, "gateway.") || k.IsMultiCluster()
 			if (d != nil) != custom {
 				t.Errorf("%s of %s has a definition: %v, want %v", k.Name, v, d != nil, custom)
 			}

@@ -63,6 +63,7 @@ type assignmentKey struct {
 	sni       bool
 	node      string // node of the proxy, for a service that is called only on the client's own node
 	cluster   string // cluster of the proxy, for a service that is called only in the client's own cluster or node
+	from      string // cluster of the proxy, if some endpoints are for proxies of their own cluster only
 	placed    bool   // whether another client may have another assignment
 	ready     bool   // whether unhealthy endpoints are left out
 	topology  topology
@@ -111,8 +112,12 @@ func (m *Assignments) keyOf(v *view.View, c cohort.Inputs, name string) assignme
 func (k *assignmentKey) reach(m *Assignments, v *view.View, c cohort.Client, s *registry.Service, port string) {
 	k.service, k.endpoints, k.port = s, v.Endpoints(s.Key()), port
 	k.policies, k.paths = Policies(v, m.hooks, k.endpoints.ByPort(port)), networkPaths(v, c, k.endpoints.NetworkClusters)
+	cluster := cmp.Or(c.Cluster, v.Cluster())
 	if s.NodeLocal || v.ClusterLocal(s.Host) {
-		k.cluster = cmp.Or(c.Cluster, v.Cluster())
+		k.cluster = cluster
+	}
+	if k.endpoints.Confined {
+		k.from = cluster
 	}
 }
 
@@ -266,7 +271,7 @@ func (k assignmentKey) localities(b builder, endpoints iter.Seq[*registry.Endpoi
 		if crosses && len(gateways) == 0 || !crosses && !accept(e.Address) {
 			continue
 		}
-		if k.node != "" && e.NodeName != k.node || k.cluster != "" && e.Cluster != k.cluster {
+		if k.node != "" && e.NodeName != k.node || k.cluster != "" && e.Cluster != k.cluster || !e.CallableFrom(k.from) {
 			continue
 		}
 		if e.Health == registry.Draining && !k.service.SendDraining || e.Health == registry.Unhealthy && k.ready {

@@ -223,9 +223,9 @@ func (o egressBuilder) family(ip netip.Addr) bool {
 // protocol, and such filters share no port.
 func (o egressBuilder) addHeadless(s *registry.Service, p registry.Port) {
 	o.perPod = o.view.HeadlessChains() && p.Protocol.IsTCP() && !p.Protocol.IsTLS() && !exclusive(p.Protocol)
-	last := ""
+	last, cluster := "", cmp.Or(o.cohort.Client.Cluster, o.view.Cluster())
 	for _, e := range o.view.Endpoints(s.Key()).ByPort(p.Name) {
-		if e.Address == last {
+		if e.Address == last || !e.CallableFrom(cluster) {
 			continue
 		}
 		last = e.Address

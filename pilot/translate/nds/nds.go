@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/istiod-lite/istiod-lite/api/clusterset"
 	"github.com/istiod-lite/istiod-lite/api/frozen"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
@@ -115,7 +116,10 @@ func namesOf(v *view.View, c cohort.Client, s *registry.Service) []name {
 	own := s.VersionFor(c.Cluster)
 	n := name{name: s.Host, registry: "External"}
 	if s.Provider == registry.Kubernetes {
-		n.registry, n.shortName, n.namespace = "Kubernetes", s.Name, s.Namespace
+		n.registry = "Kubernetes"
+		if !clusterset.IsHost(s.Host) { // short names belong to the host in the cluster's own domain
+			n.shortName, n.namespace = s.Name, s.Namespace
+		}
 	}
 	if scope.ReachedPerEndpoint(own) && s.Provider == registry.Kubernetes {
 		return namesOfPods(n, v, c, own)
@@ -150,9 +154,9 @@ func namesOfPods(n name, v *view.View, c cohort.Client, s *registry.Service) []n
 		return nil
 	}
 	pods := map[string]*name{}
-	seen := map[string]struct{}{}
+	seen, cluster := map[string]struct{}{}, cmp.Or(c.Cluster, v.Cluster())
 	for _, e := range v.Endpoints(s.Key()).ByPort(s.Ports[0].Name) {
-		if e.Health != registry.Healthy || !reachable(e.Address, c) || e.Network != "" && c.Network != "" && e.Network != c.Network {
+		if e.Health != registry.Healthy || !reachable(e.Address, c) || !e.CallableFrom(cluster) || e.Network != "" && c.Network != "" && e.Network != c.Network {
 			continue
 		}
 		if _, ok := seen[e.Address]; ok {
