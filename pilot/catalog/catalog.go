@@ -3,6 +3,7 @@ package catalog
 import (
 	"slices"
 
+	"github.com/istiod-lite/istiod-lite/api/clusterset"
 	policies "github.com/istiod-lite/istiod-lite/api/compliance"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
@@ -77,9 +78,10 @@ func With(o Options) List {
 
 // StageOptions configure stages.
 type StageOptions struct {
-	Domain    string // DNS domain of the cluster
-	Namespace string // namespace of the server
-	Limits    limits.Limits
+	Domain       string // DNS domain of the cluster
+	Namespace    string // namespace of the server
+	Limits       limits.Limits
+	MultiCluster clusterset.Options // settings for the Multi-Cluster Services API
 
 	GatewayController string // controller of the GatewayClasses that are served; default istio.io/gateway-controller
 	GatewayClass      string // default GatewayClass; default istio
@@ -89,7 +91,9 @@ type StageOptions struct {
 func Stages(o StageOptions) []derive.Stage {
 	return []derive.Stage{
 		ingress.New(ingress.Options{Domain: o.Domain, Namespace: o.Namespace}),
-		gatewayapi.New(gatewayapi.Options{Domain: o.Domain, Limits: o.Limits, Controller: o.GatewayController, Class: o.GatewayClass}),
+		gatewayapi.New(gatewayapi.Options{
+			Domain: o.Domain, Limits: o.Limits, Controller: o.GatewayController, Class: o.GatewayClass, SetHosts: o.MultiCluster.Hosts,
+		}),
 	}
 }
 

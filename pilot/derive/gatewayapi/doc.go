@@ -53,6 +53,7 @@
 //     [TestInsecureClients]. A listener whose options cannot be enforced takes no connections: [TestListenerOptions].
 //   - A route that cannot be served answers with 500: [TestUnsupportedRoutes], [TestLiteralHeaders]. A backend or
 //     Secret of another namespace needs a ReferenceGrant: [TestGrantOfParent], [TestShared].
+//   - A route may lead to a ServiceImport, by a grant for ServiceImports: [TestServiceImports].
 //   - Each kind of route leads requests through real Envoys where it says, from a directory; unreachable backends are
 //     refused, and a finding names the line: [deploy/e2e/traffic.TestSample], [deploy/e2e/traffic.TestRefused].
 //   - After any history of changes the derivation is what the objects say, and nothing is derived again without a

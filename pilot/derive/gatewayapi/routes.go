@@ -7,10 +7,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
 	networkingv1 "istio.io/api/networking/v1"
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
+	"github.com/istiod-lite/istiod-lite/api/clusterset"
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/names"
@@ -187,17 +189,24 @@ type backendKind struct {
 	host   func(domain, namespace, name string) string // returns the host of a backend
 }
 
-// backendKinds returns the kinds of backends.
-func backendKinds() []backendKind {
+// backendKinds returns the kinds of backends. A ServiceImport stands for the Service of its name unless imported
+// services have hosts of their own.
+func (o Options) backendKinds() []backendKind {
+	local := func(domain, namespace, name string) string { return name + "." + namespace + ".svc." + domain }
+	imported := backendKind{kinds.ServiceImport.Group, kinds.ServiceImport.Name, kinds.Service, local}
+	if o.SetHosts {
+		imported.object = kinds.ServiceImport
+		imported.host = func(_, namespace, name string) string { return clusterset.Host(name, namespace) }
+	}
 	return []backendKind{
-		{"", "Service", kinds.Service, func(domain, namespace, name string) string { return name + "." + namespace + ".svc." + domain }},
-		{kinds.ServiceEntry.Group, "Hostname", nil, func(_, _, name string) string { return name }},
+		{"", "Service", kinds.Service, local}, {kinds.ServiceEntry.Group, "Hostname", nil, func(_, _, name string) string { return name }},
+		imported,
 	}
 }
 
 // kindOfBackend returns the kind of a backend, or nil if it is not supported.
-func kindOfBackend(ref gatewayv1.BackendObjectReference) *backendKind {
-	for _, k := range backendKinds() {
+func (x *route) kindOfBackend(ref gatewayv1.BackendObjectReference) *backendKind {
+	for _, k := range x.looked.run.o.backendKinds() {
 		if groupOr(ref.Group, "") == k.group && kindOr(ref.Kind, "Service") == k.kind {
 			return &k
 		}
@@ -207,7 +216,7 @@ func kindOfBackend(ref gatewayv1.BackendObjectReference) *backendKind {
 
 // leadsTo records the backend of a route if it is an object.
 func (x *route) leadsTo(b gatewayv1.BackendObjectReference) {
-	k := kindOfBackend(b)
+	k := x.kindOfBackend(b)
 	if k == nil || k.object == nil {
 		return
 	}
@@ -277,7 +286,7 @@ func (x *route) expression(text, field string) bool {
 
 // backend returns the destination of a reference. It returns false if no part of the route can be served.
 func (x *route) backend(ref gatewayv1.BackendObjectReference, field, effect string) (to *networkingv1alpha3.Destination, problem bool) {
-	k, ns := kindOfBackend(ref), namespaceOr(ref.Namespace, x.object.Namespace)
+	k, ns := x.kindOfBackend(ref), namespaceOr(ref.Namespace, x.object.Namespace)
 	none := &networkingv1alpha3.Destination{Host: names.NoService}
 	port := uint32(0)
 	if ref.Port != nil {
@@ -309,14 +318,24 @@ func (x *route) backend(ref gatewayv1.BackendObjectReference, field, effect stri
 	o := x.looked.object(key)
 	if o == nil {
 		x.unresolve(gatewayv1.RouteReasonBackendNotFound, "backend("+host+") not found", field+".name",
-			"add the Service, or name another", effect)
+			"add the "+key.Kind.Name+", or name another", effect)
 		return to, true
 	}
-	if !slices.ContainsFunc(o.Spec.(*corev1.Service).Spec.Ports, func(p corev1.ServicePort) bool { return uint32(p.Port) == port }) {
-		x.found(field+".port", diag.Error, "name a port of the Service",
-			fmt.Sprintf("Service %s/%s has no port %d: %s", ns, ref.Name, port, effect))
+	if !hasPort(o, port) {
+		x.found(field+".port", diag.Error, "name a port of the "+key.Kind.Name,
+			fmt.Sprintf("%s %s/%s has no port %d: %s", key.Kind.Name, ns, ref.Name, port, effect))
 	}
 	return to, false
+}
+
+// hasPort reports whether a Service or a ServiceImport has a port.
+func hasPort(o *kinds.Object, port uint32) bool {
+	if s, ok := o.Spec.(*corev1.Service); ok {
+		return slices.ContainsFunc(s.Spec.Ports, func(p corev1.ServicePort) bool { return uint32(p.Port) == port })
+	}
+	return slices.ContainsFunc(o.Spec.(*mcsv1alpha1.ServiceImport).Spec.Ports, func(p mcsv1alpha1.ServicePort) bool {
+		return uint32(p.Port) == port
+	})
 }
 
 // needsNoGrant reports whether the rules being made may use a Service of another namespace without a ReferenceGrant.

@@ -19,6 +19,8 @@ type Options struct {
 
 	Controller string // controller of the GatewayClasses that are served; default istio.io/gateway-controller
 	Class      string // default GatewayClass, which is known without an object; default istio
+	// SetHosts says that ServiceImports have hosts of their own, in clusterset.local.
+	SetHosts bool
 }
 
 // New returns the stage.

@@ -22,6 +22,7 @@ import (
 	"pgregory.net/rapid"
 	"sigs.k8s.io/yaml"
 
+	"github.com/istiod-lite/istiod-lite/api/clusterset"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
@@ -67,7 +68,7 @@ func (w world) fromServers() world {
 }
 
 func stage() *derivetest.Driver {
-	return derivetest.New(catalog.Stages("cluster.local", "istio-system", limits.Default())[0])
+	return derivetest.New(catalog.Stages("cluster.local", "istio-system", limits.Default(), clusterset.Options{})[0])
 }
 
 // text returns what is derived as goldens have it.
