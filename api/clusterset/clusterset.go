@@ -32,6 +32,9 @@ type Options struct {
 	// ClusterLocal restricts the endpoints of all hosts of the cluster's own domain to clients of the same cluster. It
 	// requires Hosts.
 	ClusterLocal bool
+	// AutoExport creates a ServiceExport for each Service of a cluster, in the API's Version. It requires nothing.
+	AutoExport bool
+	Version    string
 }
 
 // Host returns the host of a service in all clusters.

@@ -142,7 +142,8 @@ func TestRules(t *testing.T) {
 			statuses[k.Plural+"/status."+k.Group] = "patch"
 		}
 	}
-	sets := with(writes)
+	sets, exports := with(writes), with(writes)
+	exports["serviceexports.multicluster.x-k8s.io"] = "create " + read
 	sets["serviceexports.multicluster.x-k8s.io"], sets["serviceimports.multicluster.x-k8s.io"] = read, read
 	for _, c := range []struct {
 		name, set, suffix string
@@ -171,6 +172,8 @@ func TestRules(t *testing.T) {
 		{"no statuses", "env.PILOT_ENABLE_ANALYSIS=false", "", writes, leads("istio", "istio-workloadentry-cleanup,"+roots), ""},
 		{"services in all clusters", "env.ENABLE_MCS_SERVICE_DISCOVERY=true", "", sets,
 			leads("istio", "istio-workloadentry-cleanup,"+roots), ""},
+		{"exports", "env.ENABLE_MCS_AUTO_EXPORT=true", "", exports, leads("istio", "istio-workloadentry-cleanup,"+roots+
+			",istio-serviceexport-controller-election"), ""},
 		{"no Gateways", off + "DEPLOYMENT_CONTROLLER=false," + off + "GATEWAYCLASS_CONTROLLER=false", "", noGateways, noGatewaysRole, ""},
 		{"no CA", "env.ENABLE_CA_SERVER=false", "", noRoots, noCA, ""},
 		{
@@ -228,8 +231,9 @@ func TestRules(t *testing.T) {
 // TestRulesOfOneNamespace checks that a server that is limited to a namespace has the rights to objects of namespaces
 // there and in its own namespace, and everywhere no others than to objects without a namespace.
 func TestRulesOfOneNamespace(t *testing.T) {
-	whole := objects[rbacv1.ClusterRole](t, template(t, helms(t)[0], "istiod", chart(t, "istiod")), "ClusterRole")
-	out := template(t, helms(t)[0], "istiod", chart(t, "istiod"), "--set", "env.ISTIO_WATCH_NAMESPACE=shop")
+	const sets = "env.ENABLE_MCS_SERVICE_DISCOVERY=true,env.ENABLE_MCS_AUTO_EXPORT=true"
+	whole := objects[rbacv1.ClusterRole](t, template(t, helms(t)[0], "istiod", chart(t, "istiod"), "--set", sets), "ClusterRole")
+	out := template(t, helms(t)[0], "istiod", chart(t, "istiod"), "--set", sets+",env.ISTIO_WATCH_NAMESPACE=shop")
 	everywhere := verbs(objects[rbacv1.ClusterRole](t, out, "ClusterRole")[0].Rules)
 	for _, k := range kinds.All() {
 		if name := strings.TrimSuffix(k.Plural+"."+k.Group, "."); !k.Cluster && everywhere[name] != "" {

@@ -11,4 +11,5 @@ var parts = []func(*Server) (components.Component, error){
 	(*Server).newDerivedStatuses,
 	(*Server).newGateways,
 	(*Server).newUntaint,
+	(*Server).newExports,
 }

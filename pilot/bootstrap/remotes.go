@@ -16,11 +16,13 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/components"
 	"github.com/istiod-lite/istiod-lite/pilot/config/crd"
 	"github.com/istiod-lite/istiod-lite/pilot/controllers"
+	"github.com/istiod-lite/istiod-lite/pilot/exports"
 	"github.com/istiod-lite/istiod-lite/pilot/external"
 	"github.com/istiod-lite/istiod-lite/pilot/trust"
 )
 
-// remotes maintains the webhook configurations and root ConfigMaps of the remote clusters that request it.
+// remotes maintains the webhook configurations, root ConfigMaps and ServiceExports of the remote clusters that request
+// it.
 type remotes struct {
 	s      *Server
 	keeper *external.Keeper
@@ -33,6 +35,7 @@ type remotes struct {
 type remoteParts struct {
 	publisher      *trust.Publisher
 	configurations *controllers.Manager
+	exporter       *exports.Exporter
 }
 
 // managers returns the Managers of the parts that are not nil.
@@ -42,6 +45,9 @@ func (p *remoteParts) managers() (list []*controllers.Manager) {
 	}
 	if p.configurations != nil {
 		list = append(list, p.configurations)
+	}
+	if p.exporter != nil {
+		list = append(list, p.exporter.Manager)
 	}
 	return list
 }
@@ -124,6 +130,11 @@ func (r *remotes) make(cluster string, kubeconfig []byte) (*remoteParts, error) 
 			return nil, err
 		}
 	}
+	if s.o.MultiCluster.AutoExport {
+		if parts.exporter, err = s.newExporter(e, client, cluster); err != nil {
+			return nil, err
+		}
+	}
 	return parts, nil
 }
 
@@ -153,6 +164,9 @@ func (r *remotes) Committed(batch []kinds.Change) {
 	for _, p := range list {
 		if p.publisher != nil {
 			p.publisher.Committed(batch)
+		}
+		if p.exporter != nil {
+			p.exporter.Committed(batch)
 		}
 	}
 }

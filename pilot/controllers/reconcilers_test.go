@@ -132,7 +132,7 @@ func rows() []row {
 			}
 		})
 	}
-	return []row{webhook, roots, gatewayRow(), classRow(), analysisRow(), derivedRow(), untaintRow(), bundleRow()}
+	return []row{webhook, roots, gatewayRow(), classRow(), analysisRow(), derivedRow(), untaintRow(), bundleRow(), exportRow()}
 }
 
 var (

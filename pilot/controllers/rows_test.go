@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -14,12 +15,14 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/deploy/apiserver"
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/injector"
 	"github.com/istiod-lite/istiod-lite/injector/deployment"
 	"github.com/istiod-lite/istiod-lite/pilot/controllers"
 	"github.com/istiod-lite/istiod-lite/pilot/derive"
+	"github.com/istiod-lite/istiod-lite/pilot/exports"
 	"github.com/istiod-lite/istiod-lite/pilot/leader"
 	"github.com/istiod-lite/istiod-lite/pilot/status"
 	"github.com/istiod-lite/istiod-lite/pilot/trust"
@@ -252,6 +255,28 @@ func bundleRow() row {
 		})
 		must.Succeed(t, err)
 		return p
+	}
+	return r
+}
+
+// exporting is a planet with a mesh configuration.
+type exporting struct{ *planet }
+
+func (exporting) Mesh() *mesh.Config { return mesh.Default() }
+
+func exportRow() row {
+	p := &planet{path: "/apis/multicluster.x-k8s.io/v1alpha1/namespaces/a/serviceexports/web"}
+	r := row{name: "ServiceExports", path: p.path, gone: p.gone}
+	r.done = func(o *unstructured.Unstructured) bool { return o != nil && len(o.GetOwnerReferences()) == 1 }
+	r.build = func(t *testing.T, s *apiserver.Server, client *rest.Config, lease *leader.Lease) running {
+		p.server, p.object = s, &kinds.Object{
+			Key: kinds.Key{Kind: kinds.Service, Namespace: "a", Name: "web"}, UID: "1", Spec: &corev1.Service{},
+		}
+		e, err := exports.New(exports.Options{
+			Client: client, Lease: lease, Domain: "cluster.local", World: exporting{p}, Logger: quiet,
+		})
+		must.Succeed(t, err)
+		return e
 	}
 	return r
 }

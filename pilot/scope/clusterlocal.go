@@ -2,11 +2,12 @@ package scope
 
 import (
 	"cmp"
+	"net"
 	"slices"
 	"strings"
 
+	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/api/names"
-	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 )
 
 // clusterLocalRule is a pattern of hosts, and whether clients of these hosts call only endpoints of their own cluster.
@@ -16,10 +17,17 @@ type clusterLocalRule struct {
 }
 
 // clusterLocalRules returns the mesh configuration's rules and the built-in ones, the most specific pattern first. If
-// there are several rules for one pattern, the last one is in force.
-func clusterLocalRules(s *snapshot.Snapshot) []clusterLocalRule {
-	byPattern := map[string]bool{"*.kube-system.svc." + s.Domain: true, "kubernetes.default.svc." + s.Domain: true}
-	for _, setting := range s.Mesh.GetServiceSettings() {
+// there are several rules for one pattern, the last one is in force. The control plane's own host, as proxies call it,
+// is built in too.
+func clusterLocalRules(m *mesh.Config, domain string) []clusterLocalRule {
+	byPattern := map[string]bool{"*.kube-system.svc." + domain: true, "kubernetes.default.svc." + domain: true}
+	if host, _, err := net.SplitHostPort(m.GetDefaultConfig().GetDiscoveryAddress()); err == nil && host != "" {
+		if !strings.HasSuffix(host, domain) {
+			host += "." + domain
+		}
+		byPattern[strings.ToLower(host)] = true
+	}
+	for _, setting := range m.GetServiceSettings() {
 		for _, h := range setting.GetHosts() {
 			byPattern[strings.ToLower(h)] = setting.GetSettings().GetClusterLocal()
 		}
@@ -42,7 +50,16 @@ func clusterLocalRules(s *snapshot.Snapshot) []clusterLocalRule {
 
 // ClusterLocal reports whether a host is a separate service in each cluster. Its clients are sent only the endpoints of
 // their own cluster.
-func (x *Index) ClusterLocal(host string) bool {
-	i := slices.IndexFunc(x.clusterLocal, func(l clusterLocalRule) bool { return names.Covers(l.pattern, host) })
-	return i >= 0 && x.clusterLocal[i].local
+func (x *Index) ClusterLocal(host string) bool { return clusterLocal(x.clusterLocal, host) }
+
+func clusterLocal(rules []clusterLocalRule, host string) bool {
+	i := slices.IndexFunc(rules, func(l clusterLocalRule) bool { return names.Covers(l.pattern, host) })
+	return i >= 0 && rules[i].local
+}
+
+// ClusterLocalHosts returns a function that reports whether a host is a separate service in each cluster, by a mesh
+// configuration.
+func ClusterLocalHosts(m *mesh.Config, domain string) func(host string) bool {
+	rules := clusterLocalRules(m, domain)
+	return func(host string) bool { return clusterLocal(rules, host) }
 }

@@ -47,14 +47,14 @@ func NewIndex(s *snapshot.Snapshot, last *Index) *Index {
 func NewIndexByRules(s *snapshot.Snapshot, last *Index, rules []InvalidationRule) *Index {
 	x := &Index{Snapshot: s, scopes: map[scopeKey]*Scope{}}
 	if last == nil || last.Revision+1 != s.Revision || delegatesAnew(last.Mesh, s.Mesh) {
-		x.tables, x.clusterLocal = newTables(), clusterLocalRules(s)
+		x.tables, x.clusterLocal = newTables(), clusterLocalRules(s.Mesh, s.Domain)
 		x.apply(fullDiff(s))
 		x.Dirty = Dirty{All: true, Reassign: Reassign{All: true}, Compare: true}
 		return x
 	}
 	x.tables, x.clusterLocal, x.resolving = last.tables, last.clusterLocal, last.resolving
 	if s.Diff.Global {
-		x.clusterLocal = clusterLocalRules(s)
+		x.clusterLocal = clusterLocalRules(s.Mesh, s.Domain)
 	}
 	x.apply(&s.Diff)
 	x.Dirty = x.findDirty(last, rules)

@@ -448,15 +448,15 @@ func TestExcludedMatches(t *testing.T) {
 // rules.
 func TestClusterLocal(t *testing.T) {
 	for settings, want := range map[string]string{
-		"": "kubernetes.default dns.kube-system",
+		"": "kubernetes.default dns.kube-system istiod.istio-system",
 		"[{settings: {clusterLocal: true}, hosts: ['*.a.svc.cluster.local']}, {settings: {clusterLocal: false}, hosts: " +
-			"[web.a.svc.cluster.local]}]": "kubernetes.default dns.kube-system api.a",
+			"[web.a.svc.cluster.local]}]": "kubernetes.default dns.kube-system istiod.istio-system api.a",
 		"[{settings: {clusterLocal: false}, hosts: [web.a.svc.cluster.local]}, {settings: {clusterLocal: true}, hosts: " +
-			"['*.a.svc.cluster.local']}]": "kubernetes.default dns.kube-system api.a",
+			"['*.a.svc.cluster.local']}]": "kubernetes.default dns.kube-system istiod.istio-system api.a",
 		"[{settings: {clusterLocal: true}, hosts: ['*']}, {settings: {clusterLocal: false}, hosts: " +
-			"['*.kube-system.svc.cluster.local']}]": "kubernetes.default web.a api.a",
-		"[{settings: {clusterLocal: false}, hosts: ['*']}]": "kubernetes.default dns.kube-system",
-		"[{hosts: [kubernetes.default.svc.cluster.local]}]": "dns.kube-system",
+			"['*.kube-system.svc.cluster.local']}]": "kubernetes.default istiod.istio-system web.a api.a",
+		"[{settings: {clusterLocal: false}, hosts: ['*']}]": "kubernetes.default dns.kube-system istiod.istio-system",
+		"[{hosts: [kubernetes.default.svc.cluster.local]}]": "dns.kube-system istiod.istio-system",
 	} {
 		m, found := mesh.ParseOver(mesh.Default(), "mesh", []byte("serviceSettings: "+settings))
 		if m == nil || len(found) > 0 {
@@ -464,7 +464,7 @@ func TestClusterLocal(t *testing.T) {
 		}
 		x := scope.NewIndex(snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Mesh: m}).Commit(time.Time{}), nil)
 		var got []string
-		for _, host := range []string{"kubernetes.default", "dns.kube-system", "web.a", "api.a"} {
+		for _, host := range []string{"kubernetes.default", "dns.kube-system", "istiod.istio-system", "web.a", "api.a"} {
 			if x.ClusterLocal(host + ".svc.cluster.local") {
 				got = append(got, host)
 			}

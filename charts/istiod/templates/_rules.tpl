@@ -102,6 +102,12 @@
   resources: [serviceexports, serviceimports]
   verbs: [get, list, watch]
 {{- end }}
+{{- if include "istiod.asked" (dict "values" .Values "name" "ENABLE_MCS_AUTO_EXPORT") }}
+# A ServiceExport for each Service, in its namespace. Kubernetes deletes it with the Service.
+- apiGroups: [multicluster.x-k8s.io]
+  resources: [serviceexports]
+  verbs: [get, list, watch, create]
+{{- end }}
 # Certificates of gateways: the server reads the Secrets and ConfigMaps that Gateways and DestinationRules name, one by
 # one. RBAC cannot list names that are not known yet.
 - apiGroups: [""]

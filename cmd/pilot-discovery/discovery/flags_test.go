@@ -231,11 +231,13 @@ func TestMultiClusterVariables(t *testing.T) {
 		{[]string{discovery, hosts, local}, clusterset.Options{Discovery: true, Hosts: true, ClusterLocal: true}, 0},
 		{[]string{discovery, local}, clusterset.Options{Discovery: true}, 1},
 		{[]string{hosts, local}, clusterset.Options{}, 2},
+		{[]string{"ENABLE_MCS_AUTO_EXPORT"}, clusterset.Options{AutoExport: true}, 0},
 	} {
 		e := env.New(lists.Map(c.set, func(name string) string { return name + "=true" }))
 		f := &flags{}
 		f.register(pflag.NewFlagSet("", pflag.ContinueOnError), &e)
 		f.Options(&f.o.Options)
+		c.want.Version = "v1alpha1"
 		if f.o.MultiCluster != c.want || len(e.Warnings) != c.warnings {
 			t.Errorf("%v: %+v, warnings %q", c.set, f.o.MultiCluster, e.Warnings)
 		}

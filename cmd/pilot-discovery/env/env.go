@@ -30,9 +30,10 @@ func (e *Env) Permitted(key string) bool { return strict(e, key, true, booleans,
 // invalid value keeps a server from starting.
 func (e *Env) Restricted(key string) bool { return strict(e, key, false, booleans, strconv.ParseBool) }
 
-// Only checks a variable that has one of some values. Any other value keeps a server from starting.
-func (e *Env) Only(key string, allowed ...string) {
-	strict(e, key, allowed[0], strings.Join(allowed, " or "), func(text string) (string, error) {
+// OneOf returns the value of a variable that has one of some values, by default the first. Any other value keeps a
+// server from starting.
+func (e *Env) OneOf(key string, allowed ...string) string {
+	return strict(e, key, allowed[0], strings.Join(allowed, " or "), func(text string) (string, error) {
 		if !slices.Contains(allowed, text) {
 			return "", strconv.ErrSyntax
 		}

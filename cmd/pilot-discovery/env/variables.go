@@ -63,8 +63,8 @@ func All() []Variable {
 			"server's pod, and not in the one that --kubeconfig names"},
 		{"MAX_WORKLOAD_CERT_TTL", "24h", "maximum validity of workload certificates"},
 		{"MCS_API_GROUP", "multicluster.x-k8s.io", "group of ServiceExports and ServiceImports; there is no other"},
-		{"MCS_API_VERSION", "v1alpha1", "version of ServiceExports and ServiceImports, v1alpha1 or v1beta1; the version that an API " +
-			"server serves is read"},
+		{"MCS_API_VERSION", "v1alpha1", "version of created ServiceExports, v1alpha1 or v1beta1; of both, the version that an API server " +
+			"serves is read"},
 		{"NO_PROXY", "", "hosts, domains and CIDRs, separated by commas, from which keys are fetched without a proxy; also no_proxy"},
 		{"PILOT_CA_CERT_CONFIGMAP", "istio-ca-root-cert", "name of the ConfigMap with the roots in each namespace"},
 		{"PILOT_CERT_PROVIDER", "istiod", "source of the server's own certificate: istiod (its CA), k8s.io/SIGNER, custom (files) or none"},
