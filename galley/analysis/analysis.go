@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/istiod-lite/istiod-lite/api/clusterset"
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
@@ -34,6 +35,8 @@ type Options struct {
 	ScopedGateways bool
 	// PersistentSessions is true if labels of services ask for sessions that stay at one endpoint.
 	PersistentSessions bool
+
+	MultiCluster clusterset.Options // settings for the Multi-Cluster Services API
 
 	Concerns func(*kinds.Object) bool // optional; reports whether findings about an object are wanted
 

@@ -77,6 +77,7 @@ const (
 	codeUnusedRule   = "UnusedRule"
 	codeNotExported  = "NotExported"
 	codeRedirectLoop = "RedirectLoop"
+	codeClusterSet   = "ClusterSet"
 	codeLimit        = "Limit"        // also used by validation for one object
 	codeNoEffect     = "NoEffect"     // also used by validation for one object
 	codeNeverMatches = "NeverMatches" // also used by validation for one object
@@ -142,6 +143,8 @@ func Analyzers() []Analyzer {
 			"routes on a port of a Sidecar that lead to what the Sidecar leaves out", (*analysis).sidecarRoutes},
 		{"http3", []string{codeHTTP3}, false,
 			"servers of Gateways that have no HTTP/3 where the control plane is asked for it", (*analysis).http3},
+		{"cluster-sets", []string{codeClusterSet}, false,
+			"ServiceExports and ServiceImports that have no effect", (*analysis).clusterSets},
 		{"resolutions", []string{codeUnresolved, codeSeveral}, false, "names of endpoints that proxies do not resolve", (*analysis).resolutions},
 
 		{"injection", []string{codeNotInjected, codeNoProxy, codeInjectionLabels, codeNoEffect}, true,

@@ -77,6 +77,8 @@ func TestAnalyzers(t *testing.T) {
 				options := Options{Domain: "cluster.local", Mesh: m, Advice: true, HTTP3: true,
 					Whole: strings.HasPrefix(c.Name, "files: "), ScopedGateways: strings.HasPrefix(c.Name, "scoped: "),
 					PersistentSessions: strings.HasPrefix(c.Name, "sessions: ")}
+				options.MultiCluster.Discovery = !strings.HasPrefix(c.Name, "off: ")
+				options.MultiCluster.Hosts = options.MultiCluster.Discovery && !strings.HasPrefix(c.Name, "no hosts: ")
 				var got []string
 				for _, d := range Run(objects, options) {
 					if d.File = ""; slices.Contains(a.Codes, d.Code) && (d.Code != codeReference || strings.Contains(d.String(), references[a.Name])) {

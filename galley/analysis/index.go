@@ -154,6 +154,8 @@ func (x *index) add(o *kinds.Object) {
 		x.byName[o.Name] = append(x.byName[o.Name], o.Namespace)
 		x.inside[o.Namespace] = append(x.inside[o.Namespace], o.Name)
 		x.services = append(x.services, o)
+	case kinds.ServiceImport:
+		x.addImport(o)
 	case kinds.ServiceEntry:
 		spec := o.Spec.(*networkingv1.ServiceEntry)
 		for _, name := range spec.Hosts {

@@ -166,7 +166,7 @@ func (w *World) references() []diag.Diagnostic {
 		Domain: w.o.Domain, Mesh: last.Mesh, Whole: w.o.whole(), Still: w.parts.Still, RepeatedText: last.RepeatedText,
 		HostClusters: last.HostClusters, MeshConfig: w.o.meshKeys(),
 		Advice: w.o.Advice, HTTP3: w.o.HTTP3, ScopedGateways: w.o.ScopedGateways,
-		PersistentSessions: w.o.PersistentSessions, World: analysed{last},
+		PersistentSessions: w.o.PersistentSessions, MultiCluster: w.o.MultiCluster, World: analysed{last},
 		// Users cannot correct derived objects. The stages report what is wrong with the objects that they are derived from.
 		Concerns: func(o *kinds.Object) bool { return !derived[o.Key] && (w.o.Concerns == nil || w.o.Concerns(o)) },
 	})
