@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/istiod-lite/istiod-lite/api/clusterset"
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/lists"
@@ -69,7 +70,7 @@ func (i *Inspection) addressOf(w *Way, q Query, from *sender) *registry.Service 
 // headless returns the addresses that DNS has for a headless service.
 func (i *Inspection) headless(s *registry.Service) (list []string) {
 	for _, e := range i.Snapshot.Endpoints(s.Key()).List {
-		if (e.Health == registry.Healthy || s.PublishNotReady) && !slices.Contains(list, e.Address) {
+		if (e.Health == registry.Healthy || s.PublishNotReady) && e.CallableFrom(i.o.ClusterID) && !slices.Contains(list, e.Address) {
 			list = append(list, e.Address)
 		}
 	}
@@ -248,7 +249,7 @@ func (i *Inspection) resolvedOutside(w *Way, q Query, from *sender, s *registry.
 	switch {
 	case err == nil, q.logged, from.Generator == node.GRPC, from.Type == node.Router && from.proxied:
 		return ""
-	case s != nil && (s.Provider == registry.Kubernetes || from.proxied && from.DNSCapture && w.Address != ""), i.podAddress(q.Host) != "":
+	case s != nil && (s.Provider == registry.Kubernetes && !clusterset.IsHost(s.Host) || from.proxied && from.DNSCapture && w.Address != ""), i.podAddress(q.Host) != "":
 		return ""
 	}
 	text := fmt.Sprintf("%s.%s finds the address of %s only if DNS outside the mesh has it", from.Name, from.Namespace, q.Host)

@@ -1,13 +1,16 @@
 package inspect
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	networkingv1 "istio.io/api/networking/v1"
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 	securityv1 "istio.io/api/security/v1"
 
+	"github.com/istiod-lite/istiod-lite/api/clusterset"
 	"github.com/istiod-lite/istiod-lite/api/frozen"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/names"
@@ -75,13 +78,28 @@ func (h *hops) unserved(p *node.Proxy, t *trace.Target) string {
 	}
 	scope, _ := h.translator.Visible(h.Snapshot, p)
 	s := scope.ServiceByHost(name.Host)
-	if s == nil || !s.NodeLocal || !slices.ContainsFunc(h.Snapshot.Endpoints(s.Key()).List, func(e *registry.Endpoint) bool {
-		return e.Health == registry.Healthy
-	}) {
+	if s == nil {
 		return ""
 	}
-	return fmt.Sprintf("%s has internalTrafficPolicy Local, and its ready endpoints are on other nodes than %s.%s", h.objectOf(s), p.Name,
-		p.Namespace)
+	ready, callable := false, false
+	for _, e := range h.Snapshot.Endpoints(s.Key()).List {
+		if e.Health == registry.Healthy {
+			ready, callable = true, callable || e.CallableFrom(cmp.Or(p.Cluster, h.Snapshot.Cluster))
+		}
+	}
+	switch {
+	case ready && !callable:
+		lacking := "export"
+		if strings.HasSuffix(s.Host, "."+clusterset.Domain) {
+			lacking = "both export and import"
+		}
+		return fmt.Sprintf("its ready endpoints are in other clusters than %s.%s, which do not %s %s", p.Name, p.Namespace, lacking,
+			h.objectOf(s))
+	case ready && s.NodeLocal:
+		return fmt.Sprintf("%s has internalTrafficPolicy Local, and its ready endpoints are on other nodes than %s.%s", h.objectOf(s), p.Name,
+			p.Namespace)
+	}
+	return ""
 }
 
 // unasked says of each policy of a workload why its authorizer cannot be asked, so that what the policy matches is
