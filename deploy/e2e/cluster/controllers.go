@@ -43,6 +43,13 @@ func ExperimentalGatewayCRDs(ctx context.Context) (string, error) {
 	return filepath.Join(dir, "config", "crd", "experimental"), err
 }
 
+// MultiClusterCRDs returns the folder of the Multi-Cluster Services API's CustomResourceDefinitions. It must be called
+// from within the module.
+func MultiClusterCRDs(ctx context.Context) (string, error) {
+	dir, err := module(ctx, "sigs.k8s.io/mcs-api")
+	return filepath.Join(dir, "config", "crd"), err
+}
+
 // module returns the folder of a module.
 func module(ctx context.Context, name string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", name)

@@ -16,6 +16,7 @@ import (
 // Environment variables with the paths of the programs and the CRDs.
 const (
 	crdsVar  = "E2E_CRDS"
+	setsVar  = "E2E_MCS_CRDS"
 	envoyVar = "E2E_ENVOY"
 	pilotVar = "E2E_PILOT_DISCOVERY"
 )
@@ -44,7 +45,9 @@ func prepare(ctx context.Context, dir string) ([]string, error) {
 		return nil, err
 	}
 	root, rootErr := binaries.ModuleRoot()
-	crds := filepath.Join(dir, "crds")
-	err = errors.Join(rootErr, os.CopyFS(crds, os.DirFS(filepath.Join(root, "charts", "base", "files", "crds"))))
-	return append(there.Environ(), crdsVar+"="+crds, envoyVar+"="+set.Envoy, pilotVar+"="+set.Pilot, suite.AgentVar+"="+agent), err
+	crds, sets := filepath.Join(dir, "crds"), filepath.Join(dir, "sets")
+	from, setsErr := cluster.MultiClusterCRDs(ctx)
+	err = errors.Join(rootErr, setsErr, os.CopyFS(crds, os.DirFS(filepath.Join(root, "charts", "base", "files", "crds"))),
+		os.CopyFS(sets, os.DirFS(from)))
+	return append(there.Environ(), crdsVar+"="+crds, setsVar+"="+sets, envoyVar+"="+set.Envoy, pilotVar+"="+set.Pilot, suite.AgentVar+"="+agent), err
 }

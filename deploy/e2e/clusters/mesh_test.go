@@ -45,6 +45,7 @@ type mesh struct {
 	one, two *cluster.Cluster
 	state    string       // of the control plane's CA; optional
 	agent    *proxy.Agent // of each proxy; optional
+	env      []string     // of the control plane, in addition
 	pilot    *controlplane.Process
 	// own are the pods of the first cluster except sotw, sotw is one pod of it, and remote are the pods of the second
 	// cluster.
@@ -94,8 +95,8 @@ func (m *mesh) serve(ctx context.Context, t *testing.T, configDir, kubeconfig st
 	var err error
 	m.pilot, err = controlplane.Start(ctx, controlplane.Options{
 		Binary: os.Getenv(pilotVar), ConfigDir: configDir, Kubeconfig: kubeconfig, Host: network.Gateway().String(), WorkDir: m.work,
-		StateDir: m.state,
-		Args:     []string{"--remoteClusterTimeout", remoteTimeout.String()},
+		StateDir: m.state, Env: m.env,
+		Args: []string{"--remoteClusterTimeout", remoteTimeout.String()},
 	})
 	must.Succeed(t, err)
 	m.t.Cleanup(m.pilot.Stop)
