@@ -85,6 +85,15 @@ func localEndpoint(v *view.View, c cohort.Inbound, port uint32) string {
 	return net.JoinHostPort(envoy.Loopback(c.IPv4), strconv.FormatUint(uint64(port), 10))
 }
 
+// bindsPort reports whether an ingress listener has a port of its own. The proxy decides unless the Sidecar does: where
+// nothing is captured, a listener for captured traffic serves nothing.
+func bindsPort(m networkingv1alpha3.CaptureMode, c cohort.Inbound) bool {
+	if m == networkingv1alpha3.CaptureMode_DEFAULT {
+		return c.Interception == node.None
+	}
+	return m == networkingv1alpha3.CaptureMode_NONE
+}
+
 // ingressPorts returns the ports of a Sidecar's ingress listeners, which replace those of the services.
 func ingressPorts(c cohort.Inbound, spec *networkingv1.Sidecar, served []Port) []Port {
 	var ports []Port
@@ -92,7 +101,7 @@ func ingressPorts(c cohort.Inbound, spec *networkingv1.Sidecar, served []Port) [
 		n := l.GetPort().GetNumber()
 		p := Port{
 			Target: n, Port: n, Host: c.Ingress.Name + "." + c.Ingress.Namespace, Protocol: protocols.Parse(l.GetPort().GetProtocol()),
-			Ingress: c.Ingress, Bind: l.Bind, BindsPort: l.CaptureMode == networkingv1alpha3.CaptureMode_NONE || c.Interception == node.None,
+			Ingress: c.Ingress, Bind: l.Bind, BindsPort: bindsPort(l.CaptureMode, c),
 			Endpoint: defaultEndpoint(l.DefaultEndpoint, c), TLS: l.Tls,
 		}
 		p.Bind = cmp.Or(p.Bind, c.Address)
