@@ -158,27 +158,39 @@ func TestSecretsGoToTheirNamespace(t *testing.T) {
 			defer c.close()
 			must.Succeed(t, c.send(envoy.NameTableType, nil, nil))
 		}
+		put := func(name string) {
+			world[name] = fmt.Sprintf("v%d", rapid.IntRange(0, 1000).Draw(t, "version"))
+			publish("sds " + name + "=" + world[name])
+		}
+		toggle := func(name string) {
+			for _, c := range clients {
+				var err error
+				if c.asked[name] {
+					delete(c.asked, name)
+					delete(c.have, name)
+					err = c.send(envoy.SecretType, nil, []string{name})
+				} else {
+					c.asked[name] = true
+					err = c.send(envoy.SecretType, []string{name}, nil)
+				}
+				must.Succeed(t, err)
+			}
+		}
+		if rapid.Bool().Draw(t, "begins with all secrets") {
+			for _, name := range names {
+				put(name)
+				toggle(name)
+			}
+		}
 		for range rapid.IntRange(1, 12).Draw(t, "steps") {
 			switch name := rapid.SampledFrom(names).Draw(t, "name"); rapid.IntRange(0, 3).Draw(t, "step") {
 			case 0:
 				delete(world, name)
 				publish("sds " + name)
 			case 1:
-				world[name] = fmt.Sprintf("v%d", rapid.IntRange(0, 1000).Draw(t, "version"))
-				publish("sds " + name + "=" + world[name])
+				put(name)
 			default:
-				for _, c := range clients {
-					var err error
-					if c.asked[name] {
-						delete(c.asked, name)
-						delete(c.have, name)
-						err = c.send(envoy.SecretType, nil, []string{name})
-					} else {
-						c.asked[name] = true
-						err = c.send(envoy.SecretType, []string{name}, nil)
-					}
-					must.Succeed(t, err)
-				}
+				toggle(name)
 			}
 		}
 		// Requests are taken in their order, so those for secrets were when the assignment comes; and secrets come
