@@ -149,7 +149,7 @@ compat: build $(ENVOY) $(ENVOY_OLDEST) $(CLUSTER) $(HELM4) $(PROMQL) $(addprefix
 	RAPID_SEED=$(if $(filter file,$(origin RAPID_SEED)),0,$(RAPID_SEED)) \
 	PILOT_DISCOVERY=$(CURDIR)/bin/pilot-discovery PILOT_AGENT=$(TOOLS)/pilot-agent ISTIOD=$(TOOLS)/istiod ISTIO_CHART=$(TOOLS)/istio-chart \
 		ISTIO_DASHBOARDS=$(TOOLS)/istio-dashboards ISTIOCTL=$(TOOLS)/istioctl \
-		$(call GOTEST,compat,testname) -tags $(TAGS),compat -run 'PilotAgent|OpenSSL|AsIstio' -count=1 -timeout 20m ./citadel/rotation ./citadel/store ./deploy/e2e/mtls ./deploy/e2e/kube ./deploy/e2e/charts ./deploy/e2e/pairs ./deploy/e2e/boards ./deploy/e2e/istioctl ./deploy/e2e/pages ./deploy/e2e/gatewaystatus ./deploy/e2e/openness ./api/settings
+		$(call GOTEST,compat,testname) -tags $(TAGS),compat -run 'PilotAgent|OpenSSL|AsIstio|OfIstio' -count=1 -timeout 20m ./citadel/rotation ./citadel/store ./deploy/e2e/mtls ./deploy/e2e/kube ./deploy/e2e/charts ./deploy/e2e/pairs ./deploy/e2e/boards ./deploy/e2e/istioctl ./deploy/e2e/pages ./deploy/e2e/gatewaystatus ./deploy/e2e/openness ./api/settings
 
 agents: build $(ENVOY) $(ENVOY_OLDEST) $(CLUSTER) $(addprefix $(TOOLS)/,pilot-agent istiod) ## Compare both agents with this control plane: time until ready, memory, CPU of scrapes, DNS queries.
 	PILOT_DISCOVERY=$(CURDIR)/bin/pilot-discovery PILOT_AGENT=$(TOOLS)/pilot-agent ISTIOD=$(TOOLS)/istiod \
