@@ -28,7 +28,8 @@ func (e *Endpoint) Equal(o *Endpoint) bool {
 	return e.Address == o.Address && e.Port == o.Port && e.ServicePort == o.ServicePort && maps.Equal(e.Labels, o.Labels) &&
 		e.Identity == o.Identity && e.Locality == o.Locality && e.Network == o.Network && e.Cluster == o.Cluster && e.Weight == o.Weight &&
 		e.TLSMode == o.TLSMode && e.Health == o.Health && e.HealthKnown == o.HealthKnown && e.NodeName == o.NodeName &&
-		e.HostName == o.HostName && e.SameCluster == o.SameCluster && e.SubDomain == o.SubDomain && e.Workload == o.Workload && e.Namespace == o.Namespace &&
+		e.HostName == o.HostName && e.SubDomain == o.SubDomain && e.SameCluster == o.SameCluster &&
+		e.Workload == o.Workload && e.Namespace == o.Namespace &&
 		e.CanonicalName == o.CanonicalName && e.CanonicalRevision == o.CanonicalRevision
 }
 

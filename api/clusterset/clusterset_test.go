@@ -20,7 +20,8 @@ func TestAddresses(t *testing.T) {
 }
 
 func TestHost(t *testing.T) {
-	if h := Host("web", "a"); h != "web.a.svc.clusterset.local" || !IsHost(h) || IsHost("web.a.svc.cluster.local") || IsHost("clusterset.local") {
+	h := Host("web", "a")
+	if h != "web.a.svc.clusterset.local" || !IsHost(h) || IsHost("web.a.svc.cluster.local") || IsHost("clusterset.local") {
 		t.Errorf("host %s", h)
 	}
 }

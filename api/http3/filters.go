@@ -19,8 +19,8 @@ func FilterKinds() []*kinds.Kind {
 
 // Filters returns the field of an object that adds connection filters to a port of a gateway's workload, or merges
 // filters, chains or TLS settings into its listener, or "" if it does neither. Over QUIC a connection filter sees no
-// data, Envoy accepts few listener filters, and TLS settings are other ones, so connections that the object should refuse
-// would be accepted. A patch that names the listener for QUIC is exempt.
+// data, Envoy accepts few listener filters, and TLS settings are other ones, so connections that the object should
+// refuse would be accepted. A patch that names the listener for QUIC is exempt.
 func Filters(o *kinds.Object, port uint32) (field string) {
 	switch s := o.Spec.(type) {
 	case *extensionsv1alpha1.WasmPlugin:

@@ -52,8 +52,8 @@ func (v *EntryVisibility) Equal(o *EntryVisibility) bool {
 	return proto.Equal(v.config, o.config) && slices.Equal(v.byDefault, o.byDefault)
 }
 
-// For returns the visibility of the ServiceEntries of a namespace with some labels: NONE, NAMESPACE or PUBLIC. The first
-// policy that matches decides. A namespace that no source has yet is labelled with its name.
+// For returns the visibility of the ServiceEntries of a namespace with some labels: NONE, NAMESPACE or PUBLIC. The
+// first policy that matches decides. A namespace that no source has yet is labelled with its name.
 func (v *EntryVisibility) For(namespace string, own map[string]string) meshv1alpha1.ServiceEntryVisibility_Visibility {
 	if v == nil {
 		return meshv1alpha1.ServiceEntryVisibility_PUBLIC

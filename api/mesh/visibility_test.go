@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestEntryVisibility limits exportTo of ServiceEntries by the labels of their namespaces: the first policy that matches
-// decides, else the default. A limit never adds a namespace.
+// TestEntryVisibility limits exportTo of ServiceEntries by the labels of their namespaces: the first policy that
+// matches decides, else the default. A limit never adds a namespace.
 func TestEntryVisibility(t *testing.T) {
 	const policies = `
 serviceEntryVisibility:

@@ -8,8 +8,8 @@
 //   - values.txt: values of charts, as CHART:VALUE
 //   - settings.go: how these files are read
 //
-// A line that begins with a semicolon is a comment. A line that begins with one of these marks begins a section, and the
-// rest of it is the reason for all rows of the section:
+// A line that begins with a semicolon is a comment. A line that begins with one of these marks begins a section, and
+// the rest of it is the reason for all rows of the section:
 //
 //	=  it has an effect
 //	+  istiod's default is always in force here, so that another value has no effect
@@ -23,12 +23,12 @@
 //
 // # Guarantees
 //
-//   - Each annotation and label of Istio's API is in the table. Each that has an effect is read somewhere in this tree:
+//   - Each annotation and label of Istio's API is in the table. Code of this tree reads each one with an effect:
 //     [TestMetadata].
 //   - Each variable that the documentation of istiod and of its agent has is in the table, with its default:
 //     [TestVariablesAsIstio].
 //   - Each setting is in the table once, with a reason unless it has an effect: [TestTable].
-//   - Each value of Istio's charts has a row. One that works changes what the charts of this tree render, and the others
-//     are refused by name, or the notes of the installation name them: [deploy/e2e/charts.TestValuesOfIstio],
+//   - Each value of Istio's charts has a row. One that works changes what the charts of this tree render, and the
+//     others are refused by name, or the notes of the installation name them: [deploy/e2e/charts.TestValuesOfIstio],
 //     [deploy/charts.TestValuesWithoutEffect].
 package settings

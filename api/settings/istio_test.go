@@ -14,8 +14,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
-// TestVariablesAsIstio checks that the tables have each variable that the documentation of Istio's own programs has, with
-// its default. ISTIOD and PILOT_AGENT name the programs.
+// TestVariablesAsIstio checks that the tables have each variable that the documentation of Istio's own programs has,
+// with its default. ISTIOD and PILOT_AGENT name the programs.
 func TestVariablesAsIstio(t *testing.T) {
 	for variable, table := range map[string][]Setting{"ISTIOD": Environment(), "PILOT_AGENT": Agent()} {
 		program := os.Getenv(variable)

@@ -75,8 +75,8 @@ var Agent = sync.OnceValue(func() []Setting { return Parse(agentText) })
 // Metadata returns the annotations and labels, as annotation:NAME and label:NAME.
 var Metadata = sync.OnceValue(func() []Setting { return Parse(metadataText) })
 
-// Values returns the values of Istio's charts, as CHART:VALUE. A row is for all values below it that have no row of their
-// own.
+// Values returns the values of Istio's charts, as CHART:VALUE. A row is for all values below it that have no row of
+// their own.
 var Values = sync.OnceValue(func() []Setting { return Parse(valuesText) })
 
 // Find returns the setting of a name, or nil.
@@ -132,8 +132,8 @@ func Groups(list []Setting, keep func(Setting) bool) (groups []*Group) {
 	return groups
 }
 
-// IsDefault reports whether a text of a variable means the same to istiod as the default. To istiod an empty text is the
-// default.
+// IsDefault reports whether a text of a variable means the same to istiod as the default. To istiod an empty text is
+// the default.
 func (s *Setting) IsDefault(text string) bool {
 	if text == "" || text == s.Default {
 		return true

@@ -253,7 +253,8 @@ func (c *Cluster) elects(name string, variables map[string]string) bool {
 		"istio-leader", names.RootsLease, names.PublishingLease(variables["PILOT_CA_CERT_CONFIGMAP"], variables["PILOT_CRL_CONFIGMAP"]),
 		"istio-workloadentry-cleanup" + c.suffix(),
 		"istio-webhook-controller-election" + c.suffix(),
-		"istio-gateway-deployment-" + revisionOf(map[string]string{names.LabelRevision: c.Revision}), "istio-analyze-leader", "istio-node-untaint",
+		"istio-gateway-deployment-" + revisionOf(map[string]string{names.LabelRevision: c.Revision}),
+		"istio-analyze-leader", "istio-node-untaint",
 	}, name)
 }
 

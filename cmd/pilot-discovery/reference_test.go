@@ -153,8 +153,9 @@ func environmentReference() string {
 	b.WriteString("\n## Variables of istiod whose default is always in force\n\n" +
 		terminal.Wrap("`pilot-discovery migrate` and the server's log name each that is set to another value.", 120) + "\n\n")
 	b.WriteString(groups(all, "", func(s settings.Setting) bool { return s.Effect == settings.AlwaysOn }))
-	b.WriteString("\n## Variables of the agent\n\n" + terminal.Wrap("Istio's agent 1.31 reads these beside a proxy. `pilot-agent` reads the "+
-		"first ones. Its log names each of the others that is set to another value than the default, unless nothing in a mesh depends on it.", 120) + "\n\n")
+	b.WriteString("\n## Variables of the agent\n\n" + terminal.Wrap("Istio's agent 1.31 reads these beside a proxy. `pilot-agent` reads "+
+		"the first ones. Its log names each of the others that is set to another value than the default, unless nothing in a "+
+		"mesh depends on it.", 120) + "\n\n")
 	agent := settings.Agent()
 	b.WriteString(groups(agent, "", func(s settings.Setting) bool { return s.Effect == settings.Works }))
 	b.WriteString("\nWithout an effect:\n\n")

@@ -79,20 +79,20 @@ func TestGlobalNames(t *testing.T) {
 				Global struct{ Properties map[string]any }
 			}
 		}
-		must.Succeed(t, json.Unmarshal(read(t, name, "values.schema.json"), &schema))
+		must.Succeed(t, json.Unmarshal(file(t, name, "values.schema.json"), &schema))
 		for of := range schema.Properties.Global.Properties {
 			known[of] = true
 		}
-		for i, file := range []string{"_global.tpl", "_stable.tpl"} {
+		for i, part := range []string{"_global.tpl", "_stable.tpl"} {
 			if i == 1 && name == "gateway" {
 				continue // which has no policy of stable objects
 			}
-			text := string(read(t, name, "templates", file))
+			text := string(file(t, name, "templates", part))
 			if shared[i] == "" {
 				shared[i] = text
 			}
 			if text != shared[i] {
-				t.Errorf("%s of %s differs from that of base", file, name)
+				t.Errorf("%s of %s differs from the file of base", part, name)
 			}
 		}
 	}
@@ -107,8 +107,8 @@ func TestGlobalNames(t *testing.T) {
 	}
 }
 
-// TestResourceScope checks that the objects of the cluster and those of the namespace are all objects of a chart, and that
-// a release of one scope has objects of that scope alone.
+// TestResourceScope checks that the objects of the cluster and those of the namespace are all objects of a chart, and
+// that a release of one scope has objects of that scope alone.
 func TestResourceScope(t *testing.T) {
 	for _, h := range helms(t) {
 		for name, more := range map[string]string{
@@ -144,7 +144,7 @@ func TestResourceScope(t *testing.T) {
 	}
 }
 
-func read(t *testing.T, name string, path ...string) []byte {
+func file(t *testing.T, name string, path ...string) []byte {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(append([]string{chart(t, name)}, path...)...))
 	must.Succeed(t, err)

@@ -34,8 +34,8 @@ func (a *analysis) clusterSets() {
 }
 
 func (a *analysis) ignoredSet(o *kinds.Object, variables string) {
-	a.report(o, diag.Info, codeClusterSet, "", "set "+variables+"=true in the environment of the control plane", "it has no effect: the control plane "+
-		"does not use the Multi-Cluster Services API")
+	a.report(o, diag.Info, codeClusterSet, "", "set "+variables+"=true in the environment of the control plane",
+		"it has no effect: the control plane does not use the Multi-Cluster Services API")
 }
 
 // serviceExport reports a ServiceExport whose own cluster has no Service that can be exported.
@@ -62,8 +62,8 @@ func (a *analysis) serviceImport(o *kinds.Object, spec *mcsv1alpha1.ServiceImpor
 	host := clusterset.Host(o.Name, o.Namespace)
 	if len(clusterset.Addresses(spec)) == 0 {
 		if spec.Spec.Type != mcsv1alpha1.Headless {
-			a.report(o, diag.Info, codeClusterSet, "spec.ips", "let an MCS controller write its addresses, or write them", "it has no address: there is no "+
-				"host %s in this cluster", host)
+			a.report(o, diag.Info, codeClusterSet, "spec.ips", "let an MCS controller write its addresses, or write them",
+				"it has no address: there is no host %s in this cluster", host)
 		}
 		return
 	}

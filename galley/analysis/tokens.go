@@ -62,7 +62,8 @@ func (a *analysis) tokens() {
 }
 
 // requiredTokens reports rules of a RequestAuthentication that look for the tokens of two issuers in one place, if one
-// of the rules requires its token. Each refuses the other's token, so that no request with a token in that place passes.
+// of the rules requires its token. Each refuses the other's token, so that no request with a token in that place
+// passes.
 func (a *analysis) requiredTokens(o *kinds.Object, rules []*securityv1.JWTRule) {
 	required := func(r *securityv1.JWTRule) bool { return r.Presence == securityv1.JWTRule_REQUIRED }
 	if !slices.ContainsFunc(rules, required) {

@@ -341,7 +341,8 @@ func (d *decoder) istio(n *node, f *findings, o *kinds.Object) {
 // kubernetes decodes an object of a kind whose Spec is the whole object.
 func (d *decoder) kubernetes(n *node, f *findings, o *kinds.Object) {
 	var status *node
-	if o.Kind.Group == kinds.KubeGateway.Group || o.Kind.IsMultiCluster() { // the status is written by controllers, and its faults are not reported
+	// The status is written by controllers, and its faults are not reported.
+	if o.Kind.Group == kinds.KubeGateway.Group || o.Kind.IsMultiCluster() {
 		status = n.get("status")
 		n.remove("status")
 	}

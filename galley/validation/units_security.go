@@ -84,9 +84,9 @@ func closePort(s *salvage, chain []step, _ string) bool {
 	return strictMTLS(s, chain, "")
 }
 
-// closeAuthentication makes a RequestAuthentication accept no token. Its rules still say where tokens are, which of them
-// are required, and which headers are removed from requests, as far as that can be read. Rules that cannot be read may
-// require a token.
+// closeAuthentication makes a RequestAuthentication accept no token. Its rules still say where tokens are, which of
+// them are required, and which headers are removed from requests, as far as that can be read. Rules that cannot be read
+// may require a token.
 func closeAuthentication(s *salvage, chain []step, field string) bool {
 	spec := last(chain)
 	rules := spec.get("jwtRules")

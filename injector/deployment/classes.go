@@ -23,8 +23,8 @@ type Class struct {
 	Name, Controller, Description string
 }
 
-// Classes returns the classes of a control plane. defaults is the name of the class for ordinary gateways, and controller
-// the name of the control plane in classes.
+// Classes returns the classes of a control plane. defaults is the name of the class for ordinary gateways, and
+// controller the name of the control plane in classes.
 func Classes(defaults, controller string) []Class {
 	return []Class{
 		{defaults, controller, "The default Istio GatewayClass"},

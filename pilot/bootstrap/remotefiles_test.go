@@ -35,7 +35,9 @@ func TestClustersOfFiles(t *testing.T) {
 	run(t, s)
 	eventually(t, "the server is ready", s.ready.Load)
 	far := func() bool {
-		return slices.ContainsFunc(s.world.Snapshot().Services(), func(s *registry.Service) bool { return s.Host == "far.shop.svc.cluster.local" })
+		return slices.ContainsFunc(s.world.Snapshot().Services(), func(s *registry.Service) bool {
+			return s.Host == "far.shop.svc.cluster.local"
+		})
 	}
 	if far() || s.from.HasRemote() {
 		t.Error("a remote cluster without a file")

@@ -334,8 +334,8 @@ func TestRulesOfTheServedService(t *testing.T) {
 	}
 }
 
-// TestKeepInbound checks that a proxy whose workload is missing for a moment keeps its inbound half, its patches and the
-// cluster of its own workload.
+// TestKeepInbound checks that a proxy whose workload is missing for a moment keeps its inbound half, its patches and
+// the cluster of its own workload.
 func TestKeepInbound(t *testing.T) {
 	table := cohort.NewInterner()
 	last := table.Intern(cohort.Inputs{Inbound: cohort.Inbound{Sidecar: true, Namespace: "a"}, Patches: cohort.Patches{Router: true},

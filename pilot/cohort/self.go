@@ -7,8 +7,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// Self is the input of the assignment of names.SelfCluster, besides the Client: a service of the proxy, and which of its
-// endpoints are replicas of the proxy. It is zero if the proxy serves no service.
+// Self is the input of the assignment of names.SelfCluster, besides the Client: a service of the proxy, and which of
+// its endpoints are replicas of the proxy. It is zero if the proxy serves no service.
 type Self struct {
 	Host     string // of the service
 	Port     uint32 // of the service

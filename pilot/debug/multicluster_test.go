@@ -45,8 +45,10 @@ func TestMCSZ(t *testing.T) {
 				{"web.a.svc.cluster.local":"DiscoverableFromSameCluster","web.a.svc.clusterset.local":"AlwaysDiscoverable"}},
 			{"Cluster":"east","Name":"web","Namespace":"a","Exported":true,"Imported":false,"ClusterSetVIP":"","Discoverability":{}}]`},
 	} {
-		a := New(Options{World: w, Proxies: &proxies{}, Cluster: "Kubernetes", Domain: "cluster.local", MultiCluster: c.of, Limits: limits.Default()})
-		status, got := get(t, a, "/debug/mcsz", "127.0.0.1:1")
+		a := New(Options{
+			World: w, Proxies: &proxies{}, Cluster: "Kubernetes", Domain: "cluster.local", MultiCluster: c.of, Limits: limits.Default(),
+		})
+		status, got := get(t, a, "/debug/mcsz", here)
 		compact := func(s string) string { return strings.Join(strings.Fields(s), "") }
 		if status != 200 || compact(got) != compact(c.want) {
 			t.Errorf("%+v: %d %s", c.of, status, got)

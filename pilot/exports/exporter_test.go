@@ -84,7 +84,8 @@ func TestExporter(t *testing.T) {
 		}
 		check("at the beginning", path+"a/serviceexports")
 		web := s.Object(path + "a/serviceexports/web")
-		if owners := web.GetOwnerReferences(); len(owners) != 1 || owners[0].UID != "u-web" || owners[0].Kind != "Service" || owners[0].APIVersion != "v1" {
+		owners := web.GetOwnerReferences()
+		if len(owners) != 1 || owners[0].UID != "u-web" || owners[0].Kind != "Service" || owners[0].APIVersion != "v1" {
 			t.Errorf("owners %+v", owners)
 		}
 		e.Committed([]kinds.Change{world.add("", "b", "api", "u-api", ""), world.add("east", "b", "other", "u-other", "")})

@@ -115,7 +115,8 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	u := r.export()
 	u.SetNamespace(request.Namespace)
 	u.SetName(request.Name)
-	u.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: kinds.Service.Name, Name: service.Name, UID: types.UID(service.UID)}})
+	owner := metav1.OwnerReference{APIVersion: "v1", Kind: kinds.Service.Name, Name: service.Name, UID: types.UID(service.UID)}
+	u.SetOwnerReferences([]metav1.OwnerReference{owner})
 	err := r.client.Create(ctx, u)
 	switch {
 	case err == nil:

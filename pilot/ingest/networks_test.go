@@ -249,8 +249,8 @@ func TestGatewayFindings(t *testing.T) {
 	found()
 }
 
-// TestHostNamesAreLeftOut checks that no host name of a gateway is resolved if that is disabled, and that a finding names
-// each gateway that is left out.
+// TestHostNamesAreLeftOut checks that no host name of a gateway is resolved if that is disabled, and that a finding
+// names each gateway that is left out.
 func TestHostNamesAreLeftOut(t *testing.T) {
 	b := &book{known: map[string][]string{"gw.example.com": {"192.0.2.9"}}}
 	s := newTestWorld(t, Options{ClusterID: "c1", NoHostNames: true})

@@ -249,7 +249,9 @@ func (i *Inspection) resolvedOutside(w *Way, q Query, from *sender, s *registry.
 	switch {
 	case err == nil, q.logged, from.Generator == node.GRPC, from.Type == node.Router && from.proxied:
 		return ""
-	case s != nil && (s.Provider == registry.Kubernetes && !clusterset.IsHost(s.Host) || from.proxied && from.DNSCapture && w.Address != ""), i.podAddress(q.Host) != "":
+	case s != nil && s.Provider == registry.Kubernetes && !clusterset.IsHost(s.Host):
+		return ""
+	case s != nil && from.proxied && from.DNSCapture && w.Address != "", i.podAddress(q.Host) != "":
 		return ""
 	}
 	text := fmt.Sprintf("%s.%s finds the address of %s only if DNS outside the mesh has it", from.Name, from.Namespace, q.Host)

@@ -40,16 +40,24 @@ func setProxies() map[string]*node.Proxy {
 	}
 }
 
-// TestSets compares with the facts of what a real istiod with two API servers sent these proxies: endpoints of clusters,
-// services of inbound clusters, and domains of virtual hosts. The facts of name tables follow from its rules.
+// TestSets compares with the facts of what a real istiod with two API servers sent these proxies: endpoints of
+// clusters, services of inbound clusters, domains of virtual hosts, and name tables. Pods of headless Services are
+// confined too: istiod sends listeners and names of all of them.
 func TestSets(t *testing.T) {
 	own, remote := objects(t, "own.yaml", read(t, "testdata/clusterset/own.yaml")),
 		inCluster("remote", objects(t, "remote.yaml", read(t, "testdata/clusterset/remote.yaml")))
-	for name, o := range map[string]clusterset.Options{
-		"discovery": {Discovery: true}, "hosts": {Discovery: true, Hosts: true}, "local": {Discovery: true, Hosts: true, ClusterLocal: true},
+	for name, c := range map[string]struct {
+		o        clusterset.Options
+		confined map[string]string // the address of a headless Service's pod that istiod sends the proxy, by proxy
+	}{
+		"discovery": {clusterset.Options{Discovery: true}, map[string]string{"c2": "10.1.3.1"}},
+		"hosts":     {clusterset.Options{Discovery: true, Hosts: true}, map[string]string{"c2": "10.1.3.1"}},
+		"local": {
+			clusterset.Options{Discovery: true, Hosts: true, ClusterLocal: true}, map[string]string{"c1": "10.2.3.1", "c2": "10.1.3.1"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newSetWorld(t, o).apply(slices.Concat(own, remote)...)
+			s := newSetWorld(t, c.o).apply(slices.Concat(own, remote)...)
 			tr, people := newTranslator(0), setProxies()
 			tr.Prepare(s)
 			var got []string
@@ -62,6 +70,17 @@ func TestSets(t *testing.T) {
 				}
 			}
 			want := strings.Split(strings.TrimSpace(string(read(t, "testdata", "clusterset", name+".txt"))), "\n")
+			for who, ip := range c.confined {
+				listener := slices.Index(want, who+" listener "+ip+"_9000")
+				name := slices.IndexFunc(want, func(l string) bool {
+					return strings.HasPrefix(l, who+" name ") && strings.HasSuffix(l, ":_head.a.svc.cluster.local")
+				})
+				if listener < 0 || name < 0 || !strings.Contains(want[name], ip) {
+					t.Fatalf("istiod does not send %s the pod %s of the headless Service", who, ip)
+				}
+				want[name] = strings.NewReplacer(","+ip, "", ip+",", "").Replace(want[name])
+				want = slices.Delete(want, listener, listener+1)
+			}
 			if d := gocmp.Diff(want, got); d != "" {
 				t.Errorf("(-real +ours):\n%s", d)
 			}
@@ -118,7 +137,9 @@ func TestSetsChange(t *testing.T) {
 	w := newSetWorld(t, clusterset.Options{Discovery: true, Hosts: true})
 	before := w.apply(slices.Concat(own, remote)...)
 	tr, people := newTranslator(0), setProxies()
-	export := objects(t, "export.yaml", []byte("{apiVersion: multicluster.x-k8s.io/v1alpha1, kind: ServiceExport, metadata: {name: web, namespace: a}}"))
+	export := objects(t, "export.yaml", []byte(`apiVersion: multicluster.x-k8s.io/v1alpha1
+kind: ServiceExport
+metadata: {name: web, namespace: a}`))
 	was := map[string]configByType{}
 	for who, p := range people {
 		was[who] = sent(t, tr, before, p)

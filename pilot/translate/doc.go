@@ -71,9 +71,9 @@
 //     filters: [pilot/translate/hooks.TestFiltersAreMadeOnce]. Unused Snapshots, scopes and name lists are freed:
 //     [TestOldSnapshotsAreCollected], [TestUnusedScopesAreEvicted], [TestNameListsAreEvicted].
 //   - Every kind that translations read is in the generated worlds and the histories: [TestEveryKindIsGenerated]. Every
-//     field of an object changes the bytes of some proxy, or a finding names it, and so does every value of an enum that
-//     is not the default: [TestNoFieldIsIgnored]. The same holds for the mesh configuration, but for fields that act
-//     elsewhere: [TestNoMeshFieldIsIgnored].
+//     field of an object changes the bytes of some proxy, or a finding names it, and so does every value of an enum
+//     that is not the default: [TestNoFieldIsIgnored]. The same holds for the mesh configuration, but for fields that
+//     act elsewhere: [TestNoMeshFieldIsIgnored].
 //   - A port of a Sidecar's ingress listener with TLS settings, which are not supported, accepts mutual TLS of the mesh
 //     alone: [TestSidecarIngressWithTLSTakesPeersAlone]. The protocol of a Sidecar's port without one is detected:
 //     [TestSidecarPortsWithoutProtocolAreSniffed].

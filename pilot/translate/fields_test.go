@@ -195,8 +195,8 @@ func isNamed(path string, findings []diag.Diagnostic) bool {
 	})
 }
 
-// sameAsDefault has the values of enums that mean what an absent field means, or that have an effect elsewhere, by kind,
-// field and value, with the reason.
+// sameAsDefault has the values of enums that mean what an absent field means, or that have an effect elsewhere, by
+// kind, field and value, with the reason.
 func sameAsDefault() map[string]string {
 	const (
 		upgrade   = "the default of the mesh; beside its h2UpgradePolicy UPGRADE the value acts, as TestNoMeshFieldIsIgnored shows"

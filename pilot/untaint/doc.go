@@ -1,8 +1,8 @@
-// Package untaint removes a taint from the nodes on which the CNI plugin is ready. The infrastructure gives new nodes the
-// taint, so that no pod starts there before its traffic is redirected.
+// Package untaint removes a taint from the nodes on which the CNI plugin is ready. The infrastructure gives new nodes
+// the taint, so that no pod starts there before its traffic is redirected.
 //
-// A Reconciler, which package controllers runs, watches the pods of the plugin in one namespace, and the nodes. It keeps
-// other taints, and writes only if the node has not changed since it was read.
+// A Reconciler, which package controllers runs, watches the pods of the plugin in one namespace, and the nodes. It
+// keeps other taints, and writes only if the node has not changed since it was read.
 //
 // State: the clients of a term, and of each watched object the parts that Reconcile reads.
 //

@@ -10,8 +10,8 @@
 //
 // If Kubernetes and ServiceEntries define the same service, the Kubernetes service is used, with the endpoints of both.
 //
-// With the Multi-Cluster Services API, package mcs decides which endpoints of a cluster are for proxies of all clusters,
-// and which services have a host in clusterset.local.
+// With the Multi-Cluster Services API, package mcs decides which endpoints of a cluster are for proxies of all
+// clusters, and which services have a host in clusterset.local.
 //
 // A Registry and the registries in it are used by one goroutine. They start none.
 //

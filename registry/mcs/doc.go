@@ -1,5 +1,5 @@
-// Package mcs decides what ServiceExports and ServiceImports (KEP-1645) change: which endpoints of a cluster the proxies
-// of other clusters may call, and which services have a host in clusterset.local.
+// Package mcs decides what ServiceExports and ServiceImports (KEP-1645) change: which endpoints of a cluster the
+// proxies of other clusters may call, and which services have a host in clusterset.local.
 //
 //   - A cluster exports a Service with a ServiceExport of the same name. Its endpoints of a Service that it does not
 //     export are for proxies of the same cluster.

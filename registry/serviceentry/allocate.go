@@ -42,8 +42,8 @@ func (r Ranges) orDefault() Ranges {
 // slotCount is the maximum number of addresses that are allocated.
 const slotCount = 256 * perNet
 
-// perNet is the number of addresses of 256 that are allocated. Addresses that end in 0 or 255 are left out, because some
-// systems refuse them.
+// perNet is the number of addresses of 256 that are allocated. Addresses that end in 0 or 255 are left out, because
+// some systems refuse them.
 const perNet = 254
 
 // slots returns the number of addresses of the ranges.

@@ -124,8 +124,8 @@ func TestHostsWaitWhereNoSlotIsFree(t *testing.T) {
 	}
 }
 
-// TestAllocatedAddressesAreInRange checks that each slot has addresses of its own within the ranges, from which the slot
-// follows, and that no address ends in 0 or 255.
+// TestAllocatedAddressesAreInRange checks that each slot has addresses of its own within the ranges, from which the
+// slot follows, and that no address ends in 0 or 255.
 func TestAllocatedAddressesAreInRange(t *testing.T) {
 	for ranges, want := range map[[2]string]uint32{
 		{"240.240.0.0/16", "2001:2::/48"}: slotCount, {"10.0.0.0/8", "fd00::/8"}: slotCount, {"10.1.2.0/23", "fd00::/64"}: 508,

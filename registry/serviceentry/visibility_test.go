@@ -10,7 +10,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry/serviceentry"
 )
 
-// limited starts a registry whose entries are limited to their namespaces, and hidden if these have the label tier: shut.
+// limited starts a registry whose entries are limited to their namespaces, and hidden if these have the label tier:
+// shut.
 func limited() (registry.Registry, func() string) {
 	m, found := mesh.Parse("mesh", []byte("serviceEntryVisibility: {applyToSidecars: true, defaultVisibility: NAMESPACE, policies: ["+
 		"{visibility: NONE, matchingRules: [{namespaceSelector: {matchLabels: {tier: shut}}}]}]}"))

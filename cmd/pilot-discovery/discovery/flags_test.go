@@ -8,10 +8,10 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
 
-	"github.com/istiod-lite/istiod-lite/api/kinds"
-	"github.com/istiod-lite/istiod-lite/api/settings"
 	"github.com/istiod-lite/istiod-lite/api/clusterset"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/lists"
+	"github.com/istiod-lite/istiod-lite/api/settings"
 	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/env"
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/ingest"
@@ -100,7 +100,7 @@ func TestVariablesThatRestrict(t *testing.T) {
 		"PILOT_GATEWAY_TRANSPORT_SOCKET_CONNECT_TIMEOUT": "a duration such as 12h",
 		"PILOT_IP_AUTOALLOCATE_IPV4_PREFIX":              "a range of addresses such as 240.240.0.0/16, of at most 30 bits",
 		"PILOT_IP_AUTOALLOCATE_IPV6_PREFIX":              "a range of addresses such as 2001:2::/48, of at most 96 bits",
-		"ENABLE_MCS_SERVICE_DISCOVERY":    "true or false", "ENABLE_MCS_CLUSTER_LOCAL": "true or false",
+		"ENABLE_MCS_SERVICE_DISCOVERY":                   "true or false", "ENABLE_MCS_CLUSTER_LOCAL": "true or false",
 		"MCS_API_GROUP": "multicluster.x-k8s.io", "MCS_API_VERSION": "v1alpha1 or v1beta1",
 	} {
 		e := env.New([]string{name + "=no"})
@@ -138,8 +138,8 @@ func TestWatchedNamespace(t *testing.T) {
 	}
 }
 
-// TestIgnoredResources ignores the kinds that patterns match. A pattern of kinds to read must match one, because a typing
-// mistake there would turn off what restricts.
+// TestIgnoredResources ignores the kinds that patterns match. A pattern of kinds to read must match one, because a
+// typing mistake there would turn off what restricts.
 func TestIgnoredResources(t *testing.T) {
 	for _, c := range []struct {
 		ignore, include string

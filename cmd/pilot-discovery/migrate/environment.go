@@ -86,8 +86,8 @@ type setting struct {
 	migration.Point
 }
 
-// judgeEnvironment returns what is to be said about the variables and the arguments of an istiod. It also returns the known
-// environment.
+// judgeEnvironment returns what is to be said about the variables and the arguments of an istiod. It also returns the
+// known environment.
 func judgeEnvironment(is environment, args []string) (list []setting, e env.Env) {
 	const environ, arguments, check = "environment of istiod", "arguments of istiod", "remove it, or check that nothing depends on it"
 	for _, from := range is.missing {

@@ -7,6 +7,6 @@
 // # Guarantees
 //
 //   - A call between networks is mTLS from sidecar to sidecar: [TestNetworks].
-//   - Clients call pods of another cluster only while that cluster exports their Service, and a host in clusterset.local
-//     leads to the pods of all clusters that export it. ServiceExports are created: [TestSets].
+//   - Clients call pods of another cluster only while that cluster exports their Service, and a host in
+//     clusterset.local leads to the pods of all clusters that export it. ServiceExports are created: [TestSets].
 package clusters

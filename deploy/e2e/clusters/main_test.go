@@ -49,5 +49,6 @@ func prepare(ctx context.Context, dir string) ([]string, error) {
 	from, setsErr := cluster.MultiClusterCRDs(ctx)
 	err = errors.Join(rootErr, setsErr, os.CopyFS(crds, os.DirFS(filepath.Join(root, "charts", "base", "files", "crds"))),
 		os.CopyFS(sets, os.DirFS(from)))
-	return append(there.Environ(), crdsVar+"="+crds, setsVar+"="+sets, envoyVar+"="+set.Envoy, pilotVar+"="+set.Pilot, suite.AgentVar+"="+agent), err
+	return append(there.Environ(), crdsVar+"="+crds, setsVar+"="+sets,
+		envoyVar+"="+set.Envoy, pilotVar+"="+set.Pilot, suite.AgentVar+"="+agent), err
 }

@@ -107,7 +107,8 @@ func TestSets(t *testing.T) {
 	here, there := begin(t, echoAddr, "echo", m.own.Pod("client")), begin(t, otherAddr, "echo", m.remote.Pod("client-two"))
 	here.Answers(t, "echo-1")
 	there.Answers(t, "echo-3")
-	exports := m.one.Dynamic().Resource(schema.GroupVersionResource{Group: "multicluster.x-k8s.io", Version: "v1alpha1", Resource: "serviceexports"})
+	resource := schema.GroupVersionResource{Group: "multicluster.x-k8s.io", Version: "v1alpha1", Resource: "serviceexports"}
+	exports := m.one.Dynamic().Resource(resource)
 	service, err := m.one.Client().CoreV1().Services("mesh").Get(ctx, "echo", metav1.GetOptions{})
 	must.Succeed(t, err)
 	suite.Eventually(t, "the ServiceExport of echo belongs to the Service", func() bool {

@@ -12,9 +12,9 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
-// names is a Gateway whose listener terminates TLS for lines, and two TLSRoutes. Each has its own name, and both have a
-// common one.
-const names = `apiVersion: gateway.networking.k8s.io/v1
+// namesGateway is a Gateway whose listener terminates TLS for lines, and two TLSRoutes. Each has its own name, and both
+// have a common one.
+const namesGateway = `apiVersion: gateway.networking.k8s.io/v1
 kind: Gateway
 metadata: {name: names, namespace: ingress}
 spec:
@@ -81,7 +81,7 @@ spec:
 // TestServerNames: a listener that terminates TLS forwards connections to the TLSRoute with the name, the oldest of
 // several. It refuses names without a route, until a TCPRoute accepts them.
 func TestServerNames(t *testing.T) {
-	m := startGatewayAPI(t, map[string]string{"names.yaml": names})
+	m := startGatewayAPI(t, map[string]string{"names.yaml": namesGateway})
 	said := func(name string) string {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()

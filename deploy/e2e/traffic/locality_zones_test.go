@@ -36,8 +36,8 @@ status: {phase: Running, podIP: 10.10.0.%[4]d, podIPs: [{ip: 10.10.0.%[4]d}], co
 }
 
 // TestZones checks that a caller keeps as many requests in its zone as the servers there can take, by the shares of the
-// zones in the callers and in the servers, and that the shares follow the callers. Half of the servers are in zone 1 and
-// a quarter in each of zones 2 and 3. Half of the callers are in zone 3.
+// zones in the callers and in the servers, and that the shares follow the callers. Half of the servers are in zone 1
+// and a quarter in each of zones 2 and 3. Half of the callers are in zone 3.
 func TestZones(t *testing.T) {
 	files := map[string]string{}
 	for i, zone := range []string{"z1", "z2", "z3", "z3"} {

@@ -130,7 +130,7 @@ func (a *Agent) statsIntervals(b *bootstrapv3.Bootstrap) error {
 		return err
 	}
 	if flush > 0 {
-		b.StatsFlush = &bootstrapv3.Bootstrap_StatsFlushInterval{StatsFlushInterval: durationpb.New(flush)}
+		b.StatsFlushInterval = durationpb.New(flush)
 	}
 	eviction, err := a.interval(names.AnnotationStatsEvictionInterval)
 	if err != nil || eviction == 0 {

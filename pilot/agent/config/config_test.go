@@ -62,8 +62,8 @@ func TestPrecedence(t *testing.T) {
 	}
 }
 
-// TestSingleAnnotations checks that the annotations for the ports of the agent and for the control plane have precedence
-// over the annotation with a ProxyConfig.
+// TestSingleAnnotations checks that the annotations for the ports of the agent and for the control plane have
+// precedence over the annotation with a ProxyConfig.
 func TestSingleAnnotations(t *testing.T) {
 	c, err := Read(source(t, map[string]string{"etc/istio/pod/annotations": `proxy.istio.io/config="{statusPort: 3, discoveryAddress: a:1}"
 status.sidecar.istio.io/port="15120"
@@ -223,13 +223,19 @@ func TestLinkToNothing(t *testing.T) {
 	}
 }
 
-// TestUnused checks that variables of Istio's agent without effect are findings, and that registries without TLS are
-// listed.
+// TestUnused checks that variables of Istio's agent without effect are findings, unless they have their defaults or
+// nothing depends on them, and that registries without TLS are listed.
 func TestUnused(t *testing.T) {
-	c, err := Read(source(t, nil, "PEER_METADATA_DISCOVERY=false", "PROXY_CONFIG_XDS_AGENT=false", "WASM_MODULE_EXPIRY=1h",
-		"CREDENTIAL_FETCHER_TYPE=", "WASM_INSECURE_REGISTRIES=*,r:5000"))
-	if err != nil || len(c.Findings) != 3 || !slices.Contains(c.WasmInsecure, "r:5000") {
-		t.Errorf("%v, %v", c, err)
+	c, err := Read(source(t, nil, "PEER_METADATA_DISCOVERY=true", "PROXY_CONFIG_XDS_AGENT=true", "WASM_MODULE_EXPIRY=1h",
+		"WASM_PURGE_INTERVAL=60m", "CREDENTIAL_FETCHER_TYPE=", "WASM_INSECURE_REGISTRIES=*,r:5000"))
+	must.Succeed(t, err)
+	want := []string{
+		"PEER_METADATA_DISCOVERY: ambient mode is not supported",
+		"WASM_MODULE_EXPIRY: the cache of modules is bounded by their number",
+		"WASM_INSECURE_REGISTRIES: * is not supported: list each HOST:PORT",
+	}
+	if !slices.Equal(c.Findings, want) || !slices.Contains(c.WasmInsecure, "r:5000") {
+		t.Errorf("findings %q, registries %q", c.Findings, c.WasmInsecure)
 	}
 }
 

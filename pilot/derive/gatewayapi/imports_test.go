@@ -50,7 +50,9 @@ spec: {from: [{group: gateway.networking.k8s.io, kind: HTTPRoute, namespace: a}]
 apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute
 metadata: {name: r, namespace: a}
-spec: {parentRefs: [{name: edge}], rules: [{backendRefs: [{group: multicluster.x-k8s.io, kind: ServiceImport, namespace: b, name: %s, port: %d}]}]}`
+spec:
+  parentRefs: [{name: edge}]
+  rules: [{backendRefs: [{group: multicluster.x-k8s.io, kind: ServiceImport, namespace: b, name: %s, port: %d}]}]`
 	const imports, services = "{group: multicluster.x-k8s.io, kind: ServiceImport}", `{group: "", kind: Service}`
 	for _, c := range []struct {
 		grant, name    string

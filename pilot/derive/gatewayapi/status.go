@@ -308,7 +308,8 @@ func routeStatus(o *kinds.Object) gatewayv1.RouteStatus {
 	return gatewayv1.RouteStatus{}
 }
 
-// makeStatus returns the wanted status of a route, or nil for none. Entries of other controllers than the given one stay.
+// makeStatus returns the wanted status of a route, or nil for none. Entries of other controllers than the given one
+// stay.
 func (x *route) makeStatus(lost []hostLoss, controller gatewayv1.GatewayController) *derive.Status {
 	was := routeStatus(x.object)
 	now := gatewayv1.RouteStatus{Parents: []gatewayv1.RouteParentStatus{}}

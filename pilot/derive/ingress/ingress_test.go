@@ -22,7 +22,6 @@ import (
 	"pgregory.net/rapid"
 	"sigs.k8s.io/yaml"
 
-	"github.com/istiod-lite/istiod-lite/api/clusterset"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
@@ -68,7 +67,8 @@ func (w world) fromServers() world {
 }
 
 func stage() *derivetest.Driver {
-	return derivetest.New(catalog.Stages("cluster.local", "istio-system", limits.Default(), clusterset.Options{})[0])
+	stages := catalog.Stages(catalog.StageOptions{Domain: "cluster.local", Namespace: "istio-system", Limits: limits.Default()})
+	return derivetest.New(stages[0])
 }
 
 // text returns what is derived as goldens have it.

@@ -9,8 +9,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 )
 
-// New returns the feature. sendRoots says that proxies are sent the roots in the mesh configuration. anyTrustDomain says
-// that workloads accept peers of any trust domain that their roots prove.
+// New returns the feature. sendRoots says that proxies are sent the roots in the mesh configuration. anyTrustDomain
+// says that workloads accept peers of any trust domain that their roots prove.
 func New(sendRoots, anyTrustDomain bool) *feature.Feature {
 	return &feature.Feature{
 		Name:            "mtls",

@@ -208,7 +208,9 @@ func TestSelect(t *testing.T) {
 		{"istio-system", "web", node.Sidecar, []*kinds.Object{root}},
 		{"a", "web", node.Router, nil},
 	} {
-		got := mtls.New(false, false).Select(r, c.ns)(feature.Workload{Type: c.typ, Labels: registry.Labels{Own: map[string]string{"app": c.app}}})
+		got := mtls.New(false, false).Select(r, c.ns)(feature.Workload{
+			Type: c.typ, Labels: registry.Labels{Own: map[string]string{"app": c.app}},
+		})
 		if !slices.Equal(slices.Collect(got.Objects.All), c.want) {
 			t.Errorf("%s %s %s: %v", c.typ, c.ns, c.app, got)
 		}
@@ -263,7 +265,9 @@ func TestSelectorInTheRootNamespace(t *testing.T) {
 		if c.own != nil {
 			r.objects[c.of] = list(c.own)
 		}
-		s := mtls.New(false, false).Select(r, c.of)(feature.Workload{Type: node.Sidecar, Labels: registry.Labels{Own: map[string]string{"app": "web"}}})
+		s := mtls.New(false, false).Select(r, c.of)(feature.Workload{
+			Type: node.Sidecar, Labels: registry.Labels{Own: map[string]string{"app": "web"}},
+		})
 		for _, port := range []uint32{0, 8080} {
 			if got := transport.Mode(s, port); got != c.want {
 				t.Errorf("%s: port %d: %v, want %v", c.name, port, got, c.want)

@@ -119,8 +119,8 @@ func setLoadBalancing(c, full *clusterv3.Cluster, s *networkingv1alpha3.LoadBala
 	}
 }
 
-// byUtilization returns gRPC's form of an Envoy's policy by which load reports decide the weights of endpoints: within a
-// locality that is chosen by weight. A gRPC that does not know it takes endpoints in turn.
+// byUtilization returns gRPC's form of an Envoy's policy by which load reports decide the weights of endpoints: within
+// a locality that is chosen by weight. A gRPC that does not know it takes endpoints in turn.
 func byUtilization(p *clusterv3.LoadBalancingPolicy) *clusterv3.LoadBalancingPolicy {
 	within := &localityv3.WrrLocality{}
 	if inner := p.GetPolicies()[0].GetTypedExtensionConfig().GetTypedConfig(); inner.MessageIs(within) {

@@ -285,7 +285,8 @@ func (k inboundKey) statName(p inbound.Port) string {
 	return ""
 }
 
-// retries returns the retry policy of a port, or nil. gRPC requests are not retried: a stream may have been read in part.
+// retries returns the retry policy of a port, or nil. gRPC requests are not retried: a stream may have been read in
+// part.
 func (k inboundKey) retries(grpc bool) *routev3.RetryPolicy {
 	if grpc {
 		return nil

@@ -156,7 +156,8 @@ func namesOfPods(n name, v *view.View, c cohort.Client, s *registry.Service) []n
 	pods := map[string]*name{}
 	seen, cluster := map[string]struct{}{}, cmp.Or(c.Cluster, v.Cluster())
 	for _, e := range v.Endpoints(s.Key()).ByPort(s.Ports[0].Name) {
-		if e.Health != registry.Healthy || !reachable(e.Address, c) || !e.CallableFrom(cluster) || e.Network != "" && c.Network != "" && e.Network != c.Network {
+		if e.Health != registry.Healthy || !reachable(e.Address, c) || !e.CallableFrom(cluster) ||
+			e.Network != "" && c.Network != "" && e.Network != c.Network {
 			continue
 		}
 		if _, ok := seen[e.Address]; ok {
