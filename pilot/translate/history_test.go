@@ -253,6 +253,7 @@ type pool struct {
 	keys     []kinds.Key
 	moving   []kinds.Key // of objects that come and go all day
 	routing  []kinds.Key // of VirtualServices, which may be made of several
+	rules    []kinds.Key // of DestinationRules
 	versions map[kinds.Key][]*kinds.Object
 	meshes   []*mesh.Config
 }
@@ -283,8 +284,11 @@ func readPool(t tb) *pool {
 			if moving(c.Key) {
 				p.moving = append(p.moving, c.Key)
 			}
-			if c.Kind == kinds.VirtualService {
+			switch c.Kind {
+			case kinds.VirtualService:
 				p.routing = append(p.routing, c.Key)
+			case kinds.DestinationRule:
+				p.rules = append(p.rules, c.Key)
 			}
 		}
 		p.versions[c.Key] = append(p.versions[c.Key], c.Object)
@@ -353,7 +357,8 @@ func TestHistories(t *testing.T) {
 		members := cohortsOfProxies{}
 
 		some := rapid.Permutation(slices.Sorted(maps.Keys(proxies))).Draw(t, "proxies")[:3]
-		step := rapid.OneOf(rapid.SliceOfN(p.draw(p.moving), 1, 3), rapid.SliceOfN(p.draw(p.routing), 1, 3), rapid.SliceOfN(p.draw(p.keys), 1, 4))
+		step := rapid.OneOf(rapid.SliceOfN(p.draw(p.moving), 1, 3), rapid.SliceOfN(p.draw(p.routing), 1, 3),
+			rapid.SliceOfN(p.draw(p.rules), 1, 2), rapid.SliceOfN(p.draw(p.keys), 1, 4))
 		steps := append([][]change{p.start(t)}, rapid.SliceOfN(step, 1, 8).Draw(t, "steps")...)
 		for i, batch := range steps {
 			var changes []kinds.Change
