@@ -249,13 +249,7 @@ func (r *Report) leaders(ctx context.Context, c *Cluster, variables map[string]s
 
 // elects reports whether a Lease belongs to one of the control plane's elections.
 func (c *Cluster) elects(name string, variables map[string]string) bool {
-	return slices.Contains([]string{
-		"istio-leader", names.RootsLease, names.PublishingLease(variables["PILOT_CA_CERT_CONFIGMAP"], variables["PILOT_CRL_CONFIGMAP"]),
-		"istio-workloadentry-cleanup" + c.suffix(),
-		"istio-webhook-controller-election" + c.suffix(),
-		"istio-gateway-deployment-" + revisionOf(map[string]string{names.LabelRevision: c.Revision}),
-		"istio-analyze-leader", "istio-node-untaint",
-	}, name)
+	return slices.Contains(names.Leases(c.Revision, variables["PILOT_CA_CERT_CONFIGMAP"], variables["PILOT_CRL_CONFIGMAP"]), name)
 }
 
 // roots checks that each namespace has the roots of the mesh. It returns the roots of the control plane's namespace, or

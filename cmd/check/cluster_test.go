@@ -200,7 +200,8 @@ func TestInstalled(t *testing.T) {
 	}
 }
 
-// The variables of the Deployment say which ConfigMaps have the roots, and which namespaces.
+// The variables of the Deployment say which ConfigMaps have the roots, and which namespaces. The Lease for creating
+// ServiceExports is one of the control plane's.
 func TestOtherRoots(t *testing.T) {
 	var r Report
 	with := "image: pilot:1, env: [{name: PILOT_CA_CERT_CONFIGMAP, value: mesh-a}, {name: ISTIO_WATCH_NAMESPACE, value: shop}]"
@@ -209,7 +210,10 @@ func TestOtherRoots(t *testing.T) {
 			"data: {root-cert.pem: "+strconv.Quote(root)+"}")+
 		object("v1", "Namespace", "name: shop", "")+object("v1", "Namespace", "name: unwatched", "")+
 		object("coordination.k8s.io/v1", "Lease", "name: istio-namespace-controller-election-mesh-a-istio-ca-crl, namespace: istio-system",
-			`spec: {holderIdentity: istiod-0, leaseDurationSeconds: 30, renewTime: "2026-01-01T11:59:50.000000Z"}`))))
+			`spec: {holderIdentity: istiod-0, leaseDurationSeconds: 30, renewTime: "2026-01-01T11:59:50.000000Z"}`)+
+		object("coordination.k8s.io/v1", "Lease", "name: istio-serviceexport-controller-election, namespace: istio-system",
+			`spec: {holderIdentity: istiod-0, leaseDurationSeconds: 30, renewTime: "2026-01-01T11:00:00.000000Z"}`))))
+	finds(t, &r, Wrong, "istio-serviceexport-controller-election was last renewed by istiod-0 1h0m0s ago")
 	finds(t, &r, Wrong, "1 namespace without the ConfigMap mesh-a: shop")
 	finds(t, &r, OK, "1 held, for example by istiod-0")
 }

@@ -5,13 +5,11 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/pilot/components"
 	"github.com/istiod-lite/istiod-lite/pilot/controllers"
 	"github.com/istiod-lite/istiod-lite/pilot/exports"
 )
-
-// exportsLease is the name of the Lease for creating ServiceExports. istiod uses the same. All revisions share it.
-const exportsLease = "istio-serviceexport-controller-election"
 
 // exporter is the Component that creates the ServiceExports of the server's own cluster.
 type exporter struct{ *exports.Exporter }
@@ -27,7 +25,7 @@ func (s *Server) newExports() (components.Component, error) {
 
 // newExporter returns the Exporter of a cluster. The ID of the server's own cluster is "".
 func (s *Server) newExporter(e controllers.Election, client *rest.Config, cluster string) (*exports.Exporter, error) {
-	lease, err := e.Lease(exportsLease, "")
+	lease, err := e.Lease(names.ExportsLease, "")
 	if err != nil {
 		return nil, err
 	}

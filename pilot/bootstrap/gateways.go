@@ -10,6 +10,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/injector/deployment"
 	"github.com/istiod-lite/istiod-lite/pilot/components"
@@ -35,9 +36,6 @@ type gateways struct {
 	mesh       *mesh.Config // mesh configuration of the last commit
 }
 
-// gatewaysLease is the name of the Lease for deploying Gateways of one revision. istiod uses the same.
-const gatewaysLease = "istio-gateway-deployment-"
-
 // codeGatewaysUnread is the code of the finding that the objects of Gateways cannot be read.
 const codeGatewaysUnread = "GatewayObjectsNotRead"
 
@@ -47,7 +45,7 @@ func (s *Server) newGateways() (components.Component, error) {
 	if !s.o.member() || !deploy && s.o.Gateways.NoClasses {
 		return nil, nil
 	}
-	lease, err := s.election(s.o.Client, s.o.Instance()).Lease(gatewaysLease+cmp.Or(s.o.Revision, "default"), "")
+	lease, err := s.election(s.o.Client, s.o.Instance()).Lease(names.GatewaysLease(s.o.Revision), "")
 	if err != nil {
 		return nil, err
 	}

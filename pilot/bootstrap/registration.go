@@ -7,14 +7,12 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/pilot/autoregistration"
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 	"github.com/istiod-lite/istiod-lite/pilot/ingest"
 	"github.com/istiod-lite/istiod-lite/pilot/leader"
 )
-
-// cleanupLease is the name of the Lease for deleting stale WorkloadEntries.
-const cleanupLease = "istio-workloadentry-cleanup"
 
 // writers are the means by which registration writes, in addition to the store of each instance.
 type writers struct {
@@ -77,7 +75,7 @@ func (s *Server) writeToCluster(o *autoregistration.Options) (by writers, err er
 	}
 	o.Store, by.guarded = store, store
 	leases := leader.Options{
-		Client: s.o.Client, Namespace: s.o.Namespace, Name: cleanupLease, Revision: s.o.Revision, Identity: o.Instance,
+		Client: s.o.Client, Namespace: s.o.Namespace, Name: names.CleanupLease, Revision: s.o.Revision, Identity: o.Instance,
 		Logger: s.o.Logger.With("scope", "leader"),
 	}
 	observer, err := leader.NewObserver(leases)
@@ -94,7 +92,7 @@ func (s *Server) writeToCluster(o *autoregistration.Options) (by writers, err er
 		by.presence, err = leader.NewPresence(leases)
 		return by, err
 	}
-	if by.lease, err = s.election(s.o.Client, o.Instance).Lease(cleanupLease, s.o.Revision); err != nil {
+	if by.lease, err = s.election(s.o.Client, o.Instance).Lease(names.CleanupLease, s.o.Revision); err != nil {
 		return by, err
 	}
 	client := rest.CopyConfig(s.o.Client)

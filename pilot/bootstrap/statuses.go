@@ -5,6 +5,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/galley/analysis"
 	"github.com/istiod-lite/istiod-lite/pilot/components"
@@ -12,10 +13,6 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/ingest"
 	"github.com/istiod-lite/istiod-lite/pilot/status"
 )
-
-// analysisLease is the name of the Lease for writing findings into statuses. istiod uses the same. All revisions share
-// it, because an object has one status.
-const analysisLease = "istio-analyze-leader"
 
 // statuses is the Component that writes findings into the statuses of objects.
 type statuses struct {
@@ -32,7 +29,7 @@ func (s *Server) newStatuses() (components.Component, error) {
 	x := &statuses{server: s}
 	x.reconciler = status.NewAnalysis(s.world, x, float64(s.o.StatusRate))
 	var err error
-	x.Manager, _, err = s.newStatusManager("AnalysisStatus", analysisLease, x.reconciler, false)
+	x.Manager, _, err = s.newStatusManager("AnalysisStatus", names.AnalysisLease, x.reconciler, false)
 	return x, err
 }
 
@@ -83,9 +80,6 @@ func (x *statuses) follow(ctx context.Context) {
 	}
 }
 
-// ingressLease is the name of the Lease for writing the statuses of Ingresses. istiod uses the same, for all revisions.
-const ingressLease = "istio-leader"
-
 // derivedStatuses is the Component that writes the statuses that stages derive.
 type derivedStatuses struct {
 	*controllers.Manager
@@ -100,7 +94,8 @@ func (s *Server) newDerivedStatuses() (components.Component, error) {
 	}
 	d := &derivedStatuses{world: s.world}
 	var err error
-	d.Manager, d.controller, err = s.newStatusManager("DerivedStatus", ingressLease, status.NewDerived(s.world, float64(s.o.StatusRate)), true)
+	r := status.NewDerived(s.world, float64(s.o.StatusRate))
+	d.Manager, d.controller, err = s.newStatusManager("DerivedStatus", names.IngressLease, r, true)
 	return d, err
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/pilot/components"
 	"github.com/istiod-lite/istiod-lite/pilot/controllers"
 	"github.com/istiod-lite/istiod-lite/pilot/untaint"
@@ -15,9 +16,6 @@ type Untaint struct {
 	Taint     string // key of the taint
 	Namespace string // namespace of the plugin's pods; default the root namespace
 }
-
-// untaintLease is the name of the Lease for removing taints. istiod uses the same, for all revisions.
-const untaintLease = "istio-node-untaint"
 
 // codeNodesUnread is the code of the finding that Nodes or the plugin's pods cannot be read.
 const codeNodesUnread = "NodesNotRead"
@@ -31,7 +29,7 @@ func (s *Server) newUntaint() (components.Component, error) {
 	if !o.On || s.o.Client == nil {
 		return nil, nil
 	}
-	lease, err := s.election(s.o.Client, s.o.Instance()).Lease(untaintLease, "")
+	lease, err := s.election(s.o.Client, s.o.Instance()).Lease(names.UntaintLease, "")
 	if err != nil {
 		return nil, err
 	}

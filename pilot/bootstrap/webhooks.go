@@ -10,6 +10,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/admission"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/citadel/authority"
 	"github.com/istiod-lite/istiod-lite/galley/controller"
 	"github.com/istiod-lite/istiod-lite/galley/webhook"
@@ -32,9 +33,6 @@ type webhooks struct {
 	held                 *authority.Held // the certificate that API servers are shown
 	metrics              *controller.Metrics
 }
-
-// webhooksLease is the name of the Lease for writing the webhook configurations of one revision.
-const webhooksLease = "istio-webhook-controller-election"
 
 // codeUnread is the code of the finding that webhook configurations cannot be read.
 const codeUnread = "WebhooksNotRead"
@@ -75,7 +73,7 @@ func (s *Server) election(client *rest.Config, identity string) controllers.Elec
 // newConfigurations returns the Manager that reconciles the webhook configurations of a cluster. The ID of the server's
 // own cluster is "". All replicas watch them, and the elected one writes.
 func (s *Server) newConfigurations(e controllers.Election, cluster string) (*controllers.Manager, error) {
-	lease, err := e.Lease(webhooksLease, s.o.Revision)
+	lease, err := e.Lease(names.WebhooksLease, s.o.Revision)
 	if err != nil {
 		return nil, err
 	}
