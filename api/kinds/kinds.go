@@ -119,6 +119,12 @@ func GatewayNamespace(o *Object, scoped bool) string {
 	return o.Namespace
 }
 
+// GatewayReaches reports whether a Gateway may select workloads of a namespace, see GatewayNamespace.
+func GatewayReaches(o *Object, namespace string, scoped bool) bool {
+	only := GatewayNamespace(o, scoped)
+	return only == "" || only == namespace
+}
+
 // AnnotationDryRun with the value "true" makes an AuthorizationPolicy refuse nothing.
 const AnnotationDryRun = names.AnnotationDryRun
 

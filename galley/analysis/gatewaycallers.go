@@ -153,8 +153,7 @@ func (a *analysis) onlyGateways(namespace string, labels map[string]string) *gat
 		return nil
 	}
 	if slices.ContainsFunc(a.selectorsOf(kinds.Gateway)[everyNamespace].open, func(o *kinds.Object) bool {
-		only := kinds.GatewayNamespace(o, a.options.ScopedGateways)
-		return only == everyNamespace || only == namespace || namespace == a.root
+		return namespace == a.root || kinds.GatewayReaches(o, namespace, a.options.ScopedGateways)
 	}) {
 		return nil // their servers are on these workloads too
 	}

@@ -226,8 +226,7 @@ func (a *analysis) serversNamed(namespace string, selector map[string]string, po
 	lists.Put(&a.named, key, out)
 	for o := range a.sharing(kinds.Gateway, everyNamespace, selector) {
 		spec := o.Spec.(*networkingv1.Gateway)
-		only := kinds.GatewayNamespace(o, a.options.ScopedGateways)
-		if only != everyNamespace && only != namespace || !kinds.Selects(spec.Selector, selector) {
+		if !kinds.GatewayReaches(o, namespace, a.options.ScopedGateways) || !kinds.Selects(spec.Selector, selector) {
 			continue
 		}
 		for _, s := range spec.Servers {

@@ -113,8 +113,8 @@ func (a *analysis) leadsToGateway(service *kinds.Object) bool {
 	labels := service.Spec.(*corev1.Service).Spec.Selector
 	for key, value := range labels {
 		if in != nil && slices.ContainsFunc(in.first[key][value], func(o *kinds.Object) bool {
-			only := kinds.GatewayNamespace(o, a.options.ScopedGateways)
-			return (only == everyNamespace || only == service.Namespace) && kinds.Selects(o.Spec.(*networkingv1.Gateway).Selector, labels)
+			return kinds.GatewayReaches(o, service.Namespace, a.options.ScopedGateways) &&
+				kinds.Selects(o.Spec.(*networkingv1.Gateway).Selector, labels)
 		}) {
 			return true
 		}

@@ -539,7 +539,7 @@ func excludedMatches(x *scope.Index, labels registry.Labels) frozen.List[Exclude
 func selectedGateways(x *scope.Index, namespace string, labels registry.Labels) frozen.List[*kinds.Object] {
 	var found []*kinds.Object
 	for _, o := range x.AllObjects(kinds.Gateway) {
-		if only := kinds.GatewayNamespace(o, x.ScopedGateways); only != "" && only != namespace {
+		if !kinds.GatewayReaches(o, namespace, x.ScopedGateways) {
 			continue
 		}
 		if e, ok := o.Extra.(*kinds.GatewayExtra); ok && e.Workloads != nil {

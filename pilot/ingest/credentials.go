@@ -531,9 +531,9 @@ func (w *World) credentialsWithout(objects []*kinds.Object, absent func(kinds.Ke
 			rules = append(rules, o)
 			continue
 		}
-		namespaces, only := map[string]bool{}, kinds.GatewayNamespace(o, w.o.ScopedGateways)
+		namespaces := map[string]bool{}
 		for _, p := range pods {
-			if (only == "" || only == p.Namespace) && kinds.Selects(o.Spec.(*networkingv1.Gateway).Selector, p.Labels) {
+			if kinds.GatewayReaches(o, p.Namespace, w.o.ScopedGateways) && kinds.Selects(o.Spec.(*networkingv1.Gateway).Selector, p.Labels) {
 				namespaces[p.Namespace], ofGateways[p.Namespace] = true, true
 			}
 		}

@@ -77,9 +77,9 @@ func (i *Inspection) proxy(o *kinds.Object) *node.Proxy {
 		}
 	}
 	if gateway || !application && slices.ContainsFunc(i.objectsOf(kinds.Gateway), func(g *kinds.Object) bool {
-		selector, only := g.Spec.(*networkingv1.Gateway).GetSelector(), kinds.GatewayNamespace(g, i.Snapshot.ScopedGateways)
+		selector := g.Spec.(*networkingv1.Gateway).GetSelector()
 		extra, _ := g.Extra.(*kinds.GatewayExtra)
-		return (only == "" || only == o.Namespace) && len(selector) > 0 && kinds.Selects(selector, o.Labels) ||
+		return kinds.GatewayReaches(g, o.Namespace, i.Snapshot.ScopedGateways) && len(selector) > 0 && kinds.Selects(selector, o.Labels) ||
 			extra != nil && extra.Selects(o.Namespace, o.Labels)
 	}) {
 		p.Type = node.Router

@@ -145,11 +145,9 @@ func (h *hops) absence(p *node.Proxy, resource string) (reason, fix string) {
 func (i *Inspection) namedBy(p *node.Proxy, resource string) []place {
 	for _, kind := range []*kinds.Kind{kinds.Gateway, kinds.DestinationRule} {
 		for _, o := range i.objectsOf(kind) {
-			if g, ok := o.Spec.(*networkingv1.Gateway); ok {
-				only := kinds.GatewayNamespace(o, i.Snapshot.ScopedGateways)
-				if only != "" && only != p.Namespace || len(g.GetSelector()) > 0 && !kinds.Selects(g.GetSelector(), p.Labels) {
-					continue
-				}
+			if g, ok := o.Spec.(*networkingv1.Gateway); ok && (!kinds.GatewayReaches(o, p.Namespace, i.Snapshot.ScopedGateways) ||
+				len(g.GetSelector()) > 0 && !kinds.Selects(g.GetSelector(), p.Labels)) {
+				continue
 			}
 			for _, r := range credentials.References(o) {
 				if r.Resource != resource {
