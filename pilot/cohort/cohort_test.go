@@ -273,7 +273,7 @@ func TestScopedGateways(t *testing.T) {
 	p.Type = node.Router
 	for scoped, want := range map[bool][]*kinds.Object{true: {derived, own}, false: {derived, open, other, own}} {
 		b := snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Cluster: "c", Mesh: mesh.Default(), Catalog: catalog.Features(),
-			ScopedGateways: scoped})
+			Settings: snapshot.Settings{ScopedGateways: scoped}})
 		b.ApplyRegistry(registry.Changes{Workloads: map[registry.WorkloadKey]*registry.Workload{w.WorkloadKey: w}})
 		for _, o := range []*kinds.Object{own, other, open, derived} {
 			b.Apply([]kinds.Change{{Key: o.Key, Object: o}})

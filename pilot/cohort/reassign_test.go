@@ -38,7 +38,7 @@ func TestCohortsOutsideReassignStay(t *testing.T) {
 	checked, interner := 0, cohort.NewInterner()
 	rapid.Check(t, func(t *rapid.T) {
 		b := snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Cluster: "c", Mesh: meshes[0], Catalog: catalog.Features(),
-			ScopedGateways: rapid.Bool().Draw(t, "scoped")})
+			Settings: snapshot.Settings{ScopedGateways: rapid.Bool().Draw(t, "scoped")}})
 		change := func(p *node.Proxy, there bool) {
 			k := registry.WorkloadKey{Kind: kinds.Pod, Namespace: p.Namespace, Name: p.Name}
 			var w *registry.Workload

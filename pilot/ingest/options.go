@@ -11,9 +11,9 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/compliance"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
-	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/config/crd"
 	"github.com/istiod-lite/istiod-lite/pilot/config/file"
+	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/registry/serviceentry"
 )
 
@@ -32,16 +32,9 @@ type Options struct {
 	MeshConfig    string      // file; without one, the ConfigMap istio in the root namespace
 	MeshNetworks  string      // file with networks, in the format of the ConfigMap's key meshNetworks
 	TraceSampling float64     // percentage of requests that proxies trace by default; 0 for Istio's default
-	HTTP3         bool        // gateways serve HTTP/3 on UDP ports of their Services
-	// ScopedGateways limits each Gateway to the workloads of its own namespace.
-	ScopedGateways bool
-	// PersistentSessions lets labels of services ask for sessions that stay at one endpoint.
-	PersistentSessions bool
-	// HeadlessChains gives the TCP ports of headless services one listener instead of one for each address.
-	HeadlessChains bool
+	snapshot.Settings
 	// Compliance limits the TLS of proxies, and of connections to other control planes.
 	Compliance compliance.Policy
-	Tuning     node.Tuning // of the listeners of all proxies
 	// NoHostNames leaves out gateways of other networks whose addresses are host names.
 	NoHostNames bool
 	// AutoAddresses are the ranges of addresses that ServiceEntries without addresses get.

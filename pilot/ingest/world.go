@@ -100,9 +100,8 @@ func New(o Options, p Parts) *World {
 	}
 	w.stages = newStages(w)
 	w.builder = snapshot.NewBuilder(snapshot.Options{
-		Domain: o.Domain, Cluster: o.ClusterID, OneStore: o.Client == nil, HTTP3: o.HTTP3, ScopedGateways: o.ScopedGateways,
-		PersistentSessions: o.PersistentSessions, HeadlessChains: o.HeadlessChains, Tuning: o.Tuning, Mesh: w.mesh,
-		Limits: o.Limits, Catalog: p.Catalog,
+		Domain: o.Domain, Cluster: o.ClusterID, OneStore: o.Client == nil, Settings: o.Settings, Mesh: w.mesh, Limits: o.Limits,
+		Catalog: p.Catalog,
 	})
 	if o.CountNodeAccounts {
 		w.nodeAccounts = newAccountsByNode()

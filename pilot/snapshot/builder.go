@@ -14,7 +14,6 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
-	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 	"github.com/istiod-lite/istiod-lite/pilot/facts"
 	"github.com/istiod-lite/istiod-lite/registry"
@@ -57,16 +56,9 @@ type Options struct {
 	Cluster string // ID of the server's own cluster; default Kubernetes
 	// OneStore is true if there is no API server, so that proxies of all clusters have the same Secrets and ConfigMaps.
 	OneStore bool
-	HTTP3    bool // gateways serve HTTP/3 on UDP ports of their Services
-	// ScopedGateways limits each Gateway to the workloads of its own namespace, see kinds.GatewayNamespace.
-	ScopedGateways bool
-	// PersistentSessions lets labels of services ask for sessions that stay at one endpoint.
-	PersistentSessions bool
-	// HeadlessChains gives the TCP ports of headless services one listener instead of one for each address.
-	HeadlessChains bool
-	Tuning         node.Tuning // what all proxies have in common
-	Mesh           *mesh.Config
-	Limits         limits.Limits // limits; the zero value means limits.Default
+	Settings
+	Mesh   *mesh.Config
+	Limits limits.Limits // limits; the zero value means limits.Default
 	// Catalog is nil if translations may read every object, each change affects all proxies, and no object needs facts.
 	Catalog Catalog
 }
@@ -87,8 +79,7 @@ const (
 func NewBuilder(o Options) *Builder {
 	b := &Builder{mesh: o.Mesh, catalog: o.Catalog, wanted: map[*kinds.Kind][]facts.Need{}, last: &Snapshot{
 		tables: newTables(), cached: &sync.Map{}, Mesh: o.Mesh, Domain: o.Domain, Cluster: cmp.Or(o.Cluster, "Kubernetes"),
-		OneStore: o.OneStore, HTTP3: o.HTTP3, ScopedGateways: o.ScopedGateways, PersistentSessions: o.PersistentSessions,
-		HeadlessChains: o.HeadlessChains, Tuning: o.Tuning, RepeatedText: cmp.Or(o.Limits, limits.Default()).RepeatedText,
+		OneStore: o.OneStore, Settings: o.Settings, RepeatedText: cmp.Or(o.Limits, limits.Default()).RepeatedText,
 		HostClusters: cmp.Or(o.Limits, limits.Default()).HostClusters,
 	}}
 	if o.Catalog != nil {

@@ -10,7 +10,6 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/frozen"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
-	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
@@ -22,15 +21,10 @@ type Snapshot struct {
 	Mesh     *mesh.Config // immutable, so that pointers can be compared
 	Networks *Networks    // immutable; nil if there is only one network
 	Shared   *SharedSecrets
-	Domain   string      // such as cluster.local
-	Cluster  string      // ID of the server's own cluster
-	OneStore bool        // see Options
-	HTTP3    bool        // see Options
-	Tuning   node.Tuning // see Options
-
-	ScopedGateways     bool // see Options
-	PersistentSessions bool // see Options
-	HeadlessChains     bool // see Options
+	Domain   string // such as cluster.local
+	Cluster  string // ID of the server's own cluster
+	OneStore bool   // see Options
+	Settings
 
 	RepeatedText, HostClusters int // see limits.Limits
 

@@ -75,7 +75,7 @@ func TestHeadlessChains(t *testing.T) {
 10.2.0.9_9000: default -> outbound|9000||db.a.svc.cluster.local
 10.2.0.9_9000: http`,
 	} {
-		w, tr := newWorldOf(t, snapshot.Options{Mesh: mesh.Default(), HeadlessChains: enabled}), newTranslator(1<<20)
+		w, tr := newWorldOf(t, snapshot.Options{Mesh: mesh.Default(), Settings: snapshot.Settings{HeadlessChains: enabled}}), newTranslator(1<<20)
 		s := w.apply(objects(t, "world.yaml", []byte(headlessWorld+"---\n"+headlessPods("10.2.0.7, 10.2.0.8")))...)
 		tr.Prepare(s)
 		sent(t, tr, s, client) // so that the Translator has the listeners and builds only dirty ones

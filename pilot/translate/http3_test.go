@@ -195,7 +195,7 @@ spec:
 		{name: "a port that may not be bound", ports: tcp + ", " + strings.Replace(udp, "8443", "443", 1), low: true, want: asSent},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w, tr := newWorldOf(t, snapshot.Options{Mesh: mesh.Default(), HTTP3: !c.off}), newTranslator(0)
+			w, tr := newWorldOf(t, snapshot.Options{Mesh: mesh.Default(), Settings: snapshot.Settings{HTTP3: !c.off}}), newTranslator(0)
 			gw := &node.Proxy{
 				Type: node.Router, ID: "gw.istio-system", Name: "gw", Namespace: "istio-system", Domain: "istio-system.svc.cluster.local",
 				IPs: []string{"10.1.0.9"}, Cluster: "Kubernetes",

@@ -155,7 +155,7 @@ type referenceCase struct {
 
 // world returns a world with the mesh configuration and the variables of a case, and no objects.
 func (c referenceCase) world(t tb) *world {
-	return newWorldOf(t, snapshot.Options{Mesh: c.mesh, HTTP3: c.http3})
+	return newWorldOf(t, snapshot.Options{Mesh: c.mesh, Settings: snapshot.Settings{HTTP3: c.http3}})
 }
 
 func referenceCases(t *testing.T) []referenceCase {

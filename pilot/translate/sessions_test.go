@@ -66,7 +66,7 @@ func TestSessions(t *testing.T) {
 		},
 		false: {},
 	} {
-		w, tr := newWorldOf(t, snapshot.Options{Mesh: mesh.Default(), PersistentSessions: enabled}), newTranslator(0)
+		w, tr := newWorldOf(t, snapshot.Options{Mesh: mesh.Default(), Settings: snapshot.Settings{PersistentSessions: enabled}}), newTranslator(0)
 		s := w.apply(objects(t, "world.yaml", []byte(sessionWorld))...)
 		for kind, p := range map[node.Type]*node.Proxy{
 			node.Sidecar: {Type: node.Sidecar, ID: "web-0.a", Name: "web-0", Namespace: "a", Domain: "a.svc.cluster.local",

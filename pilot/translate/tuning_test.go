@@ -76,7 +76,7 @@ func TestTuningOfAllProxies(t *testing.T) {
 			"gateway": "remote=true internal"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w, tr := newWorldOf(t, snapshot.Options{Mesh: mesh.Default(), Tuning: c.tuning}), newTranslator(0)
+			w, tr := newWorldOf(t, snapshot.Options{Mesh: mesh.Default(), Settings: snapshot.Settings{Tuning: c.tuning}}), newTranslator(0)
 			w.apply(objects(t, "world.yaml", []byte(tuningWorld))...)
 			w.builder.SetNetworks(nil, []string{"10.1.0.0/16"})
 			s := w.builder.Commit(time.Time{})

@@ -23,6 +23,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/catalog"
 	"github.com/istiod-lite/istiod-lite/pilot/ingest"
 	"github.com/istiod-lite/istiod-lite/pilot/inspect"
+	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/registry/serviceentry"
 )
 
@@ -30,12 +31,9 @@ import (
 type World struct {
 	ConfigDir, domain, meshConfig, networks, clusterID, Namespace string
 
-	// ScopedGateways is the default of ingest.Options.ScopedGateways.
-	ScopedGateways bool
+	snapshot.Settings // in which HTTP3 says whether HTTP/3 is asked for
 
-	http3, sessions, headlessChains, noHostNames bool
-
-	tuning       node.Tuning
+	noHostNames  bool
 	ranges       serviceentry.Ranges
 	multiCluster clusterset.Options
 	policy       string // COMPLIANCE_POLICY
@@ -52,16 +50,16 @@ func (f *World) Register(flags *pflag.FlagSet, e *env.Env) {
 
 // RegisterMesh registers the flags. name and short are the names of the flag for the root namespace.
 func (f *World) RegisterMesh(flags *pflag.FlagSet, e *env.Env, name, short string) {
-	f.http3, f.sessions = e.Asked(http3.Variable), e.Asked(names.SessionsVariable)
+	f.HTTP3, f.PersistentSessions = e.Asked(http3.Variable), e.Asked(names.SessionsVariable)
 	f.multiCluster = multiCluster(e)
 	f.policy = e.Text(compliance.Variable, "")
-	f.headlessChains = e.Asked(names.HeadlessChainsVariable)
+	f.HeadlessChains = e.Asked(names.HeadlessChainsVariable)
 	f.ScopedGateways, f.refusal = e.Restricted(names.ScopeGatewaysVariable), e.RefusalOf(names.ScopeGatewaysVariable)
-	f.tuning.HTTP10 = e.Asked("PILOT_HTTP10")
-	f.tuning.RemoteAddress = e.Asked("PILOT_SIDECAR_USE_REMOTE_ADDRESS")
-	f.tuning.HandshakeTimeout = e.Bound("PILOT_GATEWAY_TRANSPORT_SOCKET_CONNECT_TIMEOUT", node.DefaultHandshakeTimeout)
-	if f.tuning.HandshakeTimeout == 0 {
-		f.tuning.HandshakeTimeout = -1
+	f.Tuning.HTTP10 = e.Asked("PILOT_HTTP10")
+	f.Tuning.RemoteAddress = e.Asked("PILOT_SIDECAR_USE_REMOTE_ADDRESS")
+	f.Tuning.HandshakeTimeout = e.Bound("PILOT_GATEWAY_TRANSPORT_SOCKET_CONNECT_TIMEOUT", node.DefaultHandshakeTimeout)
+	if f.Tuning.HandshakeTimeout == 0 {
+		f.Tuning.HandshakeTimeout = -1
 	}
 	f.noHostNames = !e.Permitted("RESOLVE_HOSTNAME_GATEWAYS")
 	ranges := serviceentry.DefaultRanges()
@@ -81,18 +79,16 @@ func (f *World) RegisterMesh(flags *pflag.FlagSet, e *env.Env, name, short strin
 func (f *World) Options(o *ingest.Options) (err error) {
 	o.ConfigDir, o.Domain, o.MeshConfig, o.MeshNetworks, o.ClusterID, o.Namespace = f.ConfigDir, f.domain, f.meshConfig, f.networks,
 		f.clusterID, f.Namespace
-	o.PersistentSessions, o.ScopedGateways, o.HeadlessChains = f.sessions, f.ScopedGateways, f.headlessChains
-	o.Tuning, o.NoHostNames, o.AutoAddresses = f.tuning, f.noHostNames, f.ranges
-	o.MultiCluster = f.multiCluster
+	o.Settings, o.NoHostNames, o.AutoAddresses, o.MultiCluster = f.Settings, f.noHostNames, f.ranges, f.multiCluster
 	o.GatewayController, o.GatewayClass = f.gatewayController, f.gatewayClass
 	o.Compliance, err = compliance.Parse(f.policy)
 	// Envoy does not apply such a policy to the handshakes of QUIC.
-	o.HTTP3 = f.http3 && o.Compliance == compliance.None
+	o.HTTP3 = f.HTTP3 && o.Compliance == compliance.None
 	return err
 }
 
 // WithoutHTTP3 reports whether HTTP/3 is asked for and COMPLIANCE_POLICY turns it off.
-func (f *World) WithoutHTTP3() bool { return f.http3 && f.policy != "" }
+func (f *World) WithoutHTTP3() bool { return f.HTTP3 && f.policy != "" }
 
 // Read reads configuration once, from the directory of the flags or from the texts of the options. It discards log
 // messages other than findings.

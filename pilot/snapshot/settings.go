@@ -1,0 +1,16 @@
+package snapshot
+
+import "github.com/istiod-lite/istiod-lite/api/node"
+
+// Settings are the settings of the control plane that translations read. They are the same in all Snapshots of a
+// server. The settings in a mesh configuration are apart, because they change.
+type Settings struct {
+	HTTP3 bool // gateways serve HTTP/3 on UDP ports of their Services
+	// ScopedGateways limits each Gateway to the workloads of its own namespace, see kinds.GatewayNamespace.
+	ScopedGateways bool
+	// PersistentSessions lets labels of services ask for sessions that stay at one endpoint.
+	PersistentSessions bool
+	// HeadlessChains gives the TCP ports of headless services one listener instead of one for each address.
+	HeadlessChains bool
+	Tuning         node.Tuning // of the listeners of all proxies
+}
