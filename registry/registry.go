@@ -117,12 +117,6 @@ func PersistentSession(labels map[string]string) Session {
 	return Session{Cookie: name, Path: path}
 }
 
-// HasPersistentSession reports whether labels ask for persistent sessions: a cookie or a header sends a client's
-// requests to one endpoint.
-func HasPersistentSession(labels map[string]string) bool {
-	return labels[names.LabelSession] != "" || labels[names.LabelSessionHeader] != ""
-}
-
 // Key returns the service's key.
 func (s *Service) Key() ServiceKey { return ServiceKey{s.Namespace, s.Host} }
 

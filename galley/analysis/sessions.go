@@ -41,7 +41,7 @@ func (a *analysis) sessions() {
 		for i, h := range spec.Http {
 			for j, r := range h.Route {
 				name := names.Destination(r.GetDestination().GetHost(), o.Namespace, a.domain)
-				if list := a.hosts[name]; !own[name] && len(list) > 0 && hasSession(list[0].object.Labels) {
+				if list := a.hosts[name]; !own[name] && len(list) > 0 && names.HasPersistentSession(list[0].object.Labels) {
 					a.report(o, diag.Info, codeNoEffect, indexed(indexed("spec.http", i)+".route", j)+".destination.host",
 						"add the host "+name+" to the VirtualService and to the server of the Gateway, or leave it so",
 						"%s asks for sessions, and a gateway keeps them only if the VirtualService has its own name: "+
@@ -50,9 +50,4 @@ func (a *analysis) sessions() {
 			}
 		}
 	}
-}
-
-// hasSession reports whether labels of a service ask for persistent sessions.
-func hasSession(labels map[string]string) bool {
-	return labels[names.LabelSession] != "" || labels[names.LabelSessionHeader] != ""
 }

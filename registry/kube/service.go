@@ -74,7 +74,7 @@ func (r *Registry) convert(o *kinds.Object) *registry.Service {
 		PublishNotReady: spec.PublishNotReadyAddresses,
 		NodeLocal:       spec.InternalTrafficPolicy != nil && *spec.InternalTrafficPolicy == corev1.ServiceInternalTrafficPolicyLocal,
 		TrafficDist:     r.namespaces.TrafficDistribution(o.Namespace, o.Annotations, spec.TrafficDistribution),
-		SendDraining:    registry.HasPersistentSession(o.Labels),
+		SendDraining:    names.HasPersistentSession(o.Labels),
 	}
 	for _, account := range splitList(o.Annotations[annotationAccounts]) {
 		s.ServiceAccounts = append(s.ServiceAccounts, registry.SPIFFE(r.opts.TrustDomain, o.Namespace, account))

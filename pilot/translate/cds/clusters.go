@@ -182,7 +182,7 @@ func (b builder) buildCluster(k clusterKey) *envoy.Resource {
 	choice := b.Choice(k.mesh, k.service, policy)
 	policy = policy.WithDefaults(k.mesh.GetDefaultTrafficPolicy())
 	k.setDiscovery(b, c, policy, choice)
-	if k.subset == "" && !k.sni && registry.HasPersistentSession(k.service.Labels) {
+	if k.subset == "" && !k.sni && names.HasPersistentSession(k.service.Labels) {
 		c.CommonLbConfig.OverrideHostStatus = sessionHosts()
 	}
 	http2 := port.Protocol.IsHTTP2()
