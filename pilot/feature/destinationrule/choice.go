@@ -6,6 +6,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 	"github.com/istiod-lite/istiod-lite/pilot/scope/traffic"
 	"github.com/istiod-lite/istiod-lite/registry"
@@ -59,7 +60,7 @@ func applyChoice(c *clusterv3.Cluster, by feature.Choice) {
 		c.CommonLbConfig.LocalityConfigSpecifier = &clusterv3.Cluster_CommonLbConfig_ZoneAwareLbConfig_{ZoneAwareLbConfig: config}
 	case by.Distribution != "", len(by.Locality.GetDistribute()) > 0, by.FailsOver && failover:
 		if p := c.LoadBalancingPolicy; p != nil {
-			c.LoadBalancingPolicy = withinLocality(p)
+			c.LoadBalancingPolicy = envoy.WithinLocality(p)
 			return
 		}
 		c.CommonLbConfig.LocalityConfigSpecifier = &clusterv3.Cluster_CommonLbConfig_LocalityWeightedLbConfig_{

@@ -2,11 +2,8 @@ package destinationrule
 
 import (
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	utilizationv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/load_balancing_policies/client_side_weighted_round_robin/v3"
 	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/load_balancing_policies/common/v3"
-	localityv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/load_balancing_policies/wrr_locality/v3"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
@@ -26,16 +23,5 @@ func byUtilization(u *networkingv1alpha3.LoadBalancerSettings_BackendUtilization
 		p.SlowStartConfig = &commonv3.SlowStartConfig{SlowStartWindow: slow.SlowStartWindow, Aggression: slow.Aggression,
 			MinWeightPercent: slow.MinWeightPercent}
 	}
-	return balancingPolicy("client_side_weighted_round_robin", p)
-}
-
-// withinLocality returns a policy that chooses a locality by weight, and in it an endpoint by another policy.
-func withinLocality(p *clusterv3.LoadBalancingPolicy) *clusterv3.LoadBalancingPolicy {
-	return balancingPolicy("wrr_locality", &localityv3.WrrLocality{EndpointPickingPolicy: p})
-}
-
-func balancingPolicy(name string, config proto.Message) *clusterv3.LoadBalancingPolicy {
-	return &clusterv3.LoadBalancingPolicy{Policies: []*clusterv3.LoadBalancingPolicy_Policy{{
-		TypedExtensionConfig: &corev3.TypedExtensionConfig{Name: "envoy.load_balancing_policies." + name, TypedConfig: envoy.Any(config)},
-	}}}
+	return envoy.BalancingPolicy("client_side_weighted_round_robin", p)
 }

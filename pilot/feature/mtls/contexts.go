@@ -30,11 +30,10 @@ func (t transport) Downstream(d feature.Downstream) *corev3.TransportSocket {
 		alpn = append([]string{names.PeerExchange}, alpn...)
 	}
 	var sans []*matcherv3.StringMatcher
-	for _, td := range d.Mesh.TrustDomains() {
-		if t.anyTrustDomain {
-			break
+	if !t.anyTrustDomain {
+		for _, td := range d.Mesh.TrustDomains() {
+			sans = append(sans, &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Prefix{Prefix: "spiffe://" + td + "/"}})
 		}
-		sans = append(sans, &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Prefix{Prefix: "spiffe://" + td + "/"}})
 	}
 	common := commonContext(alpn, sans)
 	if d.Files.Chain != "" {

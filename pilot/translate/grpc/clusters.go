@@ -128,15 +128,8 @@ func byUtilization(p *clusterv3.LoadBalancingPolicy) *clusterv3.LoadBalancingPol
 			p = within.EndpointPickingPolicy
 		}
 	}
-	inTurn := &clusterv3.LoadBalancingPolicy_Policy{TypedExtensionConfig: &corev3.TypedExtensionConfig{
-		Name: "envoy.load_balancing_policies.round_robin", TypedConfig: envoy.Any(&roundrobinv3.RoundRobin{}),
-	}}
-	return &clusterv3.LoadBalancingPolicy{Policies: []*clusterv3.LoadBalancingPolicy_Policy{{
-		TypedExtensionConfig: &corev3.TypedExtensionConfig{Name: "envoy.load_balancing_policies.wrr_locality",
-			TypedConfig: envoy.Any(&localityv3.WrrLocality{EndpointPickingPolicy: &clusterv3.LoadBalancingPolicy{
-				Policies: append(slices.Clip(p.GetPolicies()), inTurn),
-			}})},
-	}}}
+	inTurn := envoy.BalancingPolicy("round_robin", &roundrobinv3.RoundRobin{})
+	return envoy.WithinLocality(&clusterv3.LoadBalancingPolicy{Policies: append(slices.Clip(p.GetPolicies()), inTurn.Policies...)})
 }
 
 // Defaults of Envoy, and the values that approximate consecutive errors.
