@@ -97,8 +97,8 @@ type Service struct {
 	byNumber []int32 // positions in Ports, sorted by number; nil for few ports
 }
 
-// Session is the part of a request that names the endpoint which took the first request of a client. It is zero
-// without persistent sessions.
+// Session is the part of a request that names the endpoint of the client's first request. It is zero without persistent
+// sessions.
 type Session struct {
 	Cookie, Path string // name and path of a cookie; empty if there is a header
 	Header       string // name of a header

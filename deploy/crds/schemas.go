@@ -26,8 +26,8 @@ func writeSchemas(ctx context.Context, path string) error {
 	return os.WriteFile(path, text, 0o644)
 }
 
-// schemas returns a zip archive with a schema.File for each kind of Istio's API, of the Gateway API and of
-// the Multi-Cluster Services API.
+// schemas returns a zip archive with a schema.File for each kind of Istio's API, of the Gateway API and of the
+// Multi-Cluster Services API.
 func schemas(ctx context.Context) ([]byte, error) {
 	source, _, err := module(ctx)
 	if err != nil {

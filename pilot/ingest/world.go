@@ -335,8 +335,7 @@ func (w *World) TakeStatuses() map[kinds.Key]*derive.Status {
 }
 
 // rebuildRegistries makes the registries again after the trust domain, the networks or serviceEntryVisibility have
-// changed. It returns their
-// whole content, and the deletions in batch.
+// changed. It returns their whole content, and the deletions in batch.
 func (w *World) rebuildRegistries(batch []kinds.Change) registry.Changes {
 	gone := w.services.Apply(batch)
 	w.makeRegistries()

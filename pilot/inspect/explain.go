@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	networkingv1 "istio.io/api/networking/v1"
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
@@ -90,7 +89,7 @@ func (h *hops) unserved(p *node.Proxy, t *trace.Target) string {
 	switch {
 	case ready && !callable:
 		lacking := "export"
-		if strings.HasSuffix(s.Host, "."+clusterset.Domain) {
+		if clusterset.IsHost(s.Host) {
 			lacking = "both export and import"
 		}
 		return fmt.Sprintf("its ready endpoints are in other clusters than %s.%s, which do not %s %s", p.Name, p.Namespace, lacking,

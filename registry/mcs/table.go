@@ -102,10 +102,11 @@ func (t *Table) Imports(cluster string, n Name) bool {
 	return at != nil && len(at.imports[n]) > 0
 }
 
-// Import returns a cluster's version of a service in all clusters, made from the Service, or nil if it has none. The
-// Service may be nil, and own says whether the cluster itself has it. Otherwise no pod of the cluster serves it.
+// Import returns an importing cluster's version of a service in all clusters, made from the Service, or nil if the
+// Service has no address. own says whether the cluster itself has the Service. Otherwise no pod of the cluster serves
+// it.
 func (t *Table) Import(cluster string, n Name, service *registry.Service, own bool) *registry.Service {
-	if service == nil || service.Headless || service.Resolution == registry.Alias || !t.Imports(cluster, n) {
+	if service.Headless || service.Resolution == registry.Alias {
 		return nil
 	}
 	s := *service

@@ -11,8 +11,7 @@
 // The package does not write addresses back to the API server. Allocated addresses depend on the hosts alone, so every
 // replica allocates the same.
 //
-// serviceEntryVisibility of the mesh limits exportTo. If the labels of a namespace
-// change, its services are made again.
+// serviceEntryVisibility of the mesh limits exportTo. If the labels of a namespace change, its services are made again.
 //
 // # Guarantees
 //

@@ -280,7 +280,7 @@ func (c *Controller) want() map[string]naming {
 			d.Code, d.Message = "OwnCluster", "cluster "+n.id+" is the server's own and is not read as a remote one"
 			d.Fix = "remove the key, or give one of the clusters another ID"
 			if !n.origin.secret {
-				d.Fix = "remove the file, or name the cluster otherwise in it"
+				d.Fix = "remove the file, or give the cluster another name in it"
 			}
 			c.refused = append(c.refused, d)
 		case named:

@@ -8,7 +8,8 @@ var syncStatus = prometheus.NewDesc(
 	[]string{"cluster", "cluster_type", "status"}, nil,
 )
 
-// syncStatuses is the metric of the statuses of remote clusters. A cluster without a Secret has no series.
+// syncStatuses is the metric of the statuses of remote clusters. A cluster has no series if neither a Secret nor a file
+// names it.
 type syncStatuses struct{ *Controller }
 
 func (syncStatuses) Describe(ch chan<- *prometheus.Desc) { ch <- syncStatus }

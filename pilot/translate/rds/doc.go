@@ -5,5 +5,6 @@
 // A route configuration is a header and a Set of virtual hosts (routes.go). Each host is a partition: for a sidecar the
 // hosts of services and VirtualServices (sidecar.go), for a gateway the hosts of its Gateways (gateway.go). A virtual
 // host has the routes of its VirtualServices, which features make, or else a default one (virtualhost.go,
-// defaultroutes.go). Labels of its service may have the requests of a session stay at one endpoint (session.go).
+// defaultroutes.go). Labels of its service may ask for sessions that stay at one endpoint
+// (session.go).
 package rds

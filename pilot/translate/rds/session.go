@@ -40,7 +40,7 @@ func sessionState(s registry.Session) *sessionv3.StatefulSession {
 	return &sessionv3.StatefulSession{SessionState: state}
 }
 
-// setSession has the requests of a virtual host stay in a session.
+// setSession makes a virtual host send the requests of a session to one endpoint.
 func setSession(h *routev3.VirtualHost, s registry.Session) {
 	h.TypedPerFilterConfig = map[string]*anypb.Any{sessionFilter: envoy.Any(&sessionv3.StatefulSessionPerRoute{
 		Override: &sessionv3.StatefulSessionPerRoute_StatefulSession{StatefulSession: sessionState(s)},
@@ -55,8 +55,9 @@ func (b *routeBuilder) sessionOf(s *registry.Service) registry.Session {
 	return registry.PersistentSession(s.Labels)
 }
 
-// session returns how requests to a virtual host of a gateway name their endpoint. The first VirtualService decides: it
-// has a host of its servers that is also a service to which it leads.
+// session returns how requests to a virtual host of a gateway name their endpoint. The first VirtualService decides, by
+// its destinations whose host is one of its own hosts. If several of them are services with sessions, the last one
+// applies.
 func (b *gatewayRouteBuilder) session(k virtualHostKey) (session registry.Session) {
 	if !b.view.PersistentSessions() {
 		return session
