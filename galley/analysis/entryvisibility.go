@@ -24,13 +24,13 @@ func (a *analysis) entryVisibility() {
 		case slices.Contains(written, "~"), visibility == meshv1alpha1.ServiceEntryVisibility_PUBLIC:
 		case visibility == meshv1alpha1.ServiceEntryVisibility_NONE:
 			a.report(o, diag.Warning, codeNotExported, "metadata.namespace",
-				"remove it, or have the mesh's serviceEntryVisibility allow the namespace",
+				"remove it, or allow the namespace in the mesh's serviceEntryVisibility",
 				"the mesh's serviceEntryVisibility lets no proxy see ServiceEntries of namespace %s: the entry has no effect", o.Namespace)
 		case hidden:
-			a.report(o, diag.Warning, codeNotExported, "spec.exportTo", `write ["."], or have the mesh's serviceEntryVisibility allow the namespace`,
+			a.report(o, diag.Warning, codeNotExported, "spec.exportTo", `write ["."], or allow the namespace in the mesh's serviceEntryVisibility`,
 				"the mesh's serviceEntryVisibility limits the entry to namespace %s, which is not in exportTo: no proxy sees it", o.Namespace)
 		case beyond:
-			a.report(o, diag.Warning, codeNotExported, "spec.exportTo", `write ["."], or have the mesh's serviceEntryVisibility allow the namespace`,
+			a.report(o, diag.Warning, codeNotExported, "spec.exportTo", `write ["."], or allow the namespace in the mesh's serviceEntryVisibility`,
 				"the mesh's serviceEntryVisibility limits the entry to namespace %s: proxies of other namespaces do not see it", o.Namespace)
 		}
 	}

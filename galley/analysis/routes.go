@@ -347,7 +347,7 @@ func (v *virtual) destination(field string, d *networkingv1alpha3.Destination, u
 	if client := v.blindTo(use.clients, name); client != "" {
 		fix := "export it to that namespace as well"
 		if v.visibility != nil && all[0].object.Kind == kinds.ServiceEntry {
-			fix += ", and have the mesh's serviceEntryVisibility allow it"
+			fix += ", and allow it in the mesh's serviceEntryVisibility"
 		}
 		v.report(v.object, min(v.severity, diag.Warning), codeReference, field+".host", fix,
 			"%s does not export %s to proxies of namespace %s: %s", all[0].object, name, client, v.effect)

@@ -81,7 +81,7 @@ func (a *analysis) requiredTokens(o *kinds.Object, rules []*securityv1.JWTRule) 
 			if one.Issuer == r.Issuer || !required(one) && !required(r) {
 				continue
 			}
-			a.report(o, diag.Warning, codeTokenPlace, indexed("spec.jwtRules", i), "have one of them look elsewhere, by fromHeaders",
+			a.report(o, diag.Warning, codeTokenPlace, indexed("spec.jwtRules", i), "name another place in fromHeaders of one of them",
 				"%s looks for tokens of another issuer in the same place (%s), and one of the two is required: a token there is never valid for both",
 				indexed("spec.jwtRules", other), at)
 			break
