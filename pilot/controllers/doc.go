@@ -6,6 +6,7 @@
 //   - retry.go: when a request, and what else has failed, is tried again.
 //   - election.go: the Lease of a set of reconcilers.
 //   - metrics.go: the metrics of controller-runtime, in this server's registry.
+//   - objects.go: the objects that a Reconciler reads and writes.
 //
 // A Reconciler stays in the package of its domain. It needs no more than controller-runtime, api/kinds and api/diag.
 // Its objects are unstructured: no scheme has types, and no discovery request is sent, because each Reconciler names

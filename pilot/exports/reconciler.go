@@ -9,7 +9,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,6 +20,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/pilot/controllers"
 	"github.com/istiod-lite/istiod-lite/pilot/scope"
 )
 
@@ -40,25 +40,14 @@ func (r *reconciler) Kinds() []*kinds.Kind { return []*kinds.Kind{kinds.ServiceE
 
 // export returns an empty ServiceExport.
 func (r *reconciler) export() *unstructured.Unstructured {
-	k := kinds.ServiceExport
-	u := &unstructured.Unstructured{Object: map[string]any{}}
-	u.SetGroupVersionKind(schema.GroupVersionKind{Group: k.Group, Version: cmp.Or(r.o.Version, k.Versions[0]), Kind: k.Name})
-	return u
+	return controllers.NewObject(kinds.ServiceExport, cmp.Or(r.o.Version, kinds.ServiceExport.Versions[0]))
 }
 
 // Watches returns the ServiceExports, reduced to their names.
 func (r *reconciler) Watches() map[client.Object]cache.ByObject {
-	return map[client.Object]cache.ByObject{r.export(): {Transform: func(object any) (any, error) {
-		from, ok := object.(*unstructured.Unstructured)
-		if !ok {
-			return object, nil
-		}
-		u := r.export()
-		u.SetNamespace(from.GetNamespace())
-		u.SetName(from.GetName())
-		u.SetResourceVersion(from.GetResourceVersion())
-		return u, nil
-	}}}
+	return map[client.Object]cache.ByObject{
+		r.export(): {Transform: controllers.Reduce(func(_, _ *unstructured.Unstructured) {})},
+	}
 }
 
 func (r *reconciler) Requests(_ context.Context, o client.Object) []reconcile.Request {

@@ -17,6 +17,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/pilot/controllers"
 )
 
 func bundleKind() *kinds.Kind {
@@ -25,12 +26,7 @@ func bundleKind() *kinds.Kind {
 	}
 }
 
-func bundleObject() *unstructured.Unstructured {
-	k, u := bundleKind(), &unstructured.Unstructured{Object: map[string]any{}}
-	u.SetAPIVersion(k.Group + "/" + k.Versions[0])
-	u.SetKind(k.Name)
-	return u
-}
+func bundleObject() *unstructured.Unstructured { return controllers.NewObject(bundleKind(), "v1beta1") }
 
 // bundleReconciler reconciles one ClusterTrustBundle, which the only request names.
 type bundleReconciler struct {

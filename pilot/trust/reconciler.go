@@ -24,6 +24,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/api/lists"
+	"github.com/istiod-lite/istiod-lite/pilot/controllers"
 )
 
 // reconciler reconciles the ConfigMaps with one name. A request names a ConfigMap.
@@ -40,36 +41,24 @@ type reconciler struct {
 func (r *reconciler) Kinds() []*kinds.Kind { return []*kinds.Kind{kinds.ConfigMap} }
 
 func (r *reconciler) Watches() map[client.Object]cache.ByObject {
-	return map[client.Object]cache.ByObject{configMap(): {Field: fields.OneTermEqualSelector("metadata.name", r.Name), Transform: r.reduce}}
+	return map[client.Object]cache.ByObject{configMap(): {
+		Field: fields.OneTermEqualSelector("metadata.name", r.Name), Transform: controllers.Reduce(r.keep),
+	}}
 }
 
-func configMap() *unstructured.Unstructured {
-	u := &unstructured.Unstructured{Object: map[string]any{}}
-	u.SetAPIVersion("v1")
-	u.SetKind("ConfigMap")
-	return u
-}
+func configMap() *unstructured.Unstructured { return controllers.NewObject(kinds.ConfigMap, "v1") }
 
-// reduce reduces a ConfigMap to the parts that Reconcile reads.
-func (r *reconciler) reduce(object any) (any, error) {
-	from, ok := object.(*unstructured.Unstructured)
-	if !ok {
-		return object, nil
-	}
-	u := configMap()
-	u.SetNamespace(from.GetNamespace())
-	u.SetName(from.GetName())
-	u.SetResourceVersion(from.GetResourceVersion())
+// keep keeps the parts of a ConfigMap that Reconcile reads.
+func (r *reconciler) keep(from, to *unstructured.Unstructured) {
 	if value, is := from.GetLabels()[Label]; is {
-		u.SetLabels(map[string]string{Label: value})
+		to.SetLabels(map[string]string{Label: value})
 	}
 	if text, is, _ := unstructured.NestedString(from.Object, "data", r.Key); is {
-		u.Object["data"] = map[string]any{r.Key: unique.Make(text).Value()}
+		to.Object["data"] = map[string]any{r.Key: unique.Make(text).Value()}
 	}
 	if immutable(from) {
-		u.Object["immutable"] = true
+		to.Object["immutable"] = true
 	}
-	return u, nil
 }
 
 // immutable reports whether the data of a ConfigMap is immutable.

@@ -17,6 +17,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/pilot/controllers"
 )
 
 // Label and LabelValue mark the pods of Istio's CNI plugin.
@@ -48,54 +49,27 @@ func (*Reconciler) Kinds() []*kinds.Kind { return []*kinds.Kind{kinds.Node, kind
 // Watches returns all nodes, and the plugin's pods.
 func (r *Reconciler) Watches() map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{
-		object("Node"): {Transform: reduceNode},
-		object("Pod"): {
+		controllers.NewObject(kinds.Node, "v1"): {Transform: controllers.Reduce(keepTaints)},
+		controllers.NewObject(kinds.Pod, "v1"): {
 			Label:      labels.SelectorFromSet(labels.Set{Label: LabelValue}),
-			Namespaces: map[string]cache.Config{r.o.Namespace: {}}, Transform: reducePod,
+			Namespaces: map[string]cache.Config{r.o.Namespace: {}}, Transform: controllers.Reduce(keepReady),
 		},
 	}
 }
 
-func object(kind string) *unstructured.Unstructured {
-	u := &unstructured.Unstructured{Object: map[string]any{}}
-	u.SetAPIVersion("v1")
-	u.SetKind(kind)
-	return u
-}
-
-// reduceNode reduces a node to its taints.
-func reduceNode(o any) (any, error) {
-	from, ok := o.(*unstructured.Unstructured)
-	if !ok {
-		return o, nil
-	}
-	u := reduced(from)
+// keepTaints keeps the taints of a node.
+func keepTaints(from, to *unstructured.Unstructured) {
 	if list := taints(from); len(list) > 0 {
-		u.Object["spec"] = map[string]any{"taints": list}
+		to.Object["spec"] = map[string]any{"taints": list}
 	}
-	return u, nil
 }
 
-// reducePod reduces a pod to its node, and to the condition that it is ready.
-func reducePod(o any) (any, error) {
-	from, ok := o.(*unstructured.Unstructured)
-	if !ok {
-		return o, nil
-	}
-	u := reduced(from)
-	u.SetNamespace(from.GetNamespace())
-	u.Object["spec"] = map[string]any{"nodeName": nodeOf(from)}
+// keepReady keeps the node of a pod, and the condition that it is ready.
+func keepReady(from, to *unstructured.Unstructured) {
+	to.Object["spec"] = map[string]any{"nodeName": nodeOf(from)}
 	if ready(from) {
-		u.Object["status"] = map[string]any{"conditions": []any{map[string]any{"type": "Ready", "status": "True"}}}
+		to.Object["status"] = map[string]any{"conditions": []any{map[string]any{"type": "Ready", "status": "True"}}}
 	}
-	return u, nil
-}
-
-func reduced(from *unstructured.Unstructured) *unstructured.Unstructured {
-	u := object(from.GetKind())
-	u.SetName(from.GetName())
-	u.SetResourceVersion(from.GetResourceVersion())
-	return u
 }
 
 func taints(node *unstructured.Unstructured) []any {
@@ -150,7 +124,7 @@ func (r *Reconciler) Finding(request reconcile.Request, err error) diag.Diagnost
 
 // Reconcile removes the taint from a node with a ready pod of the plugin.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	node := object("Node")
+	node := controllers.NewObject(kinds.Node, "v1")
 	if err := r.watched.Get(ctx, request.NamespacedName, node); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
