@@ -86,7 +86,7 @@ func (r *reconciler) exported(request reconcile.Request) *kinds.Object {
 	if o == nil || o.UID == "" || m == nil || !clusterset.Exportable(o.Spec.(*corev1.Service)) {
 		return nil
 	}
-	if scope.ClusterLocalHosts(m, r.o.Domain)(names.FQDN(o.Name, o.Namespace, r.o.Domain)) {
+	if scope.ClusterLocal(m, r.o.Domain, names.FQDN(o.Name, o.Namespace, r.o.Domain)) {
 		return nil
 	}
 	return o

@@ -57,9 +57,7 @@ func clusterLocal(rules []clusterLocalRule, host string) bool {
 	return i >= 0 && rules[i].local
 }
 
-// ClusterLocalHosts returns a function that reports whether a host is a separate service in each cluster, by a mesh
-// configuration.
-func ClusterLocalHosts(m *mesh.Config, domain string) func(host string) bool {
-	rules := clusterLocalRules(m, domain)
-	return func(host string) bool { return clusterLocal(rules, host) }
+// ClusterLocal reports whether a host is a separate service in each cluster, by a mesh configuration alone.
+func ClusterLocal(m *mesh.Config, domain, host string) bool {
+	return clusterLocal(clusterLocalRules(m, domain), host)
 }
