@@ -158,8 +158,10 @@ func (r *Registry) merge(k registry.ServiceKey) *registry.Service {
 // endpoints of a ServiceEntry for pods that are endpoints of a cluster's service already.
 func (r *Registry) mergeEndpoints(k registry.ServiceKey) []*registry.Endpoint {
 	var out []*registry.Endpoint
-	for _, id := range r.order {
-		out = append(out, r.endpointsIn(id, k)...)
+	if r.exists(k) {
+		for _, id := range r.order {
+			out = append(out, r.endpointsIn(id, k)...)
+		}
 	}
 	slices.SortStableFunc(out, registry.CompareEndpoints)
 	of := len(out)

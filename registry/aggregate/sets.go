@@ -66,19 +66,21 @@ func (r *Registry) serviceIn(id string, k registry.ServiceKey) *registry.Service
 	return nil
 }
 
-// endpointsIn returns a cluster's endpoints of a service, sorted.
+// exists reports whether a service may have endpoints. A service in all clusters needs a version in some cluster.
+func (r *Registry) exists(k registry.ServiceKey) bool {
+	_, set, _ := r.o.Sets.Parse(k)
+	return !set || slices.ContainsFunc(r.order, func(id string) bool { return r.serviceIn(id, k) != nil })
+}
+
+// endpointsIn returns a cluster's endpoints of a service that exists, sorted. A cluster that imports a service in all
+// clusters and has no version of it adds none.
 func (r *Registry) endpointsIn(id string, k registry.ServiceKey) []*registry.Endpoint {
 	n, set, ok := r.o.Sets.Parse(k)
 	switch {
 	case !ok:
 		return r.clusters[id].Endpoints(k)
-	case set && r.serviceIn(id, k) == nil && (r.o.Sets.Imports(id, n) || !r.isImported(k)):
+	case set && r.o.Sets.Imports(id, n) && r.serviceIn(id, k) == nil:
 		return nil
 	}
 	return r.o.Sets.Confine(id, n, set, r.clusters[id].Endpoints(r.o.Sets.Local(n)))
-}
-
-// isImported reports whether some cluster has a version of a service in all clusters.
-func (r *Registry) isImported(k registry.ServiceKey) bool {
-	return slices.ContainsFunc(r.order, func(id string) bool { return r.serviceIn(id, k) != nil })
 }
