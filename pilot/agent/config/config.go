@@ -198,14 +198,15 @@ func (c *Config) securePorts(env *environment) {
 		c.ReadyPort: "ENVOY_STATUS_PORT", c.MetricsPort: "ENVOY_PROMETHEUS_PORT", uint16(c.Proxy.GetStatusPort()): "statusPort",
 		uint16(c.Proxy.GetProxyAdminPort()): "proxyAdminPort",
 	}
-	for name, to := range map[string]*uint16{secureMetrics: &c.SecureMetricsPort, secureMerged: &c.SecureMergedPort} {
-		*to = env.port(name, 0)
-		if of := taken[*to]; of != "" && *to != 0 {
-			env.errs = append(env.errs, fmt.Errorf("%s=%d: %s has this port: write another", name, *to, of))
+	for _, p := range []struct {
+		name string
+		port *uint16
+	}{{secureMetrics, &c.SecureMetricsPort}, {secureMerged, &c.SecureMergedPort}} {
+		*p.port = env.port(p.name, 0)
+		if of := taken[*p.port]; of != "" && *p.port != 0 {
+			env.errs = append(env.errs, fmt.Errorf("%s=%d: %s has this port: write another", p.name, *p.port, of))
 		}
-	}
-	if c.SecureMetricsPort == c.SecureMergedPort && c.SecureMergedPort != 0 {
-		env.errs = append(env.errs, fmt.Errorf("%s=%d: %s has this port: write another", secureMerged, c.SecureMergedPort, secureMetrics))
+		taken[*p.port] = p.name
 	}
 	if c.SecureMergedPort != 0 && c.Proxy.GetStatusPort() == 0 {
 		env.errs = append(env.errs, fmt.Errorf("%s: the agent merges no metrics with statusPort 0: set another statusPort", secureMerged))
