@@ -36,14 +36,15 @@ func Classes(defaults, controller string) []Class {
 // ClassReconciler creates missing GatewayClasses, and does not change existing ones. A request names a class.
 type ClassReconciler struct {
 	world   World
+	owner   string // field manager of the classes
 	classes []Class
 	logger  *slog.Logger
 	client  client.Client
 }
 
-// NewClasses returns a ClassReconciler.
-func NewClasses(w World, classes []Class, logger *slog.Logger) *ClassReconciler {
-	return &ClassReconciler{world: w, classes: classes, logger: logger}
+// NewClasses returns a ClassReconciler. owner is the field manager of the classes that it creates.
+func NewClasses(w World, owner string, classes []Class, logger *slog.Logger) *ClassReconciler {
+	return &ClassReconciler{world: w, owner: owner, classes: classes, logger: logger}
 }
 
 // classResync is the time after which the Reconciler tries again to create a class that the World does not have yet.
@@ -76,7 +77,7 @@ func (r *ClassReconciler) Reconcile(ctx context.Context, request reconcile.Reque
 	u := object(kinds.GatewayClass)
 	u.SetName(request.Name)
 	u.Object["spec"] = map[string]any{"controllerName": r.classes[i].Controller, "description": r.classes[i].Description}
-	err := r.client.Create(ctx, u, client.FieldOwner(ControllerName))
+	err := r.client.Create(ctx, u, client.FieldOwner(r.owner))
 	switch {
 	case err == nil:
 		r.logger.Info("class created", "object", "GatewayClass "+request.Name)

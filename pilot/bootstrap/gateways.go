@@ -58,7 +58,7 @@ func (s *Server) newGateways() (components.Component, error) {
 	if s.o.Gateways.NoClasses {
 		created = nil
 	}
-	classes := controllers.New("GatewayClass", codeGatewaysUnread, deployment.NewClasses(s.world, created, logger), logger)
+	classes := controllers.New("GatewayClass", codeGatewaysUnread, deployment.NewClasses(s.world, controller, created, logger), logger)
 	if g.classes, err = controllers.NewManager(controllers.Options{Client: guarded, Logger: logger}, classes); err != nil || !deploy {
 		return g, err
 	}

@@ -158,7 +158,8 @@ func classRow() row {
 	r.done = func(o *unstructured.Unstructured) bool { return o != nil }
 	r.build = func(t *testing.T, s *apiserver.Server, client *rest.Config, lease *leader.Lease) running {
 		p.server, p.object = s, &kinds.Object{}
-		return manager(t, client, lease, deployment.NewClasses(p, deployment.Classes("istio", deployment.ControllerName)[:1], quiet))
+		return manager(t, client, lease, deployment.NewClasses(p, deployment.ControllerName,
+			deployment.Classes("istio", deployment.ControllerName)[:1], quiet))
 	}
 	return r
 }

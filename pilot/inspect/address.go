@@ -58,7 +58,7 @@ func (i *Inspection) addressOf(w *Way, q Query, from *sender) *registry.Service 
 	case len(s.AutoAddress) > 0 && from.DNSCapture && from.DNSAutoAllocate: // otherwise DNS answers from outside the configuration
 		w.Address = s.AutoAddress[0]
 	case s.Headless:
-		w.Address = cmp.Or(q.address, first(i.headless(s)))
+		w.Address = cmp.Or(q.address, first(i.headless(s, from.Cluster)))
 	case s.Resolution == registry.Alias:
 		if target := i.serviceAt(s.ExternalName); target != nil {
 			w.Address = first(target.Addresses)
@@ -67,10 +67,10 @@ func (i *Inspection) addressOf(w *Way, q Query, from *sender) *registry.Service 
 	return s
 }
 
-// headless returns the addresses that DNS has for a headless service.
-func (i *Inspection) headless(s *registry.Service) (list []string) {
+// headless returns the addresses that DNS has for a headless service in a cluster.
+func (i *Inspection) headless(s *registry.Service, cluster string) (list []string) {
 	for _, e := range i.Snapshot.Endpoints(s.Key()).List {
-		if (e.Health == registry.Healthy || s.PublishNotReady) && e.CallableFrom(i.o.ClusterID) && !slices.Contains(list, e.Address) {
+		if (e.Health == registry.Healthy || s.PublishNotReady) && e.CallableFrom(cluster) && !slices.Contains(list, e.Address) {
 			list = append(list, e.Address)
 		}
 	}
@@ -81,11 +81,11 @@ func (i *Inspection) headless(s *registry.Service) (list []string) {
 const maxAddresses = 64
 
 // atOthers adds what the answer is at the other addresses of a headless service, if it is not the same.
-func (i *Inspection) atOthers(w *Way, q Query, s *registry.Service) error {
+func (i *Inspection) atOthers(w *Way, q Query, s *registry.Service, from *sender) error {
 	if s == nil || !s.Headless || q.address != "" || q.logged || len(w.Outbound.Targets) == 0 && w.Status == 200 {
 		return nil
 	}
-	all := i.headless(s)
+	all := i.headless(s, from.Cluster)
 	if !slices.Contains(all, w.Address) || len(w.Arrivals) > 1 { // a Pod's own name, or the proxy chooses the endpoint
 		return nil
 	}

@@ -185,7 +185,7 @@ func (h *hops) behind(all []trace.Endpoint) (list []trace.Endpoint, closed map[s
 		case s == nil || s.Resolution == registry.Alias:
 			list = append(list, e)
 		case s.Headless: // its name has the addresses of all Pods
-			for _, address := range h.headless(s) {
+			for _, address := range h.headless(s, h.o.ClusterID) {
 				add(e, address, e.Port)
 			}
 		default:

@@ -110,7 +110,7 @@ func (i *Inspection) Why(q Query) (*Way, error) {
 	w.Notes = append(w.Notes, h.notes...)
 	i.note(w, q, from, service)
 	if err == nil && from.Type != node.Router && from.Generator != node.GRPC {
-		err = i.atOthers(w, q, service)
+		err = i.atOthers(w, q, service, from)
 	}
 	return w, err
 }

@@ -66,10 +66,10 @@ func (e *Env) Refusal() error {
 	return errors.New(strings.Join(e.Refused, "; "))
 }
 
-// RefusalOf is Refusal for the value of one variable.
-func (e *Env) RefusalOf(key string) error {
+// RefusalOf is Refusal for the values of some variables.
+func (e *Env) RefusalOf(keys ...string) error {
 	for _, text := range e.Refused {
-		if strings.HasPrefix(text, key+"=") {
+		if key, _, _ := strings.Cut(text, "="); slices.Contains(keys, key) {
 			return errors.New(text)
 		}
 	}
