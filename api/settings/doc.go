@@ -27,6 +27,8 @@
 //     [TestMetadata].
 //   - Each variable that the documentation of istiod and of its agent has is in the table, with its default:
 //     [TestVariablesAsIstio].
+//   - docs/migrate.md says of settings that are new in istiod 1.27 to 1.32 what the table says:
+//     [cmd/pilot-discovery.TestWhatIstiodHas].
 //   - Each setting is in the table once, with a reason unless it has an effect: [TestTable].
 //   - Each value of Istio's charts has a row. One that works changes what the charts of this tree render, and the
 //     others are refused by name, or the notes of the installation name them: [deploy/e2e/charts.TestValuesOfIstio],
