@@ -45,6 +45,15 @@ func TestReference(t *testing.T) {
 				"-update", name, err)
 		}
 	}
+	readme, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
+	must.Succeed(t, err)
+	list, err := os.ReadDir(filepath.Join("..", "..", "docs", "reference"))
+	must.Succeed(t, err)
+	for _, f := range list {
+		if !strings.Contains(string(readme), "(docs/reference/"+f.Name()+")") {
+			t.Errorf("README.md has no link to docs/reference/%s", f.Name())
+		}
+	}
 }
 
 const generated = "<!-- Written by `make gen` from the code: change that, and not this. -->\n\n"
