@@ -48,6 +48,16 @@ func TestScripts(t *testing.T) {
 			},
 		},
 		"none": {nil, []string{"-m", "NONE"}},
+		// Istio's script for virtual machines passes its settings as variables. An argument has precedence.
+		"machine": {
+			map[string]string{
+				"ISTIO_INBOUND_INTERCEPTION_MODE": "TPROXY", "ISTIO_INBOUND_TPROXY_MARK": "7", "ISTIO_INBOUND_TPROXY_ROUTE_TABLE": "8",
+				"ISTIO_INBOUND_PORTS": "*", "ISTIO_LOCAL_EXCLUDE_PORTS": "22", "ISTIO_SERVICE_CIDR": "10.0.0.0/8",
+				"ISTIO_LOCAL_OUTBOUND_PORTS_EXCLUDE": "25", "ENVOY_USER": "root", "ENVOY_PORT": "1", "INBOUND_CAPTURE_PORT": "16006",
+				"INBOUND_INTERCEPTION_MODE": "NONE", "INBOUND_TPROXY_MARK": "1", "DROP_INVALID": "true",
+			},
+			[]string{"-o", "26"},
+		},
 	} {
 		got, err := dryRun(t, c.env, c.args...)
 		if err != nil {
@@ -84,13 +94,19 @@ func TestWrongArguments(t *testing.T) {
 			t.Errorf("%v: %v, want %s", args, err, want)
 		}
 	}
-	if _, err := dryRun(t, map[string]string{"INVALID_DROP": "maybe"}); err == nil ||
-		!strings.Contains(err.Error(), `$INVALID_DROP: "maybe"`) {
-		t.Errorf("a wrong variable: %v", err)
+	for variable, value := range map[string]string{
+		"INVALID_DROP": "maybe", "DROP_INVALID": "maybe", "ISTIO_INBOUND_PORTS": "http", "ENVOY_USER": "nobody-knows",
+	} {
+		if out, err := dryRun(t, map[string]string{variable: value}); err == nil || out != "" ||
+			!strings.Contains(err.Error(), "$"+variable+`: "`+value+`"`) {
+			t.Errorf("%s=%s: %v", variable, value, err)
+		}
 	}
-	if _, err := dryRun(t, map[string]string{"ISTIO_OUTBOUND_IPV4_LOOPBACK_CIDR": "::1/128"}); err == nil ||
-		!strings.Contains(err.Error(), `$ISTIO_OUTBOUND_IPV4_LOOPBACK_CIDR: "::1/128"`) {
-		t.Errorf("a wrong range: %v", err)
+	for _, wrong := range []string{"::1/128", "10.0.0.0/8", "127.0.0.0/7", "127.0.0.1"} {
+		if out, err := dryRun(t, map[string]string{"ISTIO_OUTBOUND_IPV4_LOOPBACK_CIDR": wrong}); err == nil || out != "" ||
+			!strings.Contains(err.Error(), `$ISTIO_OUTBOUND_IPV4_LOOPBACK_CIDR: "`+wrong+`"`) {
+			t.Errorf("range %s: %v", wrong, err)
+		}
 	}
 	// Both mistakes are reported.
 	if _, err := dryRun(t, nil, "-p", "0", "-z", "0"); err == nil || !strings.Contains(err.Error(), "envoy-port") ||

@@ -6,13 +6,16 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"os/user"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/miekg/dns"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
@@ -30,6 +33,8 @@ type flags struct {
 	namespace                                             string
 	probePort                                             uint16
 	probeTimeout                                          time.Duration
+
+	variables map[string]string // the variables that set flags, by the name of the flag
 }
 
 // Command returns the command `pilot-agent istio-iptables`. env returns the value of an environment variable.
@@ -39,7 +44,9 @@ func Command(env func(string) string) *cobra.Command {
 		Use:   "istio-iptables",
 		Short: "Redirect the traffic of this pod to Envoy",
 		Long: "Writes the rules that redirect the TCP connections of this pod to Envoy and its DNS queries to the agent. " +
-			"They are one nftables table for each IP family and replace earlier ones. No other program is needed.",
+			"They are one nftables table for each IP family and replace earlier ones. No other program is needed. " +
+			"Except for --envoy-port and --proxy-mark, a variable of the same name sets a flag that is not among the arguments, such as " +
+			"ISTIO_INBOUND_PORTS for --istio-inbound-ports.",
 		Example: "  pilot-agent istio-iptables -p 15001 -z 15006 -u 1337 -m REDIRECT -i '*' -b '*' -d 15090,15021,15020\n" +
 			"  pilot-agent istio-iptables --dry-run",
 		Args:          cobra.NoArgs,
@@ -52,9 +59,9 @@ func Command(env func(string) string) *cobra.Command {
 	v.StringVarP(&f.inboundPort, "inbound-capture-port", "z", "15006", "Envoy's port for inbound connections.")
 	v.StringVarP(&f.tunnelPort, "inbound-tunnel-port", "e", "15008", "Port of connections that are already tunneled and not captured.")
 	v.StringVarP(&f.uids, "proxy-uid", "u", "",
-		"Users of Envoy, whose connections are not captured, comma-separated; default $PROXY_UID, or 1337.")
+		"Users of Envoy, whose connections are not captured, comma-separated; default $ENVOY_USER, istio-proxy if it exists, or 1337.")
 	v.StringVarP(&f.gids, "proxy-gid", "g", "",
-		"Groups of Envoy, whose connections are not captured, comma-separated; default $PROXY_GID, or the value of -u.")
+		"Groups of Envoy, whose connections are not captured, comma-separated; default the value of -u.")
 	v.StringVar(&f.marks, "proxy-mark", "", "Marks (SO_MARK) of Envoy's connections, which are not captured, comma-separated.")
 	v.StringVarP(&f.mode, "istio-inbound-interception-mode", "m", "",
 		"How inbound connections are captured: REDIRECT, TPROXY or NONE; default REDIRECT.")
@@ -95,7 +102,32 @@ func Command(env func(string) string) *cobra.Command {
 	return cmd
 }
 
+// readEnvironment sets the flags that are not among the arguments from the variables of their names. Istio's script for
+// virtual machines passes its settings in this way.
+func (f *flags) readEnvironment(set *pflag.FlagSet, env func(string) string) error {
+	f.variables = map[string]string{}
+	var errs []error
+	set.VisitAll(func(flag *pflag.Flag) {
+		variable := strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_"))
+		value := env(variable)
+		if flag.Changed || value == "" || strings.HasPrefix(flag.Name, "log_") || slices.Contains(argumentsOnly, flag.Name) {
+			return
+		}
+		f.variables[flag.Name] = variable
+		if err := flag.Value.Set(value); err != nil {
+			errs = append(errs, fmt.Errorf("$%s: %q: %w", variable, value, err))
+		}
+	})
+	return errors.Join(errs...)
+}
+
+// argumentsOnly are the flags that no variable sets.
+var argumentsOnly = []string{"envoy-port", "help", "proxy-mark"}
+
 func run(cmd *cobra.Command, f *flags, env func(string) string) error {
+	if err := f.readEnvironment(cmd.Flags(), env); err != nil {
+		return err
+	}
 	if name := cmd.Flags().Lookup("force-iptables-binary").Value.String(); name != "" {
 		fmt.Fprintf(cmd.ErrOrStderr(), "--force-iptables-binary=%s has no effect: the rules are nftables rules\n", name)
 	}
@@ -144,7 +176,9 @@ func enter(path string) error {
 func (f *flags) config(cmd *cobra.Command, env func(string) string) (Config, error) {
 	var errs []error
 	addError := func(flag string, err error) {
-		if err != nil {
+		if variable := f.variables[flag]; err != nil && variable != "" {
+			errs = append(errs, fmt.Errorf("$%s: %w", variable, err))
+		} else if err != nil {
 			errs = append(errs, fmt.Errorf("--%s: %w", flag, err))
 		}
 	}
@@ -183,10 +217,17 @@ func (f *flags) config(cmd *cobra.Command, env func(string) string) (Config, err
 		}
 		return flag || on
 	}
-	uids := firstSet(f.uids, env("PROXY_UID"))
-	gids := firstSet(f.gids, env("PROXY_GID"), uids)
-	if f.marks == "" || uids != "" || gids != "" {
-		uids, gids = firstSet(uids, "1337"), firstSet(gids, "1337")
+	uids, gids := f.uids, firstSet(f.gids, f.uids)
+	if name := env("ENVOY_USER"); uids == "" && (f.marks == "" || gids != "" || name != "") {
+		account, err := user.Lookup(firstSet(name, "istio-proxy"))
+		switch {
+		case err == nil:
+			uids, gids = account.Uid, firstSet(gids, account.Gid)
+		case name != "":
+			errs = append(errs, fmt.Errorf("$ENVOY_USER: %q is not a user of this machine", name))
+		default:
+			uids, gids = "1337", firstSet(gids, "1337")
+		}
 	}
 	c := Config{
 		OutboundPort: onePort("envoy-port", f.envoyPort), InboundPort: onePort("inbound-capture-port", f.inboundPort),
@@ -212,8 +253,8 @@ func (f *flags) config(cmd *cobra.Command, env func(string) string) (Config, err
 	}
 	if text := env("ISTIO_OUTBOUND_IPV4_LOOPBACK_CIDR"); text != "" {
 		p, err := netip.ParsePrefix(text)
-		if err != nil || !p.Addr().Is4() {
-			errs = append(errs, fmt.Errorf("$ISTIO_OUTBOUND_IPV4_LOOPBACK_CIDR: %q is not a range such as 127.0.0.0/8", text))
+		if err != nil || !p.Addr().Is4() || !p.Addr().IsLoopback() || p.Bits() < 8 {
+			errs = append(errs, fmt.Errorf("$ISTIO_OUTBOUND_IPV4_LOOPBACK_CIDR: %q is not 127.0.0.0/8 or a part of it", text))
 		}
 		c.Loopback = p.Masked()
 	}

@@ -19,6 +19,6 @@
 //     connection bypasses an Envoy that does not listen: [deploy/e2e/capture.TestTProxy].
 //   - DNS queries of the application reach the agent, and those of the agent do not, even from the same port:
 //     [deploy/e2e/capture.TestDNS].
-//   - The rules that the arguments of injected pods make are reviewed as text; a wrong argument is named:
-//     [TestScripts], [TestWrongArguments].
+//   - The rules that the arguments of injected pods make, and the variables of Istio's script for virtual machines, are
+//     reviewed as text; a wrong argument or variable is named: [TestScripts], [TestWrongArguments].
 package capture
