@@ -1,7 +1,6 @@
 package migrate
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -28,10 +27,11 @@ func gatewayOf(t migration.Object) (container map[string]any, ok bool) {
 	return nil, false
 }
 
-// gatewaysOf returns the values of the gateways that no release of Helm has made.
-func (h *helmStore) gatewaysOf(of objects, back bool) (list []*release, err error) {
+// gatewaysOf returns the values of the gateways that no release of Helm and no IstioOperator has made.
+func (h *helmStore) gatewaysOf(of objects, given []*release, back bool) (list []*release, err error) {
 	for _, t := range of.all {
 		c, ok := gatewayOf(t)
+		ok = ok && givenFor(t, given) == nil
 		if s := h.releases[t.GetNamespace()+"/"+releaseName(t)]; !ok || s != nil || back != version.Own(t.GetLabels()) {
 			continue
 		}
@@ -39,7 +39,7 @@ func (h *helmStore) gatewaysOf(of objects, back bool) (list []*release, err erro
 		if err != nil {
 			return nil, err
 		}
-		r.name = fmt.Sprintf("%s in namespace %s", t.GetName(), t.GetNamespace())
+		r.name = gatewayName(t.GetName(), t.GetNamespace())
 		list = append(list, r)
 	}
 	return list, nil

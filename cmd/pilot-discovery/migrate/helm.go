@@ -184,8 +184,8 @@ func (r *storedRelease) values() (list []*release, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if c.chart == "gateway" {
-			made.name = fmt.Sprintf("%s in namespace %s", r.Name, r.Namespace)
+		if c.chart == "gateway" || oldGateways()[c.chart] != "" {
+			made.name = gatewayName(r.Name, r.Namespace)
 		}
 		made.parent, made.global = c.key != "", i != judged
 		list = append(list, made)

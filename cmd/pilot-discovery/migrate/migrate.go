@@ -40,9 +40,10 @@ ambient mesh exist; and which values of Istio's charts have no effect here, anot
 refused by this control plane's charts.
 
 It reads the cluster that kubectl would use, or files with the objects of a cluster. It changes
-nothing. It takes the values that Helm stored, or the values that Istio's chart keeps in the ConfigMap
-values, and adds settings with which the control plane runs besides them. Without such values, it takes
-the settings of the Deployment, of its ConfigMaps and of the objects beside them.
+nothing. It takes the values that Helm stored, the values of IstioOperators in the files, or the values
+that Istio's chart keeps in the ConfigMap values, and adds settings with which the control plane runs
+besides them. Without such values, it takes the settings of the Deployment, of its ConfigMaps and of the
+objects beside them.
 
 With --values it reads values files of Istio's charts (base, istiod, gateway, cni) or IstioOperators,
 and no cluster unless -f or a kubeconfig is named.
@@ -187,6 +188,14 @@ func (f *flags) mesh(c *cobra.Command) (*migration.Verdict, []*release, error) {
 	if len(istiods) > 1 || f.back {
 		of = f.Revision
 	}
-	releases, err := store.clusterReleases(objects{around.Objects, len(f.Files) == 0}, f.back, of)
+	var given []*release
+	if len(f.Files) > 0 {
+		var points []migration.Point
+		if given, points = operatorsOf(o.Texts); f.back && given != nil {
+			given, points = nil, []migration.Point{{Text: "IstioOperators are not read: they have values for Istio's charts already"}}
+		}
+		v.Add("IstioOperator", points...)
+	}
+	releases, err := store.clusterReleases(objects{around.Objects, len(f.Files) == 0}, given, f.back, of)
 	return v, releases, err
 }

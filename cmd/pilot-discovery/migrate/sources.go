@@ -49,8 +49,10 @@ func releaseOf(r *running, chart string) (*release, error) {
 
 // clusterReleases returns the values of all releases of a cluster, in the order in which they are installed: of Istio's
 // charts, or of this project's if back is true. It takes the values from Helm, else from the ConfigMap in which Istio's
-// chart keeps them, else from the objects that run. revision restricts the control planes, if it is not empty.
-func (h *helmStore) clusterReleases(of objects, back bool, revision string) (list []*release, err error) {
+// chart keeps them, else from the objects that run. revision restricts the control planes, if it is not empty. given
+// has values of IstioOperators, which are used before that ConfigMap and what runs.
+func (h *helmStore) clusterReleases(of objects, given []*release, back bool, revision string) (list []*release, err error) {
+	list = slices.Clone(given)
 	stored := map[string]*release{} // of the chart istiod, by the key of the release
 	for _, key := range slices.Sorted(maps.Keys(h.releases)) {
 		s := h.releases[key]
@@ -77,8 +79,11 @@ func (h *helmStore) clusterReleases(of objects, back bool, revision string) (lis
 		key := t.GetNamespace() + "/" + releaseName(t)
 		r := stored[key]
 		delete(stored, key)
+		operated := false
 		if r == nil && !back {
-			if r, err = chartValues(t, of); err != nil {
+			if r = givenFor(t, given); r != nil {
+				operated = true
+			} else if r, err = chartValues(t, of); err != nil {
 				return nil, err
 			}
 		}
@@ -93,20 +98,22 @@ func (h *helmStore) clusterReleases(of objects, back bool, revision string) (lis
 			r.running = observed
 		}
 		r.name, r.back = t.Named(), back
-		list = append(list, r)
+		if !operated { // else it is in the list
+			list = append(list, r)
+		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(stored)) { // of a remote cluster, which runs no control plane
 		if revision == "" || cmp.Or(scalar(stored[key].root, "revision"), "default") == revision {
 			list = append(list, stored[key])
 		}
 	}
-	gateways, err := h.gatewaysOf(of, back)
+	gateways, err := h.gatewaysOf(of, given, back)
 	if err != nil {
 		return nil, err
 	}
 	list = append(list, gateways...)
 	slices.SortStableFunc(list, func(a, b *release) int {
-		order := []string{"base", "cni", "ztunnel", "istiod", "gateway"}
+		order := []string{"base", "cni", "ztunnel", "istiod", "gateway", "istio-ingress", "istio-egress"}
 		return cmp.Compare(slices.Index(order, a.chart), slices.Index(order, b.chart))
 	})
 	for _, r := range list {

@@ -22,7 +22,7 @@ import (
 
 // release is the values of one chart.
 type release struct {
-	chart   string // of this tree, or one of Istio's that is used as it is, such as cni
+	chart   string // of this tree, or one of Istio's: used as it is, such as cni, or old, such as istio-ingress
 	name    string // the release's name, if the file says it
 	file    string
 	root    *yaml.Node
@@ -106,7 +106,9 @@ func readValues(text string, in io.Reader) (list []*release, points []migration.
 }
 
 // chartNames returns the charts whose values are judged.
-func chartNames() []string { return []string{"istiod", "gateway", "base", "cni", "ztunnel"} }
+func chartNames() []string {
+	return []string{"istiod", "gateway", "base", "cni", "ztunnel", "istio-ingress", "istio-egress"}
+}
 
 // releasesOf returns the releases in values: several if they are for a parent chart, in which the name of each chart is
 // a key. Otherwise it is the chart that has the most of their names.
@@ -495,6 +497,7 @@ func (j *valueJudge) mesh(n *yaml.Node, name string) {
 func addValues(v *migration.Verdict, list []*release) ([]*valueJudge, error) {
 	var all []*valueJudge
 	for _, r := range list {
+		r.renew()
 		j, err := r.judge()
 		if err != nil {
 			return nil, err

@@ -3,6 +3,7 @@ package migrate
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -20,7 +21,7 @@ func wrapped(root *yaml.Node, file string) (list []*release, ok bool, err error)
 		if chart == "istio-discovery" {
 			chart = "istiod"
 		}
-		if chart == "gateway" {
+		if chart == "gateway" || oldGateways()[chart] != "" {
 			list = append(list, &release{chart: chart, name: name, file: file, root: values})
 			return
 		}
@@ -63,7 +64,7 @@ func wrapped(root *yaml.Node, file string) (list []*release, ok bool, err error)
 		return nil, false, nil
 	}
 	for _, r := range list {
-		if _, err := schemaOf(r.chart); err != nil && r.chart != "cni" && r.chart != "ztunnel" {
+		if !slices.Contains(chartNames(), r.chart) {
 			return nil, false, fmt.Errorf("%s:%d: chart %q is not one of Istio's: write CHART=FILE with its values alone", file, root.Line, r.chart)
 		}
 	}
