@@ -187,6 +187,8 @@ func Analyzers() []Analyzer {
 			"workloads that do not take what sidecars send without a DestinationRule: mutual TLS, or plaintext", (*analysis).autoMTLS},
 		{"ingress-tls", []string{codeNoEffect}, true,
 			"TLS of ingress listeners of Sidecars at ports that have the mesh's own mutual TLS", (*analysis).ingressTLS},
+		{"capture-modes", []string{codeNoEffect}, true,
+			"ingress listeners of Sidecars for captured traffic at proxies that capture none", (*analysis).captureModes},
 		{"claims", []string{codeClaims}, true, "routes by claims of tokens where no RequestAuthentication applies", (*analysis).claims},
 		{"issuers", []string{codeIssuer, codeLimit}, true,
 			"issuers that several RequestAuthentications of a workload have with different keys", (*analysis).issuers},
