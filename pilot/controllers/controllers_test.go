@@ -262,6 +262,30 @@ func TestTerms(t *testing.T) {
 	})
 }
 
+// TestNamespaces: a Manager that is limited to namespaces lists and watches there, and needs no right elsewhere.
+func TestNamespaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, nil, "one")
+		s.manager.o.Namespaces = []string{"a", "empty"}
+		other := s.Object(path + "one").DeepCopy()
+		other.SetNamespace("b")
+		const elsewhere = "/api/v1/namespaces/b/configmaps/one"
+		s.Put(elsewhere, other)
+		s.fails(http.MethodGet, "/api/v1/configmaps", forbidden)
+		stop := s.run()
+		pass(time.Second)
+		s.colored("listed", "red", "one")
+		s.add("two")
+		pass(time.Second)
+		s.colored("watched", "red", "two")
+		s.found("no right is missing")
+		if data := s.Object(elsewhere).Object["data"]; data != nil {
+			t.Errorf("the object of another namespace has %v", data)
+		}
+		stop()
+	})
+}
+
 // TestFailures: what fails is a finding and is tried again for good, and nothing else waits for it.
 func TestFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -26,7 +26,8 @@
 //     [TestSlowObjects].
 //   - A panic of a Reconciler ends neither the process nor the term for good. Controllers that cannot be started are a
 //     finding [TestPanics].
-//   - A Manager that is not needed sends no request [TestOnDemand].
+//   - A Manager that is not needed sends no request [TestOnDemand]. A Manager that is limited to namespaces lists and
+//     watches there alone [TestNamespaces].
 //   - An object that another client changes back is written at most once a second, then at most every four seconds, and
 //     is a finding until the other client stops [TestUndone].
 //   - A kind that cannot be listed or watched, or whose list has no answer, is a finding. It stops only the Controllers

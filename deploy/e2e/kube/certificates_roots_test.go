@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
 )
 
 const rootsMap = "istio-ca-root-cert"
@@ -95,12 +97,38 @@ func TestRoots(t *testing.T) {
 }
 
 // TestOneNamespace: a server that is limited to a namespace has the rights to work there and in its own namespace, and
-// in no other.
+// in no other. It deploys the Gateways of these namespaces, and restores their objects.
 func TestOneNamespace(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "--set", "env.ISTIO_WATCH_NAMESPACE=default")
+	crds, err := cluster.GatewayCRDs(w.Ctx)
+	w.Must(err)
+	w.Must(w.InstallCRDs(w.Ctx, crds))
 	w.Write("apiVersion: v1\nkind: Namespace\nmetadata: {name: hidden}\n")
+	for _, namespace := range []string{"default", "hidden", root} {
+		w.Write("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: scaled, namespace: " + namespace + "}\n" +
+			"data: {deployment: 'spec: {replicas: 3}'}\n---\n" +
+			"apiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {name: front, namespace: " + namespace + "}\n" +
+			"spec: {gatewayClassName: istio, listeners: [{name: http, port: 80, protocol: HTTP}], " +
+			"infrastructure: {parametersRef: {group: \"\", kind: ConfigMap, name: scaled}}}\n")
+	}
 	one := w.launch("istiod-0").Ready()
+	gateway := func(what, namespace string) {
+		w.Eventually(what+": the Gateway in "+namespace+" is deployed", func() error {
+			d, err := w.Client().AppsV1().Deployments(namespace).Get(w.Ctx, "front-istio", metav1.GetOptions{})
+			if err == nil && (d.Spec.Replicas == nil || *d.Spec.Replicas != 3) {
+				err = fmt.Errorf("without its parameters: %v", d.Spec.Replicas)
+			}
+			_, other := w.Client().CoreV1().Services(namespace).Get(w.Ctx, "front-istio", metav1.GetOptions{})
+			return errors.Join(err, other)
+		})
+	}
+	for _, namespace := range []string{"default", root} {
+		gateway("at first", namespace)
+		w.Must(w.Client().CoreV1().Services(namespace).Delete(w.Ctx, "front-istio", metav1.DeleteOptions{}))
+		w.Must(w.Client().AppsV1().Deployments(namespace).Delete(w.Ctx, "front-istio", metav1.DeleteOptions{}))
+		gateway("after it was deleted", namespace)
+	}
 	s, err := w.Client().CoreV1().Secrets(root).Get(w.Ctx, "istio-ca-secret", metav1.GetOptions{})
 	w.Must(err)
 	w.handed("at first", "default", string(s.Data["root-cert.pem"]))
@@ -128,6 +156,9 @@ func TestOneNamespace(t *testing.T) {
 	}
 	if m, err := w.roots("hidden"); err == nil {
 		t.Errorf("another namespace has %v", m.Data)
+	}
+	if d, err := w.Client().AppsV1().Deployments("hidden").List(w.Ctx, metav1.ListOptions{}); err != nil || len(d.Items) > 0 {
+		t.Errorf("Deployments of another namespace: %v, %v", d, err)
 	}
 	w.Eventually("no rights are missing", func() error {
 		if text := page("findings"); strings.Contains(text, "forbidden") || strings.Contains(text, "NoWatch") {
