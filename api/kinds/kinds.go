@@ -8,6 +8,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	ingressv1 "k8s.io/api/networking/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+	gatewayxv1alpha1 "sigs.k8s.io/gateway-api/apisx/v1alpha1"
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
 	extensionsv1alpha1 "istio.io/api/extensions/v1alpha1"
@@ -66,8 +67,8 @@ type RouteExtra struct {
 	MissingCluster uint32 // status of requests to a service that does not exist; 0 for Envoy's default, 503
 }
 
-// RuleExtra is the Extra of a DestinationRule that was derived from BackendTLSPolicies. Its TLS settings replace the
-// settings of other rules.
+// RuleExtra is the Extra of a DestinationRule that was derived from BackendTLSPolicies and XBackendTrafficPolicies. Its
+// TLS settings replace the settings of other rules. Its retry budget is in force if no other rule has one.
 type RuleExtra struct {
 	// ClientCertificate is the credential that a Gateway's proxies show to backends, or empty. A rule with a
 	// ClientCertificate is in force together with other rules, although it has a workload selector.
@@ -128,7 +129,8 @@ func GatewayReaches(o *Object, namespace string, scoped bool) bool {
 // AnnotationDryRun with the value "true" makes an AuthorizationPolicy refuse nothing.
 const AnnotationDryRun = names.AnnotationDryRun
 
-// AnnotationIgnorePolicy with the value "true" marks a BackendTLSPolicy for other controllers.
+// AnnotationIgnorePolicy with the value "true" marks a BackendTLSPolicy or an XBackendTrafficPolicy for other
+// controllers.
 const AnnotationIgnorePolicy = names.AnnotationIgnorePolicy
 
 // AnnotationRouteSemantics is set on a VirtualService whose paths have the semantics of another API. With the value
@@ -275,6 +277,9 @@ var (
 	ReferenceGrant   = gateway("ReferenceGrant", "referencegrants", empty[gatewayv1.ReferenceGrant], "v1", "v1beta1")
 	BackendTLSPolicy = gateway("BackendTLSPolicy", "backendtlspolicies", empty[gatewayv1.BackendTLSPolicy], "v1", "v1alpha3")
 
+	XBackendTrafficPolicy = &Kind{Name: "XBackendTrafficPolicy", Group: gatewayxv1alpha1.GroupName, Versions: []string{"v1alpha1"},
+		Plural: "xbackendtrafficpolicies", New: empty[gatewayxv1alpha1.XBackendTrafficPolicy]}
+
 	ServiceExport = multicluster("ServiceExport", "serviceexports", empty[mcsv1alpha1.ServiceExport])
 	ServiceImport = multicluster("ServiceImport", "serviceimports", empty[mcsv1alpha1.ServiceImport])
 
@@ -328,11 +333,22 @@ func All() []*Kind {
 		PeerAuthentication, AuthorizationPolicy, RequestAuthentication, Telemetry, WasmPlugin, TrafficExtension,
 		IngressClass, Ingress,
 		GatewayClass, ReferenceGrant, KubeGateway, ListenerSet, HTTPRoute, GRPCRoute, TLSRoute, TCPRoute, UDPRoute, BackendTLSPolicy,
+		XBackendTrafficPolicy,
 	}
 }
 
 // IsMultiCluster reports whether a kind belongs to the Multi-Cluster Services API, which is read only if it is enabled.
 func (k *Kind) IsMultiCluster() bool { return k == ServiceExport || k == ServiceImport }
+
+// IsGatewayAPI reports whether a kind belongs to the Gateway API.
+func (k *Kind) IsGatewayAPI() bool { return k.Group == KubeGateway.Group || k.IsAlpha() }
+
+// IsAlpha reports whether a kind belongs to the alpha parts of the Gateway API, which are read only if the server is
+// told to.
+func (k *Kind) IsAlpha() bool { return k == XBackendTrafficPolicy }
+
+// IsOptional reports whether a kind is read only if a setting enables it.
+func (k *Kind) IsOptional() bool { return k.IsMultiCluster() || k.IsAlpha() }
 
 // Find returns the kind of an apiVersion ("v1", "networking.istio.io/v1") and kind, or nil.
 func Find(apiVersion, kind string) *Kind {

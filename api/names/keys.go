@@ -3,6 +3,9 @@ package names
 // SessionsVariable is the environment variable that lets LabelSession and LabelSessionHeader have an effect.
 const SessionsVariable = "PILOT_ENABLE_PERSISTENT_SESSION_FILTER"
 
+// AlphaVariable is the variable of the environment with which alpha parts of the Gateway API are read.
+const AlphaVariable = "PILOT_ENABLE_ALPHA_GATEWAY_API"
+
 // HeadlessChainsVariable is the environment variable that gives headless services one listener instead of one for each
 // address.
 const HeadlessChainsVariable = "PILOT_ENABLE_HEADLESS_FILTER_CHAIN_LISTENER"

@@ -73,7 +73,7 @@ func TestRules(t *testing.T) {
 		cluster[of+"/status.gateway.networking.k8s.io"] = "patch"
 	}
 	for _, k := range kinds.All() {
-		if k != kinds.Secret && k != kinds.ConfigMap && !k.IsMultiCluster() {
+		if k != kinds.Secret && k != kinds.ConfigMap && !k.IsOptional() {
 			cluster[strings.TrimSuffix(k.Plural+"."+k.Group, ".")] = read
 		}
 	}
@@ -145,6 +145,9 @@ func TestRules(t *testing.T) {
 	sets, exports := with(writes), with(writes)
 	exports["serviceexports.multicluster.x-k8s.io"] = "create " + read
 	sets["serviceexports.multicluster.x-k8s.io"], sets["serviceimports.multicluster.x-k8s.io"] = read, read
+	alpha := with(writes)
+	alpha["xbackendtrafficpolicies.gateway.networking.x-k8s.io"] = read
+	alpha["xbackendtrafficpolicies/status.gateway.networking.x-k8s.io"] = "patch"
 	for _, c := range []struct {
 		name, set, suffix string
 		cluster, role     map[string]string
@@ -174,6 +177,8 @@ func TestRules(t *testing.T) {
 			leads("istio", "istio-workloadentry-cleanup,"+roots), ""},
 		{"exports", "env.ENABLE_MCS_AUTO_EXPORT=true", "", exports, leads("istio", "istio-workloadentry-cleanup,"+roots+
 			",istio-serviceexport-controller-election"), ""},
+		{"alpha parts of the Gateway API", "env.PILOT_ENABLE_ALPHA_GATEWAY_API=true", "", alpha,
+			leads("istio", "istio-workloadentry-cleanup,"+roots), ""},
 		{"no Gateways", off + "DEPLOYMENT_CONTROLLER=false," + off + "GATEWAYCLASS_CONTROLLER=false", "", noGateways, noGatewaysRole, ""},
 		{"no CA", "env.ENABLE_CA_SERVER=false", "", noRoots, noCA, ""},
 		{
@@ -231,7 +236,7 @@ func TestRules(t *testing.T) {
 // TestRulesOfOneNamespace checks that a server that is limited to a namespace has the rights to objects of namespaces
 // there and in its own namespace, and everywhere no others than to objects without a namespace.
 func TestRulesOfOneNamespace(t *testing.T) {
-	const sets = "env.ENABLE_MCS_SERVICE_DISCOVERY=true,env.ENABLE_MCS_AUTO_EXPORT=true"
+	const sets = "env.ENABLE_MCS_SERVICE_DISCOVERY=true,env.ENABLE_MCS_AUTO_EXPORT=true,env.PILOT_ENABLE_ALPHA_GATEWAY_API=true"
 	whole := objects[rbacv1.ClusterRole](t, template(t, helms(t)[0], "istiod", chart(t, "istiod"), "--set", sets), "ClusterRole")
 	out := template(t, helms(t)[0], "istiod", chart(t, "istiod"), "--set", sets+",env.ISTIO_WATCH_NAMESPACE=shop")
 	everywhere := verbs(objects[rbacv1.ClusterRole](t, out, "ClusterRole")[0].Rules)

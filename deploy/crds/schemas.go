@@ -26,20 +26,23 @@ func writeSchemas(ctx context.Context, path string) error {
 	return os.WriteFile(path, text, 0o644)
 }
 
-// schemas returns a zip archive with a schema.File for each kind of Istio's API, of the Gateway API and of the
-// Multi-Cluster Services API.
+// schemas returns a zip archive with a schema.File for each kind of Istio's API, of the Gateway API's standard channel,
+// of the Multi-Cluster Services API, and for XBackendTrafficPolicy.
 func schemas(ctx context.Context) ([]byte, error) {
 	source, _, err := module(ctx)
 	if err != nil {
 		return nil, err
 	}
 	texts := [][]byte{source}
-	for _, in := range [][]string{{"sigs.k8s.io/gateway-api", "standard"}, {"sigs.k8s.io/mcs-api", ""}} {
+	for _, in := range [][]string{
+		{"sigs.k8s.io/gateway-api", "standard/*.yaml"}, {"sigs.k8s.io/gateway-api", "experimental/*_xbackendtrafficpolicies.yaml"},
+		{"sigs.k8s.io/mcs-api", "*.yaml"},
+	} {
 		_, dir, err := locate(ctx, in[0])
 		if err != nil {
 			return nil, err
 		}
-		paths, err := filepath.Glob(filepath.Join(dir, "config", "crd", in[1], "*.yaml"))
+		paths, err := filepath.Glob(filepath.Join(dir, "config", "crd", in[1]))
 		if err != nil {
 			return nil, err
 		}

@@ -36,8 +36,8 @@ func (a *analysis) annotations() {
 			field, i := "metadata.annotations["+strconv.Quote(name)+"]", known[name]
 			switch {
 			case name == kinds.AnnotationIgnorePolicy: // missing from Istio's own list
-				if o.Kind != kinds.BackendTLSPolicy {
-					a.report(o, diag.Warning, codeMisplaced, field, "move it to a BackendTLSPolicy",
+				if o.Kind != kinds.BackendTLSPolicy && o.Kind != kinds.XBackendTrafficPolicy {
+					a.report(o, diag.Warning, codeMisplaced, field, "move it to a BackendTLSPolicy or an XBackendTrafficPolicy",
 						"the annotation %s has no effect on a %s", name, o.Kind.Name)
 				}
 			case i == nil:

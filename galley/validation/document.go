@@ -223,7 +223,8 @@ func kindOf(n *node, f *findings) (kind *kinds.Kind, skip bool) {
 			diag.DidYouMean(near), "unknown API group %q: the object is not used", group)
 		return nil, false
 	}
-	shared := group == "" && version == "v1" || group == kinds.Ingress.Group // groups with kinds that are not read here
+	// Groups with kinds that are not read here.
+	shared := group == "" && version == "v1" || group == kinds.Ingress.Group || group == kinds.XBackendTrafficPolicy.Group
 	if !known || shared && diag.Nearest(strings.TrimSuffix(name, "List"), names) == "" {
 		return nil, true // a kind that is not read here
 	}
@@ -342,7 +343,7 @@ func (d *decoder) istio(n *node, f *findings, o *kinds.Object) {
 func (d *decoder) kubernetes(n *node, f *findings, o *kinds.Object) {
 	var status *node
 	// The status is written by controllers, and its faults are not reported.
-	if o.Kind.Group == kinds.KubeGateway.Group || o.Kind.IsMultiCluster() {
+	if o.Kind.IsGatewayAPI() || o.Kind.IsMultiCluster() {
 		status = n.get("status")
 		n.remove("status")
 	}

@@ -77,6 +77,8 @@ func mistakes() map[*kinds.Kind]mistake {
 			"namespace", "namespce"},
 		kinds.BackendTLSPolicy: {"spec:\n  targetRefs:\n  - {group: \"\", kind: Service, name: a}\n  validation:\n    hostname: a.b\n",
 			"hostname", "hostNames"},
+		kinds.XBackendTrafficPolicy: {"spec:\n  targetRefs:\n  - {group: \"\", kind: Service, name: a}\n" +
+			"  retryConstraint:\n    budget: {percent: 30}\n", "retryConstraint", "retryConstraints"},
 	}
 }
 

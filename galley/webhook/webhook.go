@@ -72,7 +72,7 @@ func (w *webhook) review(_ *http.Request, r *admissionv1.AdmissionRequest) *admi
 		return admission.Deny("unrecognized type " + clip(gvk.String()))
 	}
 	gvk.Version = kind.Versions[0]
-	if kind.Group == kinds.KubeGateway.Group { // its CustomResourceDefinitions check everything
+	if kind.IsGatewayAPI() { // its CustomResourceDefinitions check everything
 		w.metrics.passed.WithLabelValues(gvk.Group, gvk.Version, kind.Plural).Inc()
 		return admission.Allow()
 	}
@@ -115,7 +115,7 @@ func malformed(err error) string {
 // schema, including versions that are unknown here: the API server decides which versions exist.
 func find(gvk schema.GroupVersionKind) *kinds.Kind {
 	for _, k := range kinds.All() {
-		if k.Group == gvk.Group && k.Name == gvk.Kind && (k.Istio || k.Group == kinds.KubeGateway.Group) {
+		if k.Group == gvk.Group && k.Name == gvk.Kind && (k.Istio || k.IsGatewayAPI()) {
 			return k
 		}
 	}

@@ -87,7 +87,7 @@ func newWorld(
 		Event: event, Hosts: names, Facts: others, Roots: roots, Catalog: o.features(),
 		Stages: catalog.Stages(catalog.StageOptions{
 			Domain: o.Domain, Namespace: o.Namespace, Limits: o.Limits, GatewayController: o.GatewayController, GatewayClass: o.GatewayClass,
-			MultiCluster: o.MultiCluster,
+			MultiCluster: o.MultiCluster, AlphaGatewayAPI: o.AlphaGatewayAPI,
 		}),
 	})
 }

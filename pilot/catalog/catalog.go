@@ -82,6 +82,8 @@ type StageOptions struct {
 	Namespace    string // namespace of the server
 	Limits       limits.Limits
 	MultiCluster clusterset.Options // settings for the Multi-Cluster Services API
+	// AlphaGatewayAPI puts the alpha parts of the Gateway API into force.
+	AlphaGatewayAPI bool
 
 	GatewayController string // controller of the GatewayClasses that are served; default istio.io/gateway-controller
 	GatewayClass      string // default GatewayClass; default istio
@@ -93,6 +95,7 @@ func Stages(o StageOptions) []derive.Stage {
 		ingress.New(ingress.Options{Domain: o.Domain, Namespace: o.Namespace}),
 		gatewayapi.New(gatewayapi.Options{
 			Domain: o.Domain, Limits: o.Limits, Controller: o.GatewayController, Class: o.GatewayClass, SetHosts: o.MultiCluster.Hosts,
+			Alpha: o.AlphaGatewayAPI,
 		}),
 	}
 }

@@ -22,7 +22,7 @@ func TestEveryKindHasOneReader(t *testing.T) {
 		kinds.ProxyConfig,                 // by injection
 		kinds.Ingress, kinds.IngressClass, // by a stage
 		kinds.GatewayClass, kinds.KubeGateway, kinds.ListenerSet, kinds.HTTPRoute, kinds.GRPCRoute, kinds.ReferenceGrant, // by a stage
-		kinds.TLSRoute, kinds.TCPRoute, kinds.UDPRoute, kinds.BackendTLSPolicy, // by the same
+		kinds.TLSRoute, kinds.TCPRoute, kinds.UDPRoute, kinds.BackendTLSPolicy, kinds.XBackendTrafficPolicy, // by the same
 	}
 	read := Features().Kinds()
 	for _, k := range kinds.All() {

@@ -26,7 +26,7 @@ func (a *API) resourcesz(url.Values) (any, error) {
 	for _, o := range a.o.World.Objects() {
 		counts[o.Kind]++
 	}
-	read := slices.DeleteFunc(kinds.All(), func(k *kinds.Kind) bool { return k.IsMultiCluster() && counts[k] == 0 }) // off by default
+	read := slices.DeleteFunc(kinds.All(), func(k *kinds.Kind) bool { return k.IsOptional() && counts[k] == 0 }) // off by default
 	out := lists.Map(read, func(k *kinds.Kind) resource { return resource{typeOf(k), counts[k]} })
 	slices.SortFunc(out, func(x, y resource) int { return cmp.Or(cmp.Compare(x.Kind, y.Kind), cmp.Compare(x.Group, y.Group)) })
 	return out, nil

@@ -147,7 +147,7 @@ func (c *configSources) add(what string, from *meshv1alpha1.ConfigSource) error 
 		}
 		c.list = append(c.list, Runner{name, d})
 	case scheme == KubernetesScheme && rest == "" && s.o.Client != nil:
-		k, err := s.reader(crd.Options{Kinds: s.o.unignored(configKinds()), Handler: handler})
+		k, err := s.reader(crd.Options{Kinds: s.o.unignored(s.o.configKinds()), Handler: handler})
 		if err != nil {
 			return fmt.Errorf("%s: %w", what, err)
 		}
@@ -165,7 +165,7 @@ func (c *configSources) add(what string, from *meshv1alpha1.ConfigSource) error 
 func (c *configSources) addServer(what, name, address string, from *meshv1alpha1.ConfigSource, h config.Handler) error {
 	s := c.to
 	m, err := mcp.New(mcp.Options{
-		Address: address, TLS: from.GetTlsSettings(), Token: workloadToken, Kinds: configKinds(), Handler: h,
+		Address: address, TLS: from.GetTlsSettings(), Token: workloadToken, Kinds: s.o.configKinds(), Handler: h,
 		Compliance: s.o.Compliance,
 		Logger:     s.o.Logger.With("scope", "mcp"),
 		Metrics:    s.metrics, Limits: s.o.Limits,

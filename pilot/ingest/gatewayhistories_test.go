@@ -51,6 +51,11 @@ metadata: {name: p, namespace: a}
 spec: {targetRefs: [{group: "", kind: Service, name: w}],
   validation: {hostname: w.org, caCertificateRefs: [{group: "", kind: ConfigMap, name: ca}]}}
 ---
+apiVersion: gateway.networking.x-k8s.io/v1alpha1
+kind: XBackendTrafficPolicy
+metadata: {name: p, namespace: a}
+spec: {targetRefs: [{group: "", kind: Service, name: w}], retryConstraint: {budget: {percent: 30}}}
+---
 apiVersion: v1
 kind: ConfigMap
 metadata: {name: ca, namespace: a}

@@ -41,6 +41,8 @@ type Options struct {
 	AutoAddresses serviceentry.Ranges
 	// MultiCluster are the settings for the Multi-Cluster Services API. Its objects are read only if it is enabled.
 	MultiCluster clusterset.Options
+	// AlphaGatewayAPI reads the alpha parts of the Gateway API, and puts them into force.
+	AlphaGatewayAPI bool
 	// SharedMesh names a ConfigMap in the root namespace with a mesh configuration. The server's own takes precedence
 	// over it. Empty for none.
 	SharedMesh string

@@ -210,10 +210,11 @@ func (o Options) serviceKinds() []*kinds.Kind {
 func (o Options) remoteKinds() []*kinds.Kind { return append(o.serviceKinds(), kinds.WorkloadEntry) }
 
 // configKinds are the kinds of configuration.
-func configKinds() []*kinds.Kind {
+func (o Options) configKinds() []*kinds.Kind {
 	return slices.DeleteFunc(kinds.All(), func(k *kinds.Kind) bool {
 		// Secrets and ConfigMaps are read one by one; see wantSecrets.
-		return k == kinds.Secret || k == kinds.ConfigMap || k.IsMultiCluster() || slices.Contains(serviceKinds(), k)
+		return k == kinds.Secret || k == kinds.ConfigMap || k.IsMultiCluster() || k.IsAlpha() && !o.AlphaGatewayAPI ||
+			slices.Contains(serviceKinds(), k)
 	})
 }
 
@@ -245,7 +246,7 @@ func (o Options) ListedKinds() ([]*kinds.Kind, map[*kinds.Kind]crd.Restriction) 
 	maps := only[kinds.ConfigMap]
 	maps.Names = append(maps.Names, o.injectorMaps()...)
 	only[kinds.ConfigMap] = maps
-	return slices.Concat([]*kinds.Kind{kinds.ConfigMap}, o.serviceKinds(), configKinds()), only
+	return slices.Concat([]*kinds.Kind{kinds.ConfigMap}, o.serviceKinds(), o.configKinds()), only
 }
 
 // injectorMaps returns the names of the ConfigMaps that configure injection.

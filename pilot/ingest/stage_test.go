@@ -28,7 +28,8 @@ import (
 
 // stagesOfTests returns the stages of a server.
 func stagesOfTests() []derive.Stage {
-	return catalog.Stages(catalog.StageOptions{Domain: "cluster.local", Namespace: "istio-system", Limits: limits.Default()})
+	return catalog.Stages(catalog.StageOptions{Domain: "cluster.local", Namespace: "istio-system", Limits: limits.Default(),
+		AlphaGatewayAPI: true})
 }
 
 // routes is a made-up stage: of each HTTPRoute it makes a VirtualService and a ServiceEntry for the first host.

@@ -30,6 +30,7 @@ func (o Options) watches(namespace string) bool {
 // patterns of each list that match no kind. A pattern is a resource, such as sidecars.networking.istio.io, or "*." and
 // the last parts of the names of resources, such as *.istio.io.
 func Ignored(ignore, include []string) (list []*kinds.Kind, idleIgnore, idleInclude []string) {
+	all := Options{AlphaGatewayAPI: true}.configKinds()
 	matches := func(pattern string, k *kinds.Kind) bool {
 		end, wild := strings.CutPrefix(pattern, "*")
 		return wild && strings.HasPrefix(end, ".") && strings.HasSuffix(resourceOf(k), end) || pattern == resourceOf(k)
@@ -39,13 +40,13 @@ func Ignored(ignore, include []string) (list []*kinds.Kind, idleIgnore, idleIncl
 	}
 	idle := func(patterns []string) (none []string) {
 		for _, p := range patterns {
-			if !slices.ContainsFunc(configKinds(), func(k *kinds.Kind) bool { return matches(p, k) }) {
+			if !slices.ContainsFunc(all, func(k *kinds.Kind) bool { return matches(p, k) }) {
 				none = append(none, p)
 			}
 		}
 		return none
 	}
-	for _, k := range configKinds() {
+	for _, k := range all {
 		if matched(ignore, k) && !matched(include, k) {
 			list = append(list, k)
 		}

@@ -12,7 +12,7 @@ func TestIgnored(t *testing.T) {
 		[]string{"*.istio.io", "ingresses.networking.k8s.io", "gateways", "*gateway.networking.k8s.io"},
 		[]string{"*.telemetry.istio.io", "wasmplugins.extensions.istio.io", "telemetries.telemetry.istio.io.", "*"},
 	)
-	for _, k := range configKinds() {
+	for _, k := range (Options{AlphaGatewayAPI: true}).configKinds() {
 		want := k.Istio && k != kinds.Telemetry && k != kinds.WasmPlugin || k == kinds.Ingress
 		if slices.Contains(list, k) != want {
 			t.Errorf("%s is ignored: %v", resourceOf(k), !want)

@@ -97,7 +97,7 @@ func (c concern) decides(o pushes.Object) bool {
 // Service, in one of the namespaces of the request.
 func (c concern) touches(o pushes.Object) bool {
 	return c.namespaces[o.Namespace] && (o.Kind == kinds.Service.Name || slices.ContainsFunc(kinds.All(), func(k *kinds.Kind) bool {
-		return k.Name == o.Kind && (k.Istio || strings.HasSuffix(k.Group, "gateway.networking.k8s.io"))
+		return k.Name == o.Kind && (k.Istio || k.IsGatewayAPI())
 	}))
 }
 

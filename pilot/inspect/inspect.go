@@ -51,7 +51,7 @@ func Read(ctx context.Context, o ingest.Options, features catalog.List) (*Inspec
 	o.Once = true
 	stages := catalog.Stages(catalog.StageOptions{
 		Domain: o.Domain, Namespace: o.Namespace, Limits: o.Limits, GatewayController: o.GatewayController, GatewayClass: o.GatewayClass,
-		MultiCluster: o.MultiCluster,
+		MultiCluster: o.MultiCluster, AlphaGatewayAPI: o.AlphaGatewayAPI,
 	})
 	i := &Inspection{o: o, features: features, world: ingest.New(o,
 		ingest.Parts{Stages: stages, Catalog: features, Still: o.Cluster == nil})}

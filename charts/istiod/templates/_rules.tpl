@@ -89,6 +89,15 @@
     - tlsroutes/status
     - udproutes/status
   verbs: [patch]
+{{- if include "istiod.asked" (dict "values" .Values "name" "PILOT_ENABLE_ALPHA_GATEWAY_API") }}
+# The alpha parts of the Gateway API.
+- apiGroups: [gateway.networking.x-k8s.io]
+  resources: [xbackendtrafficpolicies]
+  verbs: [get, list, watch]
+- apiGroups: [gateway.networking.x-k8s.io]
+  resources: [xbackendtrafficpolicies/status]
+  verbs: [patch]
+{{- end }}
 # Services and their endpoints. Pods say which workload an endpoint is.
 - apiGroups: [""]
   resources: [pods, services]

@@ -116,7 +116,7 @@ func TestVariablesThatRestrict(t *testing.T) {
 // have no effect.
 func TestSwitches(t *testing.T) {
 	for _, name := range []string{"ISTIO_MULTIROOT_MESH", "JWKS_RESOLVER_INSECURE_SKIP_VERIFY", "PILOT_HTTP10",
-		"PILOT_SIDECAR_USE_REMOTE_ADDRESS"} {
+		"PILOT_SIDECAR_USE_REMOTE_ADDRESS", "PILOT_ENABLE_ALPHA_GATEWAY_API"} {
 		for text, want := range map[string]int{"True": 0, "1": 0, "yes": 1} {
 			e := env.New([]string{name + "=" + text})
 			Command(&e, nil)

@@ -71,6 +71,7 @@ func All() []Variable {
 		{"PILOT_CRL_CONFIGMAP", "istio-ca-crl", "name of the ConfigMap in each namespace with the revocation lists of a plugged-in CA"},
 		{"PILOT_DEBOUNCE_AFTER", "100ms", "default of --debounceAfter"},
 		{"PILOT_DEBOUNCE_MAX", "10s", "default of --debounceMax"},
+		{names.AlphaVariable, "false", "true: XBackendTrafficPolicies of the Gateway API are read, and limit retries"},
 		{"PILOT_ENABLE_ANALYSIS", "false", "true: findings of analyze are written into the statuses of objects"},
 		{"PILOT_ENABLE_GATEWAY_API", "true", "false: nothing is deployed for Gateways of the Gateway API, and no class is created"},
 		{"PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER", "true", "false: nothing is deployed for Gateways of the Gateway API"},

@@ -36,6 +36,7 @@ type World struct {
 	noHostNames  bool
 	ranges       serviceentry.Ranges
 	multiCluster clusterset.Options
+	alpha        bool   // alpha parts of the Gateway API
 	policy       string // COMPLIANCE_POLICY
 	refusal      error  // a value of a variable that restricts cannot be read
 
@@ -51,7 +52,7 @@ func (f *World) Register(flags *pflag.FlagSet, e *env.Env) {
 // RegisterMesh registers the flags. name and short are the names of the flag for the root namespace.
 func (f *World) RegisterMesh(flags *pflag.FlagSet, e *env.Env, name, short string) {
 	f.HTTP3, f.PersistentSessions = e.Asked(http3.Variable), e.Asked(names.SessionsVariable)
-	f.multiCluster = multiCluster(e)
+	f.multiCluster, f.alpha = multiCluster(e), e.Asked(names.AlphaVariable)
 	f.policy = e.Text(compliance.Variable, "")
 	f.HeadlessChains = e.Asked(names.HeadlessChainsVariable)
 	f.ScopedGateways = e.Restricted(names.ScopeGatewaysVariable)
@@ -81,6 +82,7 @@ func (f *World) Options(o *ingest.Options) (err error) {
 	o.ConfigDir, o.Domain, o.MeshConfig, o.MeshNetworks, o.ClusterID, o.Namespace = f.ConfigDir, f.domain, f.meshConfig, f.networks,
 		f.clusterID, f.Namespace
 	o.Settings, o.NoHostNames, o.AutoAddresses, o.MultiCluster = f.Settings, f.noHostNames, f.ranges, f.multiCluster
+	o.AlphaGatewayAPI = f.alpha
 	o.GatewayController, o.GatewayClass = f.gatewayController, f.gatewayClass
 	o.Compliance, err = compliance.Parse(f.policy)
 	// Envoy does not apply such a policy to the handshakes of QUIC.

@@ -94,7 +94,7 @@ func inputs() map[*kinds.Kind]string {
 func resources() (list []resource) {
 	of := inputs()
 	for _, k := range kinds.All() {
-		if k.Plural != "" && !k.IsMultiCluster() { // which this server does not read
+		if k.Plural != "" && !k.IsOptional() { // which this server does not read
 			list = append(list, resource{kind: k, input: of[k]})
 		}
 	}

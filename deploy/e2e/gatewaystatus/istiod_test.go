@@ -37,8 +37,11 @@ var edits = map[*kinds.Kind]func(spec map[string]any){
 	},
 	kinds.HTTPRoute: anotherParent, kinds.GRPCRoute: anotherParent, kinds.TLSRoute: anotherParent, kinds.TCPRoute: anotherParent,
 	kinds.BackendTLSPolicy: func(spec map[string]any) { spec["options"] = map[string]any{"example.com/edited": "true"} },
-	kinds.ListenerSet:      nil,
-	kinds.GatewayClass:     nil,
+	kinds.XBackendTrafficPolicy: func(spec map[string]any) {
+		spec["sessionPersistence"] = map[string]any{"sessionName": "edited"}
+	},
+	kinds.ListenerSet:  nil,
+	kinds.GatewayClass: nil,
 }
 
 func anotherParent(spec map[string]any) {

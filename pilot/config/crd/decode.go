@@ -306,7 +306,7 @@ func (f *feed) fingerprint(head *customHead) uint64 {
 			}
 		}
 	}
-	if f.kind == kinds.WorkloadEntry || f.kind == kinds.ServiceEntry || f.kind.Group == kinds.KubeGateway.Group {
+	if f.kind == kinds.WorkloadEntry || f.kind == kinds.ServiceEntry || f.kind.IsGatewayAPI() {
 		word(string(head.Status))
 	}
 	return h.Sum64()

@@ -54,10 +54,14 @@ func (g *gateway) resolveCertificate() {
 	g.share(ns, resource)
 }
 
-// clientRules returns the DestinationRules of backends for the proxies of a Gateway, with its client certificate.
-func (g *gateway) clientRules(rules []derive.Derived) (list []derive.Derived) {
+// clientRules returns the DestinationRules of a target with TLS settings for the proxies of a Gateway, with its client
+// certificate.
+func (g *gateway) clientRules(s *targetedService) (list []derive.Derived) {
+	if !s.secured {
+		return nil
+	}
 	for i, w := range g.workloads {
-		for _, d := range rules {
+		for _, d := range s.rules {
 			of := d.Object.Spec.(*networkingv1.DestinationRule)
 			list = append(list, derive.Derived{
 				Object: &kinds.Object{

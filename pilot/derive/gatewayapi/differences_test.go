@@ -49,4 +49,11 @@ var differences = []difference{
 	{"12-backendtls", `status.BackendTLSPolicy a/e-nokey.*message`, message},
 	{"12-backendtls", `status.BackendTLSPolicy a/d-badca.*`, "a ConfigMap without a certificate is refused"},
 	{"14-many", `status.HTTPRoute a/a-second.*\[Conflicted\].*`, loses},
+	{"17-backendtraffic", `edge/cds.yaml/outbound\|(80\|\|svc-i-tlsport|81\|\|svc-l-ruleport).*retryBudget.*`,
+		"a retry budget is in force also at ports with settings of their own"},
+	{"17-backendtraffic", `edge/cds.yaml/.*(matchSubjectAltNames.*|defaultValidationContext)`,
+		"identities of the Pods that a Service selects are verified, also without EndpointSlices"},
+	{"17-backendtraffic", `edge/cds.yaml/.*svc-n-alone.*config`, "a policy that sets nothing makes no DestinationRule"},
+	{"17-backendtraffic", `status.XBackendTrafficPolicy a/e-missing.*svc-e-found.*`, "each target has a condition of its own"},
+	{"17-backendtraffic", `status.XBackendTrafficPolicy a/d-two2.*`, loses},
 }

@@ -14,7 +14,8 @@
 //   - losses.go: matches and connections that a route loses to another one: findings and conditions.
 //   - unreached.go: matches that no request reaches, and redirects that lead to themselves.
 //   - isolation.go: which listener gets the requests for a host, and the answer if it has no route.
-//   - backendtls.go: BackendTLSPolicies: a DestinationRule for each host of a target.
+//   - backendpolicy.go: policies for backends: a DestinationRule for each host of a target.
+//   - backendtls.go, backendtraffic.go: what BackendTLSPolicies and XBackendTrafficPolicies set in it.
 //   - status.go: conditions.
 //
 // A route is converted once for all its hosts. The VirtualService of a host has the rules of all routes that have the
@@ -47,6 +48,9 @@
 //   - The status of a BackendTLSPolicy names each Gateway with routes to its targets, also by ListenerSets:
 //     [TestAncestors], [TestIgnoredPolicy]. Its TLS settings replace those of DestinationRules:
 //     [pilot/scope/traffic.TestBackendTLS].
+//   - XBackendTrafficPolicies limit retries of clients of a Service, if alpha parts of the API are enabled: the oldest
+//     for each Service, unless a DestinationRule does. Findings name fields and targets without effect:
+//     [TestBackendTraffic], [pilot/scope/traffic.TestRetryBudget].
 //   - Proxies of a Gateway show its certificate to backends with a BackendTLSPolicy, and other rules of these backends
 //     stay in force: [TestClientCertificate], [pilot/scope.TestRulePrecedence].
 //   - Clients without a valid certificate are let in only where a Gateway says so, and its status shows it:

@@ -23,7 +23,7 @@ import (
 )
 
 func newStage() *derivetest.Driver {
-	return derivetest.New(gatewayapi.New(gatewayapi.Options{Domain: "cluster.local", Limits: limits.Default()}))
+	return derivetest.New(gatewayapi.New(gatewayapi.Options{Domain: "cluster.local", Limits: limits.Default(), Alpha: true}))
 }
 
 // objects is what a stage is given.
@@ -128,6 +128,10 @@ func pieces(t testing.TB) [][]string {
 	policy := func(name, ns, targets, validation string) string {
 		return "apiVersion: gateway.networking.k8s.io/v1\nkind: BackendTLSPolicy\nmetadata: {name: " + name + ", namespace: " + ns +
 			"}\nspec: {targetRefs: [" + targets + "], validation: {hostname: w.org, " + validation + "}}"
+	}
+	traffic := func(name, ns, targets, rest string) string {
+		return "apiVersion: gateway.networking.x-k8s.io/v1alpha1\nkind: XBackendTrafficPolicy\nmetadata: {name: " + name + ", namespace: " + ns +
+			"}\nspec: {targetRefs: [" + targets + "]" + rest + "}"
 	}
 	const system, byMap = "wellKnownCACertificates: System", "caCertificateRefs: [{group: \"\", kind: ConfigMap, name: ca}]"
 	entry := func(ns, hosts string) string {
@@ -239,6 +243,10 @@ func pieces(t testing.TB) [][]string {
 			"port: 80}]}]")},
 		{policy("p", "b", "{group: \"\", kind: Service, name: w}", system)},
 		{policy("o", "b", "{group: \"\", kind: Service, name: w}", byMap)},
+		{traffic("p", "b", "{group: \"\", kind: Service, name: w}", ", retryConstraint: {budget: {percent: 30}}"),
+			traffic("p", "b", "{group: \"\", kind: Service, name: w}", "")},
+		{traffic("o", "b", "{group: \"\", kind: Service, name: w}, {group: \"\", kind: Service, name: none}",
+			", retryConstraint: {budget: {percent: 40}}")},
 		{"apiVersion: gateway.networking.k8s.io/v1\nkind: GatewayClass\nmetadata: {name: istio}\nspec: {controllerName: " +
 			"istio.io/gateway-controller}", "apiVersion: gateway.networking.k8s.io/v1\nkind: GatewayClass\nmetadata: {name: istio}\nspec: " +
 			"{controllerName: example.com/other}"},

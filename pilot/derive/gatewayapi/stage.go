@@ -21,6 +21,8 @@ type Options struct {
 	Class      string // default GatewayClass, which is known without an object; default istio
 	// SetHosts says that ServiceImports have hosts of their own, in clusterset.local.
 	SetHosts bool
+	// Alpha puts the alpha parts of the Gateway API into force: XBackendTrafficPolicies.
+	Alpha bool
 }
 
 // New returns the stage.
@@ -37,8 +39,8 @@ func New(o Options) derive.Stage {
 
 // inputs are the kinds that the stage derives from.
 func inputs() []*kinds.Kind {
-	return append([]*kinds.Kind{kinds.GatewayClass, kinds.ReferenceGrant, kinds.KubeGateway, kinds.ListenerSet,
-		kinds.BackendTLSPolicy}, routeKinds()...)
+	return slices.Concat([]*kinds.Kind{kinds.GatewayClass, kinds.ReferenceGrant, kinds.KubeGateway, kinds.ListenerSet},
+		backendPolicyKinds(), routeKinds())
 }
 
 // routeKinds are the kinds of routes, in the order of precedence among routes of the same age and name.
@@ -64,8 +66,8 @@ type state struct {
 	hosts     map[target]*host
 	services  map[string]map[*host]struct{} // hosts in the mesh, by the service's host
 
-	policies map[kinds.Key]*backendTLS
-	secured  map[kinds.Key]*securedService
+	policies map[kinds.Key]*backendPolicy
+	targeted map[kinds.Key]*targetedService
 	backends map[kinds.Key]map[kinds.Key]int // number of routes from a Gateway to a Service
 }
 
@@ -77,7 +79,7 @@ func newState(o Options) *state {
 		streams:  map[connections][]*claimant{},
 		gateways: map[kinds.Key]*gateway{}, certified: map[kinds.Key]*gateway{}, routes: map[kinds.Key]*route{},
 		hosts: map[target]*host{}, services: map[string]map[*host]struct{}{},
-		policies: map[kinds.Key]*backendTLS{}, secured: map[kinds.Key]*securedService{}, backends: map[kinds.Key]map[kinds.Key]int{},
+		policies: map[kinds.Key]*backendPolicy{}, targeted: map[kinds.Key]*targetedService{}, backends: map[kinds.Key]map[kinds.Key]int{},
 	}
 	for _, kind := range inputs() {
 		s.objects[kind] = map[kinds.Key]*kinds.Object{}
@@ -98,7 +100,7 @@ type run struct {
 	partsDue        map[*route]bool // parts of single routes
 	statusesDue     map[*gateway]bool
 	certificatesDue map[kinds.Key]bool // client certificates of Gateways
-	securedDue      map[kinds.Key]bool // DestinationRules of services
+	targetedDue     map[kinds.Key]bool // DestinationRules of services
 	policiesDue     map[kinds.Key]bool // statuses of policies
 	led             map[lead]bool      // changed pairs of Gateway and Service, and whether there were routes before
 	idle            []cell             // cells that had no reader when last seen
@@ -112,7 +114,7 @@ func derived(o Options, s *state, in derive.Input) derive.Derivation {
 		state: s, o: o, in: in, out: derive.Derivation{Parts: map[any]*derive.Part{}},
 		unitsDue: map[*kinds.Kind]map[kinds.Key]bool{}, hostsDue: map[*host]bool{}, streamsDue: map[connections]bool{},
 		partsDue: map[*route]bool{}, statusesDue: map[*gateway]bool{},
-		certificatesDue: map[kinds.Key]bool{}, securedDue: map[kinds.Key]bool{}, policiesDue: map[kinds.Key]bool{}, led: map[lead]bool{},
+		certificatesDue: map[kinds.Key]bool{}, targetedDue: map[kinds.Key]bool{}, policiesDue: map[kinds.Key]bool{}, led: map[lead]bool{},
 		merges: map[uint64][]*merged{}, seed: maphash.MakeSeed(),
 	}
 	for _, kind := range inputs() {
@@ -129,7 +131,7 @@ func derived(o Options, s *state, in derive.Input) derive.Derivation {
 	r.makeRouteParts()
 	r.makeGatewayStatuses()
 	r.makePolicies()
-	r.makeSecured()
+	r.makeTargeted()
 	r.makePolicyStatuses()
 	r.forget()
 	return r.out

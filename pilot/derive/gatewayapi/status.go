@@ -384,10 +384,10 @@ func identityOf(ref gatewayv1.ParentReference) string {
 		namespaceOr(ref.Namespace, ""), ref.Name, section, port)
 }
 
-// policyStatus returns the status of a BackendTLSPolicy: for each target, and for each Gateway with routes to one.
-// Entries of other controllers stay.
-func (r *run) policyStatus(p *backendTLS) *derive.Status {
-	was, controller := p.object.Spec.(*gatewayv1.BackendTLSPolicy).Status, gatewayv1.GatewayController(r.o.Controller)
+// policyStatus returns the status of a policy for backends: for each target, and for a BackendTLSPolicy also for each
+// Gateway with routes to one. Entries of other controllers stay.
+func (r *run) policyStatus(p *backendPolicy) *derive.Status {
+	was, controller := statusOfPolicy(p.object), gatewayv1.GatewayController(r.o.Controller)
 	now := gatewayv1.PolicyStatus{Ancestors: []gatewayv1.PolicyAncestorStatus{}}
 	for _, a := range was.Ancestors {
 		if a.ControllerName != controller && a.ControllerName != meshController {
@@ -411,7 +411,7 @@ func (r *run) policyStatus(p *backendTLS) *derive.Status {
 			}
 		}
 		all := []typed{{"Accepted", acceptance}}
-		if !p.ignored {
+		if p.tls != nil {
 			all = append(all, typed{"ResolvedRefs", p.resolved})
 		}
 		now.Ancestors = append(now.Ancestors, gatewayv1.PolicyAncestorStatus{
@@ -427,11 +427,11 @@ func (r *run) policyStatus(p *backendTLS) *derive.Status {
 			acceptance = no(string(gatewayv1.PolicyReasonTargetNotFound), "targetRefs invalid: "+t.missing)
 		case t.winner != "" && acceptance.status == metav1.ConditionTrue:
 			acceptance = no(string(gatewayv1.PolicyReasonConflicted),
-				fmt.Sprintf("Conflicts with BackendTLSPolicy %q targeting the same backend", t.winner))
+				fmt.Sprintf("Conflicts with %s %q targeting the same backend", p.object.Kind.Name, t.winner))
 		}
 		group, kind := t.Group, t.Kind
 		add(gatewayv1.ParentReference{Group: &group, Kind: &kind, Name: t.Name, SectionName: t.SectionName}, meshController, acceptance)
-		if t.missing != "" {
+		if t.missing != "" || p.tls == nil {
 			continue
 		}
 		for _, key := range slices.SortedFunc(maps.Keys(r.backends[t.key]), compareNames) {

@@ -72,7 +72,7 @@ func Nodes(t *testing.T) map[string]*corev3.Node {
 func Read(t *testing.T, objects, mesh []byte) *inspect.Inspection {
 	t.Helper()
 	o := ingest.Options{Logger: slog.New(slog.DiscardHandler), ConfigDir: t.TempDir(), Namespace: "istio-system",
-		Domain: "cluster.local", ClusterID: "Kubernetes", Limits: limits.Default()}
+		Domain: "cluster.local", ClusterID: "Kubernetes", Limits: limits.Default(), AlphaGatewayAPI: true}
 	write := func(path string, text []byte) {
 		if err := os.WriteFile(path, text, 0o600); err != nil {
 			t.Fatal(err)

@@ -15,8 +15,8 @@ import (
 )
 
 // Rules are the DestinationRules of one host in force for one client, as scope.Index.DestinationRules orders them.
-// Several are merged into one: each setting comes from the first rule that has it. TLS settings of rules derived from
-// BackendTLSPolicies replace those of all others.
+// Several are merged into one: each setting comes from the first rule that has it. In a rule derived from policies of
+// the Gateway API, TLS settings replace those of all other rules, and a retry budget gives way to them.
 type Rules = frozen.List[*kinds.Object]
 
 // Policy is the traffic policy of one cluster. A nil part is the mesh's default.
@@ -132,7 +132,7 @@ type Rule struct {
 	policy *networkingv1alpha3.TrafficPolicy
 	subset *networkingv1alpha3.Subset
 
-	backendTLS *networkingv1alpha3.TrafficPolicy // policy derived from BackendTLSPolicies, or nil
+	backend *networkingv1alpha3.TrafficPolicy // policy derived from policies of the Gateway API, or nil
 
 	// ClientCertificate is the credential presented to backends if such a policy secures connections. It is empty if
 	// there is none.
@@ -144,8 +144,8 @@ func ServiceRule(rules Rules) Rule {
 	var r Rule
 	for o := range rules.All {
 		if e, ok := o.Extra.(*kinds.RuleExtra); ok {
-			if r.backendTLS == nil {
-				r.Object, r.backendTLS, r.ClientCertificate = o, spec(o).TrafficPolicy, e.ClientCertificate
+			if r.backend == nil {
+				r.Object, r.backend, r.ClientCertificate = o, spec(o).TrafficPolicy, e.ClientCertificate
 			}
 			continue
 		}
@@ -158,9 +158,9 @@ func ServiceRule(rules Rules) Rule {
 }
 
 // HasCredentials reports whether every proxy with the rule may have the certificates that it names, because the rule
-// applies to selected workloads only, or was derived from BackendTLSPolicies.
+// applies to selected workloads only, or has TLS settings derived from BackendTLSPolicies.
 func (r Rule) HasCredentials() bool {
-	return r.backendTLS != nil || r.Object != nil && spec(r.Object).WorkloadSelector != nil
+	return r.backend.GetTls() != nil || len(r.backend.GetPortLevelSettings()) > 0 || r.Object != nil && spec(r.Object).WorkloadSelector != nil
 }
 
 // PassesThrough reports whether the rule sends connections to the address that was called, at all ports of the service.
@@ -186,8 +186,11 @@ func (r Rule) Policy(port uint32) Policy {
 			p = override(p, of)
 		}
 	}
-	if r.backendTLS != nil {
-		p.TLS = cmp.Or(atPort(r.backendTLS, port).TLS, p.TLS)
+	if r.backend != nil {
+		p.TLS = cmp.Or(atPort(r.backend, port).TLS, p.TLS)
+		if r.policy.GetRetryBudget() == nil { // also where settings of a port replace all others
+			p.RetryBudget = cmp.Or(p.RetryBudget, r.backend.RetryBudget)
+		}
 	}
 	return p
 }

@@ -61,6 +61,39 @@ func TestBackendTLS(t *testing.T) {
 	}
 }
 
+// TestRetryBudget: a retry budget that was made of XBackendTrafficPolicies applies to all ports and subsets, unless a
+// rule of a user has one. It allows no credentials.
+func TestRetryBudget(t *testing.T) {
+	const budget, secured = `"retryBudget":{"percent":30}`, `"tls":{"mode":"SIMPLE"},`
+	const port = `"portLevelSettings":[{"port":{"number":90},"tls":{"mode":"SIMPLE"}}],`
+	for _, c := range []struct {
+		name, user, policies string
+		port                 uint32
+		subset               string
+		percent              float64 // 0 for none
+		credentials          bool
+	}{
+		{"alone", "", budget, 80, "", 30, false},
+		{"beside other settings", `"loadBalancer":{"simple":"RANDOM"}`, budget, 80, "", 30, false},
+		{"a rule's budget", `"retryBudget":{"percent":5}`, budget, 80, "", 5, false},
+		{"settings of a port", `"portLevelSettings":[{"port":{"number":90},"loadBalancer":{"simple":"RANDOM"}}]`, budget, 90, "", 30, false},
+		{"settings of a port that lose a rule's budget", `"retryBudget":{"percent":5},"portLevelSettings":[{"port":{"number":90}}]`,
+			budget, 90, "", 0, false},
+		{"a subset", `"loadBalancer":{"simple":"RANDOM"}`, budget, 80, "plain", 30, false},
+		{"a subset's budget", `"loadBalancer":{"simple":"RANDOM"}`, budget, 80, "own", 7, false},
+		{"with TLS", `"loadBalancer":{"simple":"RANDOM"}`, secured + budget, 80, "", 30, true},
+		{"TLS of this port", `"loadBalancer":{"simple":"RANDOM"}`, port + budget, 90, "", 30, true},
+	} {
+		user := `{"trafficPolicy":{` + c.user + `},"subsets":[{"name":"plain"},{"name":"own","trafficPolicy":{"retryBudget":{"percent":7}}}]}`
+		list := slices.Collect(rules(t, user, `{"trafficPolicy":{`+c.policies+`}}`).All)
+		list[1].Extra = &kinds.RuleExtra{}
+		rule, _ := traffic.Merge(frozen.ListOf(list...)).Rule(c.subset)
+		if got := rule.Policy(c.port).RetryBudget.GetPercent().GetValue(); got != c.percent || rule.HasCredentials() != c.credentials {
+			t.Errorf("%s: %v%%, credentials %v; want %v%%, %v", c.name, got, rule.HasCredentials(), c.percent, c.credentials)
+		}
+	}
+}
+
 // TestResolve shows which setting a policy comes from; each setting has another load balancer.
 func TestResolve(t *testing.T) {
 	const (
