@@ -187,6 +187,7 @@ func TestTypos(t *testing.T) {
 		"global.networkPolicy.enable=true": "at '/global/networkPolicy': additional properties 'enable' not allowed",
 		"global.networkPolcy=true":         "global.networkPolcy: no chart of a mesh has this value",
 		"autoscaling.min=2":                "'min' not allowed", "networkGatewayPorts.tls=80": "at '/networkGatewayPorts/tls'",
+		"service.ports=null": "service.ports is empty",
 	} {
 		for _, h := range helms(t) {
 			if _, err := h.Run(t.Context(), "template", chart(t, "gateway"), "--set", set); err == nil || !strings.Contains(err.Error(), want) {
