@@ -277,10 +277,12 @@ func TestNotes(t *testing.T) {
 	for set, want := range map[string]string{
 		ha:                                      "",
 		"autoscaleEnabled=false,replicaCount=1": "There is one replica",
-		ha + ",podDisruptionBudget.minAvailable=2": "minAvailable 2 of 2 replicas",
-		ha + ",pdb.minAvailable=100%":              "minAvailable 100% of 2 replicas",
-		ha + ",resources.requests.cpu=null":        "resources.requests.cpu",
-		ha + ",replicaCount=3":                     "replicaCount has no effect",
+		ha + ",podDisruptionBudget.minAvailable=2":      "minAvailable 2 of 2 replicas",
+		ha + ",pdb.minAvailable=100%":                   "minAvailable 100% of 2 replicas",
+		ha + ",pdb.minAvailable=2,pdb.maxUnavailable=1": "",
+		ha + ",pdb.minAvailable=null":                   "",
+		ha + ",resources.requests.cpu=null":             "resources.requests.cpu",
+		ha + ",replicaCount=3":                          "replicaCount has no effect",
 		ha +
 			",configMap=false,revision=canary": "create the ConfigMap istio-canary yourself",
 		ha + ",global.istioNamespace=other": "The root namespace is other",

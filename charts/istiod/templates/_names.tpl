@@ -127,3 +127,14 @@ imagePullSecrets:
 {{- define "istiod.on" -}}
 {{- if not (has (toString (get (.values.env | default dict) .name)) (list "false" "False" "FALSE" "f" "F" "0")) }}on{{ end }}
 {{- end }}
+
+{{- /* The limit of the PodDisruptionBudget, which may have only one: maxUnavailable comes before minAvailable. */}}
+{{- define "istiod.budget" -}}
+{{- $budget := merge (deepCopy (.Values.podDisruptionBudget | default dict)) (.Values.pdb | default dict) }}
+{{- range $limit := list "minAvailable" "maxUnavailable" }}
+{{- if kindIs "invalid" (get $budget $limit) }}{{ $budget = omit $budget $limit }}{{ end }}
+{{- end }}
+{{- if hasKey $budget "maxUnavailable" }}{{ $budget = omit $budget "minAvailable" }}
+{{- else if not (hasKey $budget "minAvailable") }}{{ $budget = merge $budget (dict "maxUnavailable" 1) }}{{ end }}
+{{- toYaml $budget }}
+{{- end }}
