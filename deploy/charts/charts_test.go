@@ -353,7 +353,10 @@ func TestVersions(t *testing.T) {
 func TestFailurePolicyOfValues(t *testing.T) {
 	for _, h := range helms(t) {
 		for _, name := range []string{"base", "istiod"} {
-			for set, want := range map[string]string{"base.validationFailurePolicy=": "Ignore", "base.validationFailurePolicy=Fail": "Fail"} {
+			for set, want := range map[string]string{
+				"base.validationFailurePolicy=": "Ignore", "base.validationFailurePolicy=Fail": "Fail",
+				"base.validationCABundle=YQ==": "Fail", "base.validationCABundle=YQ==,base.validationFailurePolicy=Ignore": "Fail",
+			} {
 				hooks := objects[admissionv1.ValidatingWebhookConfiguration](t, template(t, h, name, chart(t, name), "--set", set),
 					"ValidatingWebhookConfiguration")
 				if len(hooks) != 1 || string(*hooks[0].Webhooks[0].FailurePolicy) != want {

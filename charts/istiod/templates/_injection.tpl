@@ -81,9 +81,12 @@ select the same pod, so the API server calls at most one of them.
 {{- toJson (dict "mutating" $mutating "validating" $validating) }}
 {{- end }}
 
-{{- /* The failurePolicy that the values say, or that the named ValidatingWebhookConfiguration has in the cluster; Ignore where there is none. */}}
+{{- /*
+The failurePolicy that the values say, or that the named ValidatingWebhookConfiguration has in the cluster; Ignore where
+there is none. With roots in the values the webhook is expected to work from the start.
+*/}}
 {{- define "istiod.failurePolicy" -}}
 {{- $policy := "Ignore" }}
 {{- range (lookup "admissionregistration.k8s.io/v1" "ValidatingWebhookConfiguration" "" .name).webhooks }}{{ $policy = .failurePolicy }}{{ end }}
-{{- .root.Values.base.validationFailurePolicy | default $policy }}
+{{- ternary "Fail" (.root.Values.base.validationFailurePolicy | default $policy) (not (empty .root.Values.base.validationCABundle)) }}
 {{- end }}
