@@ -103,3 +103,56 @@ spec:
 		t.Errorf("%q take HTTP where it is detected; want %q", http, want)
 	}
 }
+
+// TestServicesThatAnOwnListenerLeavesOut checks that a service which a Sidecar's own listener does not import has a
+// listener at its address if the listener for all other ports imports it, as in istiod. Requests to any address of the
+// port belong to the Sidecar's own listener alone.
+func TestServicesThatAnOwnListenerLeavesOut(t *testing.T) {
+	const world = `{apiVersion: v1, kind: Service, metadata: {name: own, namespace: a},
+  spec: {clusterIP: 10.1.0.1, ports: [{name: tcp, port: 9000}]}}
+---
+{apiVersion: v1, kind: Service, metadata: {name: plain, namespace: b},
+  spec: {clusterIP: 10.1.0.2, ports: [{name: tcp, port: 9000}]}}
+---
+{apiVersion: v1, kind: Service, metadata: {name: unnamed, namespace: b},
+  spec: {clusterIP: 10.1.0.3, ports: [{name: x, port: 9000}]}}
+---
+{apiVersion: v1, kind: Service, metadata: {name: requests, namespace: b},
+  spec: {clusterIP: 10.1.0.4, ports: [{name: http, port: 9000}]}}
+---
+apiVersion: networking.istio.io/v1
+kind: Sidecar
+metadata: {name: s, namespace: a}
+spec:
+  egress:
+  - {port: {number: 9000, name: tcp, protocol: TCP}, hosts: ["*/*", "~b/*"]}
+  - {hosts: [%s]}
+`
+	for hosts, want := range map[string][]string{
+		`"*/*"`:                                {"10.1.0.1_9000", "10.1.0.2_9000", "10.1.0.3_9000"},
+		`"*/*", "~/plain.b.svc.cluster.local"`: {"10.1.0.1_9000", "10.1.0.3_9000"},
+		`a/*`:                                  {"10.1.0.1_9000"},
+	} {
+		w, tr := newWorld(t, mesh.Default()), newTranslator(0)
+		s := w.apply(objects(t, "world.yaml", fmt.Appendf(nil, world, hosts))...)
+		c := tr.ResolveCohort(s, testProxies()["web"])
+		var got []string
+		for r := range tr.Wildcard(s, c, envoy.ListenerType).All {
+			if l := decode(t, r).(*listenerv3.Listener); l.GetAddress().GetSocketAddress().GetPortValue() == 9000 {
+				got = append(got, l.Name)
+			}
+		}
+		slices.Sort(got)
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %v listen, want %v", hosts, got, want)
+		}
+		if len(want) < 3 {
+			continue
+		}
+		const host = "unnamed.b.svc.cluster.local"
+		route := decode(t, tr.Resource(s, c, envoy.RouteType, names.SniffedRoute(host, 9000))).(*routev3.RouteConfiguration)
+		if len(route.VirtualHosts) != 1 || route.VirtualHosts[0].Routes[0].GetRoute().GetCluster() != "outbound|9000||"+host {
+			t.Errorf("%s: requests to %s are routed by %v", hosts, host, route.VirtualHosts)
+		}
+	}
+}

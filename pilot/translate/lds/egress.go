@@ -60,7 +60,7 @@ type outboundBuilder struct {
 	scope         *scope.Scope
 	cohort        cohort.Inputs
 	builders      map[BindKey]*listenerBuilder
-	reservedPorts map[uint32]bool // ports of a Sidecar's own listeners, which the catch-all leaves out
+	reservedPorts map[uint32]bool // ports of a Sidecar's own listeners, whose requests the catch-all leaves to them
 
 	only      map[BindKey]struct{} // bind keys to build; nil for all
 	onlyPorts map[uint32]struct{}  // ports of only
@@ -134,7 +134,7 @@ func (l *outboundBuilder) addEgress(o egressBuilder, services iter.Seq[scope.Ser
 			if o.explicit {
 				// the listener's protocol replaces the service port's, and is sniffed if it has none
 				q.Protocol = protocols.Parse(spec.Port.Protocol)
-			} else if l.reservedPorts[p.Number] {
+			} else if l.reservedPorts[p.Number] && q.Protocol.IsHTTP() {
 				continue
 			}
 			if q.Protocol != protocols.UDP {
@@ -253,6 +253,9 @@ func (o egressBuilder) addTo(bind string, s *registry.Service, p registry.Port, 
 		return
 	}
 	have := o.builders[key]
+	if !o.explicit && (have != nil && have.explicit || onWildcard && o.reservedPorts[p.Number]) {
+		return // the Sidecar's own listener has the port, here or for requests to all services
+	}
 	route := ""
 	switch {
 	case p.Protocol.IsHTTP() && isSocket(bind):

@@ -102,7 +102,7 @@ func (m *Routes) sidecarRouteBuilder(v *view.View, c cohort.Client, name string)
 	sc := v.ScopeOf(c.Namespace, c.Sidecar)
 	return &sidecarRouteBuilder{
 		routeBuilder: routeBuilder{routes: m, view: v, cohort: c, scope: sc, route: name, port: n.Port},
-		egress:       egressFor(sc, name, n.Port), sniffed: n.Host, virtualOnly: map[virtualOnlyKey]*virtualOnly{},
+		egress:       egressFor(sc, name, n), sniffed: n.Host, virtualOnly: map[virtualOnlyKey]*virtualOnly{},
 	}
 }
 
@@ -122,8 +122,9 @@ func (b *sidecarRouteBuilder) lacksService() bool {
 func isSocketRoute(name string) bool { return strings.HasPrefix(name, "unix://") }
 
 // egressFor returns the egress listener of a route configuration: the one of its port, else the catch-all, or the one
-// of its socket. It returns nil if there is none.
-func egressFor(sc *scope.Scope, name string, port uint32) *scope.Egress {
+// of its socket. A service that the listener of its port does not import may be on the catch-all. It returns nil if
+// there is none.
+func egressFor(sc *scope.Scope, name string, n names.RouteName) *scope.Egress {
 	var rest *scope.Egress
 	for i := range sc.Egress {
 		e := &sc.Egress[i]
@@ -134,7 +135,12 @@ func egressFor(sc *scope.Scope, name string, port uint32) *scope.Egress {
 			}
 		case p == nil:
 			rest = e
-		case p.Number == port:
+		case p.Number == n.Port:
+			if n.Host != "" {
+				if _, ok := e.Service(n.Host); !ok {
+					continue
+				}
+			}
 			return e
 		}
 	}
