@@ -49,6 +49,7 @@ type virtualHostKey struct {
 	tls            bool              // whether plaintext requests are redirected to https
 	http3          uint32            // port at which clients may call by HTTP/3; 0 for none
 	session        registry.Session  // part of requests that names their endpoint
+	sessions       bool              // whether routes keep the sessions of the services to which they lead
 	capabilities   node.Capabilities // RecentCommands, or 0 if a route depends on its absence
 }
 
@@ -133,7 +134,7 @@ type routeBuilder struct {
 func (b *routeBuilder) virtualHostKey(name, domains string, port uint32) virtualHostKey {
 	return virtualHostKey{name: name, domains: domains, route: b.route, port: port, mesh: b.view.Mesh().With(b.cohort.Settings),
 		proxyNamespace: b.cohort.Namespace, domain: b.view.Domain(),
-		capabilities: b.cohort.Capabilities & node.RecentCommands}
+		capabilities: b.cohort.Capabilities & node.RecentCommands, sessions: b.view.PersistentSessions()}
 }
 
 // binding returns a VirtualService as it applies to the proxy.

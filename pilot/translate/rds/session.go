@@ -12,6 +12,8 @@ import (
 	httpv3 "github.com/envoyproxy/go-control-plane/envoy/type/http/v3"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/istiod-lite/istiod-lite/api/frozen"
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
@@ -42,9 +44,42 @@ func sessionState(s registry.Session) *sessionv3.StatefulSession {
 
 // setSession makes a virtual host send the requests of a session to one endpoint.
 func setSession(h *routev3.VirtualHost, s registry.Session) {
-	h.TypedPerFilterConfig = map[string]*anypb.Any{sessionFilter: envoy.Any(&sessionv3.StatefulSessionPerRoute{
+	h.TypedPerFilterConfig = map[string]*anypb.Any{sessionFilter: sessionOverride(s)}
+}
+
+func sessionOverride(s registry.Session) *anypb.Any {
+	return envoy.Any(&sessionv3.StatefulSessionPerRoute{
 		Override: &sessionv3.StatefulSessionPerRoute_StatefulSession{StatefulSession: sessionState(s)},
-	})}
+	})
+}
+
+// setRouteSessions has the requests of each route stay in a session of its first destination that asks for one.
+func setRouteSessions(routes []*routev3.Route, destinations frozen.List[destination]) {
+	byHost := map[string]registry.Session{}
+	for d := range destinations.All {
+		if d.service != nil && names.HasPersistentSession(d.service.Labels) {
+			byHost[d.host] = registry.PersistentSession(d.service.Labels)
+		}
+	}
+	if len(byHost) == 0 {
+		return
+	}
+	for _, r := range routes {
+		clusters := []string{r.GetRoute().GetCluster()}
+		for _, c := range r.GetRoute().GetWeightedClusters().GetClusters() {
+			clusters = append(clusters, c.Name)
+		}
+		for _, name := range clusters {
+			c, _ := names.ParseCluster(name)
+			if s, keeps := byHost[c.Host]; keeps {
+				if r.TypedPerFilterConfig == nil {
+					r.TypedPerFilterConfig = map[string]*anypb.Any{}
+				}
+				r.TypedPerFilterConfig[sessionFilter] = sessionOverride(s)
+				break
+			}
+		}
+	}
 }
 
 // sessionOf returns how requests to a service name their endpoint, or the zero Session. The service may be nil.

@@ -32,6 +32,9 @@ func (b builder) buildVirtualHost(k virtualHostKey) *envoy.Resource {
 		r := k.builder(b.Hooks)
 		host = &routev3.VirtualHost{Name: k.name, Domains: strings.Split(k.domains, "\n"),
 			IncludeRequestAttemptCount: k.mesh.AttemptCount(), Routes: r.httpRoutes()}
+		if k.sessions {
+			setRouteSessions(host.Routes, k.destinations)
+		}
 		if len(host.Routes) == 0 && k.service != nil {
 			host.Routes = []*routev3.Route{defaultRoute(names.Cluster(names.Outbound, k.port, "", k.service.Host), k.service.Host, k.port,
 				r.Hash(names.ClusterName{Host: k.service.Host, Port: k.port}), feature.Retries(k.mesh.GetDefaultHttpRetryPolicy()))}
