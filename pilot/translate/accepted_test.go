@@ -59,7 +59,7 @@ func TestEnvoysTakeTheReference(t *testing.T) {
 		w := c.world(t)
 		w.keys = jwks.AcceptsNone
 		s := w.apply(c.objects...)
-		addAll(t, all, c.name, refs, newTranslator(1<<20), s, referenceNodes(t, c.proxyConfig))
+		addAll(t, all, c.name, refs, newTranslator(1<<20), s, referenceNodes(t, c))
 	}
 	if all.Len() < 1000 {
 		t.Fatalf("only %d resources", all.Len())

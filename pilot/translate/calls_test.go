@@ -52,7 +52,7 @@ func TestCalls(t *testing.T) {
 				t.Fatal("there is no such case")
 			}
 			over := recorded(t, name)
-			s, tr, nodes := c.world(t).apply(c.objects...), newTranslator(1<<20), referenceNodes(t, c.proxyConfig)
+			s, tr, nodes := c.world(t).apply(c.objects...), newTranslator(1<<20), referenceNodes(t, c)
 			bound := func(r trace.Request) uint32 {
 				for t := range tr.ResolveCohort(s, nodes["ingress"]).Client.Value().Targets.All {
 					if t.Port == r.Port && t.UDP == r.HTTP3 {

@@ -23,7 +23,7 @@ import (
 // newSetWorld returns a world with settings for the Multi-Cluster Services API.
 func newSetWorld(t tb, o clusterset.Options) *world {
 	w := newWorldOf(t, snapshot.Options{Cluster: "Kubernetes", Mesh: mesh.Default()})
-	w.registry = newRegistry(kube.Options{Controllers: true}, o)
+	w.registry = newRegistry(kube.Options{Controllers: true}, nil, o)
 	return w
 }
 

@@ -262,7 +262,7 @@ type pool struct {
 func (p *pool) newWorld(t tb, m *mesh.Config, sets bool) *world {
 	w := newWorld(t, m)
 	if sets {
-		w.registry = newRegistry(kube.Options{}, clusterset.Options{Discovery: true, Hosts: true})
+		w.registry = newRegistry(kube.Options{}, nil, clusterset.Options{Discovery: true, Hosts: true})
 	}
 	return w
 }

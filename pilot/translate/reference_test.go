@@ -18,10 +18,12 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/istiod-lite/istiod-lite/api/compliance"
 	"github.com/istiod-lite/istiod-lite/api/http3"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/deploy/histories"
 	"github.com/istiod-lite/istiod-lite/deploy/must"
@@ -37,10 +39,10 @@ type byType map[string]map[string]any
 // the leaves that intended and pending name may differ, and all of those do.
 //
 // testdata/reference holds the nodes, the world that all cases start from, and a folder for each case: the objects that
-// it adds, its mesh configuration, what its proxies have as PROXY_CONFIG and the variables of the server if it has
-// them, and a file for each type that was sent. In such a file, what proxies have in common stands once, under their
-// names. 00-none is what the world alone gives. Other cases list what differs from that, and the names of what is gone
-// as "(removed)".
+// it adds, its mesh configuration, what its proxies have as PROXY_CONFIG, what else differs in their nodes and the
+// variables of the server if it has them, and a file for each type that was sent. In such a file, what proxies have in
+// common stands once, under their names. 00-none is what the world alone gives. Other cases list what differs from
+// that, and the names of what is gone as "(removed)".
 //
 // The files of a case are recordings. They cannot be generated here: they change only with the istiod that they were
 // taken from.
@@ -57,7 +59,7 @@ func TestReference(t *testing.T) {
 			over := recorded(t, c.name)
 			unread := maps.Clone(over)
 			var differing []leaf
-			for who, p := range referenceNodes(t, c.proxyConfig) {
+			for who, p := range referenceNodes(t, c) {
 				delete(unread, who)
 				compared := 0
 				for typ, resources := range sent(t, tr, s, p) {
@@ -149,13 +151,40 @@ type referenceCase struct {
 	mesh    *mesh.Config
 	objects []kinds.Change
 
-	proxyConfig []byte // what each proxy has in its PROXY_CONFIG, as YAML
-	http3       bool   // the variable that asks for HTTP/3 is set
+	proxyConfig []byte               // what each proxy has in its PROXY_CONFIG, as YAML
+	nodes       map[string]nodeEdits // changes of nodes, by the names of proxies
+	variables   map[string]string    // variables of the server
+}
+
+// nodeEdits is what a case changes in a node.
+type nodeEdits struct {
+	ID       string         `json:"id"` // empty if it stays
+	Metadata map[string]any `json:"metadata"`
 }
 
 // world returns a world with the mesh configuration and the variables of a case, and no objects.
 func (c referenceCase) world(t tb) *world {
-	return newWorldOf(t, snapshot.Options{Mesh: c.mesh, Settings: snapshot.Settings{HTTP3: c.http3}})
+	on := func(variable string) bool { return c.variables[variable] == "true" }
+	return newWorldOf(t, snapshot.Options{
+		Mesh: c.mesh,
+		Settings: snapshot.Settings{
+			HTTP3: on(http3.Variable), ScopedGateways: on(names.ScopeGatewaysVariable), PersistentSessions: on(names.SessionsVariable),
+		},
+	})
+}
+
+// readVariables returns the variables of a case, which may have no others.
+func readVariables(t *testing.T, text string) map[string]string {
+	t.Helper()
+	known := []string{http3.Variable, names.ScopeGatewaysVariable, names.SessionsVariable, compliance.Variable}
+	variables := map[string]string{}
+	for line := range strings.Lines(text) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		if variables[name] = value; !slices.Contains(known, name) || name != compliance.Variable && value != "true" {
+			t.Fatalf("unknown variable: %s", line)
+		}
+	}
+	return variables
 }
 
 func referenceCases(t *testing.T) []referenceCase {
@@ -177,7 +206,7 @@ func readReferenceCases(t *testing.T) []referenceCase {
 	t.Helper()
 	world := objects(t, "world.yaml", read(t, "testdata", "reference", "world.yaml"))
 	dirs, err := filepath.Glob(filepath.Join("testdata", "reference", "cases", "*"))
-	if err != nil || len(dirs) != 89 {
+	if err != nil || len(dirs) != 99 {
 		t.Fatalf("%d cases, %v", len(dirs), err)
 	}
 	var cases []referenceCase
@@ -193,9 +222,12 @@ func readReferenceCases(t *testing.T) []referenceCase {
 			c.proxyConfig = b
 		}
 		if b, err := os.ReadFile(filepath.Join(dir, "variables")); err == nil {
-			if c.http3 = string(b) == http3.Variable+"=true\n"; !c.http3 {
-				t.Fatalf("%s: unknown variables: %s", c.name, b)
-			}
+			c.variables = readVariables(t, string(b))
+			c.mesh.Compliance, err = compliance.Parse(c.variables[compliance.Variable])
+			must.Succeed(t, err)
+		}
+		if b, err := os.ReadFile(filepath.Join(dir, "nodes.yaml")); err == nil {
+			must.Succeed(t, yaml.UnmarshalStrict(b, &c.nodes))
 		}
 		added := objects(t, c.name, read(t, dir, "objects.yaml"))
 		for _, o := range added {
@@ -224,27 +256,39 @@ func derived(t testing.TB, c referenceCase) (out []kinds.Change) {
 	return out
 }
 
-// referenceNodes returns the proxies, with a ProxyConfig of their own.
-func referenceNodes(t *testing.T, config []byte) map[string]*node.Proxy {
+// referenceNodes returns the proxies as they are in a case.
+func referenceNodes(t *testing.T, c referenceCase) map[string]*node.Proxy {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join("testdata", "reference", "nodes", "*.json"))
 	if err != nil || len(files) != 6 {
 		t.Fatalf("%d nodes, %v", len(files), err)
 	}
+	var config any
+	must.Succeed(t, yaml.Unmarshal(c.proxyConfig, &config))
 	nodes := map[string]*node.Proxy{}
 	for _, file := range files {
-		text := read(t, file)
-		if config != nil {
+		text, name := read(t, file), strings.TrimSuffix(filepath.Base(file), ".json")
+		edits, edited := c.nodes[name]
+		if edited || config != nil {
 			var n map[string]any
 			must.Succeed(t, json.Unmarshal(text, &n))
-			var own any
-			must.Succeed(t, yaml.Unmarshal(config, &own))
-			n["metadata"].(map[string]any)["PROXY_CONFIG"] = own
-			if text, err = json.Marshal(n); err != nil {
-				t.Fatal(err)
+			if edits.ID != "" {
+				n["id"] = edits.ID
 			}
+			metadata := n["metadata"].(map[string]any)
+			if config != nil {
+				metadata["PROXY_CONFIG"] = config
+			}
+			maps.Copy(metadata, edits.Metadata)
+			text, err = json.Marshal(n)
+			must.Succeed(t, err)
 		}
-		nodes[strings.TrimSuffix(filepath.Base(file), ".json")] = proxy(t, text)
+		nodes[name] = proxy(t, text)
+	}
+	for name := range c.nodes {
+		if nodes[name] == nil {
+			t.Fatalf("%s changes %s, which is no node", c.name, name)
+		}
 	}
 	return nodes
 }

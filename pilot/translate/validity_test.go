@@ -189,7 +189,7 @@ func TestResourcesAreValidAndClosed(t *testing.T) {
 	for _, c := range referenceCases(t) {
 		s := c.world(t).apply(c.objects...)
 		tr := newTranslator(0)
-		for who, p := range referenceNodes(t, c.proxyConfig) {
+		for who, p := range referenceNodes(t, c) {
 			checkReferences(t, c.name+" "+who, sent(t, tr, s, p), routedHosts(s))
 		}
 	}

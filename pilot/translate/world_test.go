@@ -21,6 +21,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/galley/validation"
@@ -69,18 +70,18 @@ func newWorld(t tb, m *mesh.Config) *world { return newWorldOf(t, snapshot.Optio
 // newWorldOf returns a world with some options of its Builder.
 func newWorldOf(t tb, o snapshot.Options) *world {
 	o.Domain, o.Catalog = "cluster.local", catalog.Features()
-	return &world{t: t, registry: newRegistry(kube.Options{}, clusterset.Options{}), builder: snapshot.NewBuilder(o)}
+	return &world{t: t, registry: newRegistry(kube.Options{}, o.Mesh.EntryVisibility(), clusterset.Options{}), builder: snapshot.NewBuilder(o)}
 }
 
 // newRegistry returns the registries of a mesh. The options of a cluster's registry need no ID.
-func newRegistry(o kube.Options, sets clusterset.Options) *aggregate.Registry {
+func newRegistry(o kube.Options, entries *mesh.EntryVisibility, sets clusterset.Options) *aggregate.Registry {
 	return aggregate.New(aggregate.Options{
 		Kube: func(id string) *kube.Registry {
 			of := o
 			of.Cluster, of.Remote = cmp.Or(id, "Kubernetes"), id != ""
 			return kube.New(of)
 		},
-		Entries: serviceentry.New(serviceentry.Options{Cluster: "Kubernetes"}), Sets: mcs.New(sets, "cluster.local"),
+		Entries: serviceentry.New(serviceentry.Options{Cluster: "Kubernetes", Visibility: entries}), Sets: mcs.New(sets, "cluster.local"),
 	})
 }
 
@@ -149,6 +150,9 @@ func sent(t tb, tr *translate.Translator, s *snapshot.Snapshot, p *node.Proxy) c
 		for _, name := range routeNames(t, decode(t, r)) {
 			out["rds"][name] = tr.Resource(s, c, envoy.RouteType, name)
 		}
+	}
+	if p.SelfDiscovery { // as the bootstrap of its Envoy asks
+		out["eds"][names.SelfCluster] = tr.Resource(s, c, envoy.EndpointType, names.SelfCluster)
 	}
 	return out
 }
