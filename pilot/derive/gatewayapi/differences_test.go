@@ -56,4 +56,10 @@ var differences = []difference{
 	{"17-backendtraffic", `edge/cds.yaml/.*svc-n-alone.*config`, "a policy that sets nothing makes no DestinationRule"},
 	{"17-backendtraffic", `status.XBackendTrafficPolicy a/e-missing.*svc-e-found.*`, "each target has a condition of its own"},
 	{"17-backendtraffic", `status.XBackendTrafficPolicy a/d-two2.*`, loses},
+	{"17-options", `edge/cds.yaml/.*matchSubjectAltNames.*|edge/cds.yaml/.*defaultValidationContext`, unverified},
+	{"17-options", `edge/lds.yaml/0.0.0.0_443.filterChains\[\[mutual.org\]\].*cipherSuites.*`, "cipher suites hold in every mode"},
+	{"17-options", `status.BackendTLSPolicy.*ancestorRef.namespace`, "the namespace of a Gateway in another namespace is written"},
+	{"17-options", `status.Gateway gw/edge.(conditions\[Accepted\]|listeners\[nothing\]).*`,
+		"a listener whose cipher suites are all unknown is refused"},
+	{"18-partial", `status.HTTPRoute a/parents.*\[Accepted\].message`, message},
 }
