@@ -95,6 +95,8 @@ func serviceImport(p fieldRef) {
 	for _, ip := range p.at("spec").at("ips").items() {
 		if !isIP(ip.text()) {
 			ip.bad("write an IP address", "%q is not an IP address", ip.text())
+		} else if why := ownHost(ip.text()); why != "" {
+			ip.bad("write the address of the service in the cluster", "%q is %s: it is not the address of a service", ip.text(), why)
 		}
 	}
 }
