@@ -111,6 +111,9 @@ GOGC, GOMEMLIMIT and GOMAXPROCS are Go's own.`
 		if err := checkController(f.o.GatewayController); err != nil {
 			return err
 		}
+		if err := f.checkNames(); err != nil {
+			return err
+		}
 		if f.o.AnyTrustDomain {
 			logger.Warn("workloads accept peers of any trust domain: PILOT_SKIP_VALIDATE_TRUST_DOMAIN is true")
 		}
@@ -121,10 +124,7 @@ GOGC, GOMEMLIMIT and GOMAXPROCS are Go's own.`
 		if err := f.kube.secretsClient(&f.o.Options, f.o.External); err != nil {
 			return err
 		}
-		if f.o.Untaint.On && f.o.Client == nil {
-			logger.Warn("this variable has no effect here", "variable", "PILOT_ENABLE_NODE_UNTAINT_CONTROLLERS", "reason", noCluster)
-		}
-		for _, v := range f.kube.idle(&f.o.Options, f.o.External) {
+		for _, v := range f.idle() {
 			logger.Warn("this variable has no effect here", "variable", v.variable, "reason", v.reason)
 		}
 		if slices.Contains(f.o.Ignored, kinds.GatewayClass) {
@@ -314,9 +314,8 @@ func (f *flags) register(flags *pflag.FlagSet, e *env.Env) {
 	o.NoDebugHTTP = !e.Permitted("ENABLE_DEBUG_ON_HTTP")
 	o.DebugNamespaces = cli.Fields(e.Text("DEBUG_ENDPOINT_AUTH_ALLOWED_NAMESPACES", ""))
 	if !e.Enabled("ENABLE_DEBUG_ENDPOINT_AUTH") {
-		e.Warnings = append(e.Warnings, "ENABLE_DEBUG_ENDPOINT_AUTH=false has no effect: clients on other hosts always need "+
-			"authorization to read debug pages. "+
-			"DEBUG_ENDPOINT_AUTH_ALLOWED_NAMESPACES allows more namespaces")
+		e.Warn("ENABLE_DEBUG_ENDPOINT_AUTH=false has no effect: clients on other hosts always need authorization to read debug " +
+			"pages. DEBUG_ENDPOINT_AUTH_ALLOWED_NAMESPACES allows more namespaces")
 	}
 
 	text := func(name, value string) {

@@ -48,7 +48,8 @@ func TestEnvironmentGivesDefaults(t *testing.T) {
 		"PILOT_ENABLE_XDS_CACHE=false", "PILOT_PUSH_THROTTLE=200", "PILOT_PORT=tcp://10.0.0.1:80", "PILOT_SERVICE_HOST=10.0.0.1", "HOME=/",
 		"XDS_AUTH=false", "ISTIO_DELTA_XDS=true", "PILOT_MAX_REQUESTS_PER_SECOND=0", "PATH=/bin",
 	})
-	c := Command(&e, nil)
+	Command(&e, nil)
+	c := Command(&e, nil) // several commands read a variable, and there is one warning
 	for name, want := range map[string]string{
 		"namespace": "mesh", "clusterID": "c1", "podName": "istiod-0", "revision": "canary", "debounceAfter": "250ms",
 		"debounceMax": "10s",
@@ -213,6 +214,41 @@ func TestGatewayController(t *testing.T) {
 		if _, err := Judge(&e, nil); (err == nil) != allowed {
 			t.Errorf("%q: %v", name, err)
 		}
+	}
+}
+
+// TestNames refuses names that objects cannot have, and says which variables have no effect without an API server.
+func TestNames(t *testing.T) {
+	for _, c := range []struct {
+		set           string
+		refused, idle bool
+	}{
+		{"PILOT_CA_CERT_CONFIGMAP=other", false, false},
+		{"PILOT_CA_CERT_CONFIGMAP=Bad Name", true, false},
+		{"PILOT_CA_CERT_CONFIGMAP=istio-ca-crl", true, false},
+		{"PILOT_CRL_CONFIGMAP=a/b", true, false},
+		{"PILOT_GATEWAY_API_DEFAULT_GATEWAYCLASS_NAME=Istio_", true, false},
+		{"PILOT_NODE_UNTAINT_CONTROLLERS_TAINT_NAME=a.b/c:NoSchedule", true, true},
+		{"PILOT_NODE_UNTAINT_CONTROLLERS_TAINT_NAME=a.b/c", false, true},
+		{"PILOT_ENABLE_NODE_UNTAINT_CONTROLLERS=true", false, true},
+		{"ENABLE_CLUSTER_TRUST_BUNDLE_API=true", false, true},
+		{"ENABLE_MCS_AUTO_EXPORT=true", false, true},
+	} {
+		e := env.New([]string{c.set})
+		if _, err := Judge(&e, nil); (err != nil) != c.refused {
+			t.Errorf("%s: %v", c.set, err)
+		}
+		f := &flags{}
+		f.register(pflag.NewFlagSet("", pflag.ContinueOnError), &e)
+		must.Succeed(t, f.Options(&f.o.Options))
+		name, _, _ := strings.Cut(c.set, "=")
+		if list := f.idle(); c.idle != (len(list) == 1 && list[0].variable == name) {
+			t.Errorf("%s: without effect %v", c.set, list)
+		}
+	}
+	e := env.New(nil)
+	if _, err := Judge(&e, []string{"--cniNamespace=Kube_System"}); err == nil {
+		t.Error("--cniNamespace may be no name of a namespace")
 	}
 }
 

@@ -1,6 +1,7 @@
 package discovery
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -10,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 
+	"github.com/istiod-lite/istiod-lite/api/clusterset"
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/cli"
 	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/env"
 	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/input"
@@ -134,6 +137,25 @@ func (f *kubeFlags) idle(o *ingest.Options, external bool) (list []idle) {
 	for _, pattern := range unknown {
 		list = append(list, idle{"PILOT_IGNORE_RESOURCES", pattern + " is no kind of configuration that this server reads"})
 	}
+	return list
+}
+
+// idle returns the variables about API servers that have no effect on a server with these flags.
+func (f *flags) idle() []idle {
+	list := f.kube.idle(&f.o.Options, f.o.External)
+	untaint := "PILOT_ENABLE_NODE_UNTAINT_CONTROLLERS"
+	for name, on := range map[string]bool{
+		untaint: f.o.Untaint.On, "ENABLE_CLUSTER_TRUST_BUNDLE_API": f.o.Certificates.TrustBundle,
+		clusterset.AutoExportVariable: f.o.MultiCluster.AutoExport,
+	} {
+		if on && f.o.Client == nil {
+			list = append(list, idle{name, noCluster})
+		}
+	}
+	if f.o.Untaint.Taint != names.TaintNotReady && !f.o.Untaint.On {
+		list = append(list, idle{"PILOT_NODE_UNTAINT_CONTROLLERS_TAINT_NAME", untaint + " is not true"})
+	}
+	slices.SortFunc(list, func(a, b idle) int { return cmp.Compare(a.variable, b.variable) })
 	return list
 }
 

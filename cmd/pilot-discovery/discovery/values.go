@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/cli"
@@ -32,6 +33,12 @@ func discoveryChecks() cli.Checks {
 	c["maxRecvMessageSize"] = cli.NumberOf(1<<10, math.MaxInt32, "a number of bytes from 1024 on, for example 4194304")
 	c["maxStreams"] = cli.NumberOf(10, math.MaxInt32, "a number of streams from 10 on, for example 12000")
 	c["clusterRegistriesNamespace"] = cli.CheckNamespace
+	c["cniNamespace"] = func(text string) error {
+		if text == "" {
+			return nil
+		}
+		return cli.CheckNamespace(text)
+	}
 	c["revision"] = cli.CheckRevision
 	return c
 }
@@ -46,6 +53,28 @@ func checkController(name string) error {
 		return fmt.Errorf("PILOT_GATEWAY_API_CONTROLLER_NAME=%s is the controller of other classes: write another name", name)
 	case len(name) > 253 || !controllerName.MatchString(name):
 		return fmt.Errorf("PILOT_GATEWAY_API_CONTROLLER_NAME=%s: write a domain and a path, for example example.com/gateways", name)
+	}
+	return nil
+}
+
+// checkNames rejects names that objects cannot have, and one name for two ConfigMaps: an API server would refuse to
+// store them, or one would replace the other.
+func (f *flags) checkNames() error {
+	c := f.o.Certificates
+	for _, v := range [][2]string{
+		{"PILOT_CA_CERT_CONFIGMAP", c.RootsMap}, {"PILOT_CRL_CONFIGMAP", c.CRLMap},
+		{"PILOT_GATEWAY_API_DEFAULT_GATEWAYCLASS_NAME", f.o.GatewayClass},
+	} {
+		if validation.IsDNS1123Subdomain(v[1]) != nil {
+			return fmt.Errorf("%s=%s: write the name of an object, for example istio-ca", v[0], v[1])
+		}
+	}
+	if validation.IsQualifiedName(f.o.Untaint.Taint) != nil {
+		return fmt.Errorf("PILOT_NODE_UNTAINT_CONTROLLERS_TAINT_NAME=%s: write the key of a taint, without a value and an effect, "+
+			"for example %s", f.o.Untaint.Taint, names.TaintNotReady)
+	}
+	if c.RootsMap == c.CRLMap {
+		return fmt.Errorf("PILOT_CA_CERT_CONFIGMAP and PILOT_CRL_CONFIGMAP are both %s: write different names", c.CRLMap)
 	}
 	return nil
 }
@@ -73,5 +102,5 @@ func Judge(e *env.Env, args []string) (idle []string, err error) {
 		f.provider = istiodProvider
 	}
 	return idle, errors.Join(e.Refusal(), f.kube.limits(&f.o.Options), f.Options(&f.o.Options), checkController(f.o.GatewayController),
-		f.certificates(&f.o.Certificates), cli.CheckNativeSidecars(f.o.Injection.NativeSidecars))
+		f.checkNames(), f.certificates(&f.o.Certificates), cli.CheckNativeSidecars(f.o.Injection.NativeSidecars))
 }

@@ -148,10 +148,16 @@ func parsePercentage(text string) (float64, error) {
 func lenient[T any](e *Env, key string, otherwise T, allowed string, parse func(string) (T, error)) T {
 	v, ok := parsed(e, key, otherwise, parse)
 	if !ok {
-		e.Warnings = append(e.Warnings,
-			fmt.Sprintf("%s=%q is not understood, and %v is used: write %s", key, e.Getenv(key), otherwise, allowed))
+		e.Warn(fmt.Sprintf("%s=%q is not understood, and %v is used: write %s", key, e.Getenv(key), otherwise, allowed))
 	}
 	return v
+}
+
+// Warn adds a warning, once: several commands read a variable.
+func (e *Env) Warn(text string) {
+	if !slices.Contains(e.Warnings, text) {
+		e.Warnings = append(e.Warnings, text)
+	}
 }
 
 // strict is like lenient, but an invalid value keeps a server from starting, because otherwise may permit more than the

@@ -12,7 +12,7 @@ func multiCluster(e *env.Env) clusterset.Options {
 	e.OneOf(clusterset.GroupVariable, kinds.ServiceExport.Group)
 	requires := func(name string, set, given bool, required string) bool {
 		if set && !given {
-			e.Warnings = append(e.Warnings, name+"=true has no effect without "+required+"=true")
+			e.Warn(name + "=true has no effect without " + required + "=true")
 		}
 		return set && given
 	}
