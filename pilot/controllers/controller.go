@@ -79,7 +79,7 @@ type Controller struct {
 	queue      workqueue.TypedRateLimitingInterface[reconcile.Request] // queue of the term; nil between terms
 	problems   map[reconcile.Request]diag.Diagnostic                   // by request whose last reconcile failed
 	conflicts  map[reconcile.Request]int                               // consecutive conflicts by request
-	readErrors map[read]string                                         // errors of the last list and the last watch of each informer
+	readErrors map[read]readError                                      // errors of the last list and the last watch of each informer
 	informers  int                                                     // number of informers made
 }
 
@@ -190,7 +190,7 @@ func (c *Controller) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.queue, c.backoff = nil, newBackoff()
-	c.problems, c.conflicts, c.readErrors = map[reconcile.Request]diag.Diagnostic{}, map[reconcile.Request]int{}, map[read]string{}
+	c.problems, c.conflicts, c.readErrors = map[reconcile.Request]diag.Diagnostic{}, map[reconcile.Request]int{}, map[read]readError{}
 }
 
 // informer returns an informer that records whether its kind can be read.
@@ -252,6 +252,12 @@ func (s stream) Stop() {
 	s.cancel(nil)
 }
 
+// readError is why a kind cannot be read.
+type readError struct {
+	text     string
+	unserved bool // the API server does not serve the kind
+}
+
 // by returns the way to read the same kind by another verb.
 func (r read) by(verb string) read {
 	r.verb = verb
@@ -269,10 +275,10 @@ func (c *Controller) noteRead(ctx context.Context, of read, err error) {
 		text = withoutURL(err)
 	}
 	c.mu.Lock()
-	known := c.readErrors[of.by("list")] == text || c.readErrors[of.by("watch")] == text
+	known := c.readErrors[of.by("list")].text == text || c.readErrors[of.by("watch")].text == text
 	delete(c.readErrors, of)
 	if err != nil {
-		c.readErrors[of] = text
+		c.readErrors[of] = readError{text, apierrors.IsNotFound(err)}
 	}
 	c.mu.Unlock()
 	if err == nil {
@@ -417,10 +423,13 @@ func (c *Controller) Findings() []diag.Diagnostic {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	list := slices.Collect(maps.Values(c.problems))
-	for of, text := range c.readErrors {
+	for of, err := range c.readErrors {
+		fix := "grant list and watch of them to this server's ServiceAccount; it is tried again"
+		if err.unserved {
+			fix = "install the CustomResourceDefinition of the kind, or enable its API in the API server; it is tried again"
+		}
 		list = append(list, diag.Diagnostic{
-			Severity: diag.Warning, Code: c.codeUnread, Message: of.kind + " objects cannot be read: " + text,
-			Fix: "grant list and watch of them to this server's ServiceAccount; it is tried again",
+			Severity: diag.Warning, Code: c.codeUnread, Message: of.kind + " objects cannot be read: " + err.text, Fix: fix,
 		})
 	}
 	slices.SortFunc(list, func(a, b diag.Diagnostic) int {
