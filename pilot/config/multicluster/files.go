@@ -1,6 +1,7 @@
 package multicluster
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -37,7 +39,8 @@ type FilesOptions struct {
 }
 
 // Files reads the kubeconfigs of a directory: files whose names end in .yaml or .yml, in it and below. Names that begin
-// with a dot are ignored. It is a config.Source.
+// with a dot or end in .txt are ignored, and others are findings. Dir itself may be a link to a directory, or a file of
+// any name. Links to other directories are not followed. It is a config.Source.
 type Files struct {
 	o        FilesOptions
 	good     map[string]File // last usable content by path; owned by the Run goroutine
@@ -74,11 +77,12 @@ func same(a, b File) bool {
 func (f *Files) Findings() []diag.Diagnostic { return f.findings.Get() }
 
 // read returns the usable files. A file that cannot be used keeps its last content, and so do all files below a
-// directory that cannot be read.
+// directory that cannot be read. A file is parsed again only if its content has changed.
 func (f *Files) read() (list []File) {
 	good := map[string]File{}
 	var found []diag.Diagnostic
 	keep := func(path string, err error) {
+		path = filepath.Clean(path)
 		found = append(found, diag.Diagnostic{
 			Severity: diag.Error, Code: "ClusterNotConnected", File: path,
 			Message: fmt.Sprintf("kubeconfigs of remote clusters cannot be read: %v", err),
@@ -90,15 +94,27 @@ func (f *Files) read() (list []File) {
 			}
 		}
 	}
-	_ = filepath.WalkDir(f.o.Dir, func(path string, e fs.DirEntry, err error) error { // its errors are those of the function
-		hidden := path != f.o.Dir && strings.HasPrefix(filepath.Base(path), ".")
-		switch ext := filepath.Ext(path); {
+	ignored := func(path, message, fix string) {
+		found = append(found, diag.Diagnostic{Severity: diag.Warning, Code: "NotRead", File: path, Message: message, Fix: fix})
+	}
+	root := f.root()
+	_ = filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error { // its errors are those of the function
+		hidden := path != root && strings.HasPrefix(filepath.Base(path), ".")
+		ext := filepath.Ext(path)
+		named := path == root || ext == ".yaml" || ext == ".yml"
+		switch {
 		case hidden && e != nil && e.IsDir():
 			return fs.SkipDir
 		case hidden:
 		case err != nil:
 			keep(path, err)
-		case e.IsDir() || ext != ".yaml" && ext != ".yml":
+		case e.IsDir():
+		case e.Type()&fs.ModeSymlink != 0 && isDirectory(path):
+			ignored(path, "links to other directories are not followed", "put the kubeconfigs themselves there, or links to files")
+		case ext == ".txt" && path != root:
+		case !named:
+			ignored(path, "the file is not read: its name does not end in .yaml or .yml",
+				"rename it to "+filepath.Base(path)+".yaml, or move it to another directory")
 		default:
 			file, err := f.file(path)
 			if err != nil {
@@ -118,11 +134,30 @@ func (f *Files) read() (list []File) {
 	return list
 }
 
+// root returns the path to walk. A link to a directory gets a separator behind it, because a walk follows no links.
+func (f *Files) root() string {
+	if isDirectory(f.o.Dir) && !strings.HasSuffix(f.o.Dir, string(filepath.Separator)) {
+		if info, err := os.Lstat(f.o.Dir); err == nil && info.Mode()&fs.ModeSymlink != 0 {
+			return f.o.Dir + string(filepath.Separator)
+		}
+	}
+	return f.o.Dir
+}
+
+// isDirectory reports whether a path leads to a directory.
+func isDirectory(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
 // file reads one file.
 func (f *Files) file(path string) (File, error) {
 	text, err := safe.ReadBounded(path, f.o.Limit)
 	if err != nil {
 		return File{}, err
+	}
+	if last, ok := f.good[path]; ok && bytes.Equal(last.Kubeconfig, text) {
+		return last, nil
 	}
 	id, err := clusterOf(text)
 	if err != nil {

@@ -85,6 +85,24 @@ func TestFiles(t *testing.T) {
 		follows("b: x=b2", "b=synced bad=closed", "ClusterNotConnected own.yaml", "ClusterNotConnected .")
 		must.Succeed(t, os.Mkdir(dir, 0o700))
 		follows("", "")
+
+		// What is not read is said.
+		write("b", named("b1"))
+		write("b.YAML", named("b1"))
+		must.Succeed(t, os.Symlink(t.TempDir(), filepath.Join(dir, "link")))
+		follows("", "", "NotRead b", "NotRead b.YAML", "NotRead link")
+
+		// The directory is a link, first to a directory, then to nothing. Then it is a file.
+		must.Succeed(t, os.RemoveAll(dir))
+		other := t.TempDir()
+		must.Succeed(t, os.WriteFile(filepath.Join(other, "b.yaml"), named("b1"), 0o600))
+		must.Succeed(t, os.Symlink(other, dir))
+		follows("b: x=b1", "b=synced")
+		must.Succeed(t, os.RemoveAll(other))
+		follows("b: x=b1", "b=synced", "ClusterNotConnected .")
+		must.Succeed(t, os.Remove(dir))
+		must.Succeed(t, os.WriteFile(dir, named("b2"), 0o600))
+		follows("b: x=b2", "b=synced")
 	})
 }
 
