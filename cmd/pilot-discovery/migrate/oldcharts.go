@@ -42,6 +42,7 @@ func (r *release) renew() {
 	if get(to, "name") == nil {
 		putAt(to, "name", &yaml.Node{}, &yaml.Node{Kind: yaml.ScalarNode, Value: gateway})
 	}
+	keepSelector(to, gateway)
 	r.name = cmp.Or(r.name, scalar(to, "name"))
 	r.chart, r.root, r.points = "gateway", to, append(r.points, o.points...)
 }

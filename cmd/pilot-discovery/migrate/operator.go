@@ -283,7 +283,19 @@ func (o *operator) addGateway(n *yaml.Node, path, ofAll, profile string) {
 	})
 	o.settings(get(n, "k8s"), path+".k8s", r.root, ofGateway())
 	o.settings(all, "values.gateways."+ofAll, r.root, ofAllGateways())
+	keepSelector(r.root, ofAll)
 	o.gateways = append(o.gateways, r)
+}
+
+// keepSelector adds the labels app and istio to the values of the chart gateway, unless the values have them. The manifests
+// of an IstioOperator give all gateways of a kind the same two labels, by which Gateways select them. The chart gateway
+// derives both labels from the gateway's name.
+func keepSelector(root *yaml.Node, ofAll string) {
+	if scalar(root, "name") == ofAll {
+		return
+	}
+	putAt(root, "labels.app", &yaml.Node{}, &yaml.Node{Kind: yaml.ScalarNode, Value: ofAll})
+	putAt(root, "labels.istio", &yaml.Node{}, &yaml.Node{Kind: yaml.ScalarNode, Value: strings.TrimPrefix(ofAll, "istio-")})
 }
 
 // settings takes settings whose places in a chart are known.
