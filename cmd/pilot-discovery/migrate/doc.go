@@ -4,7 +4,8 @@
 //   - migrate.go, cluster.go, istiod.go, ca.go, environment.go: the verdict about objects of a cluster or of files.
 //     Package migration judges the objects of the mesh.
 //   - values.go, schema.go, profiles.go, tree.go: the verdict about values, and the values for the charts of this tree.
-//   - operator.go, operators.go, wrapped.go: values in IstioOperators, and in objects of tools for deployment.
+//   - operator.go, operators.go, wrapped.go, parameters.go: values in IstioOperators, and in objects of tools for
+//     deployment.
 //   - oldcharts.go: values of Istio's old charts of gateways.
 //   - helm.go, running.go, gateways.go, defaults.go, sources.go: values in releases of Helm, and of what runs.
 //   - back.go: the verdict about values for Istio's charts.
