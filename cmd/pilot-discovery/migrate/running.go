@@ -121,6 +121,7 @@ func istiodValues(t migration.Object, c map[string]any, of objects, injected, ba
 	r.account()
 	r.service()
 	r.mesh()
+	r.configMaps()
 	if hook := r.named("MutatingWebhookConfiguration", "", injector.MapName(r.revision)+r.suffixOfNamespace()); hook != nil {
 		r.set("sidecarInjectorWebhookAnnotations", ownAnnotations(hook.GetAnnotations()))
 	}
@@ -444,6 +445,35 @@ func (r *running) service() {
 	if kind := s.Field("spec", "type"); kind != "" && kind != "ClusterIP" {
 		r.odd(*s, "spec.type="+kind)
 	}
+}
+
+// configMaps takes what the chart writes into ConfigMaps of their own: the defaults of classes of Gateways, and roots for
+// the servers that have the keys of token issuers.
+func (r *running) configMaps() {
+	if m := r.named("ConfigMap", r.workload.GetNamespace(), "pilot-jwks-extra-cacerts"+r.suffix()); m != nil {
+		r.set("jwksResolverExtraRootCA", m.Field("data", "extra.pem"))
+	}
+	classes := map[string]any{}
+	for _, m := range r.all {
+		class := m.GetLabels()[names.LabelDefaultsForClass]
+		if m.GetKind() != "ConfigMap" || m.GetNamespace() != r.workload.GetNamespace() || class == "" ||
+			m.GetName() != fmt.Sprintf("istio-%s-gatewayclass-%s", cmp.Or(r.revision, "default"), class) {
+			continue
+		}
+		defaults := map[string]any{}
+		data, _, _ := unstructured.NestedStringMap(m.Object, "data")
+		for _, kind := range slices.Sorted(maps.Keys(data)) {
+			var overlay map[string]any
+			if err := sigsyaml.Unmarshal([]byte(data[kind]), &overlay); err != nil {
+				r.points = append(r.points, migration.Point{InTheWay: true, Where: m.Named(),
+					Text: fmt.Sprintf("%s: %s: %v", m.Named(), kind, err), Fix: "correct it, or write it into gatewayClasses yourself"})
+				continue
+			}
+			defaults[kind] = overlay
+		}
+		classes[class] = defaults
+	}
+	r.set("gatewayClasses", classes)
 }
 
 // mesh takes the mesh configuration, without what the chart writes by itself.
