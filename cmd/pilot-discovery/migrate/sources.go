@@ -177,6 +177,20 @@ func (j *valueJudge) addRunning() {
 			removeAt(j.running.root, place)
 		}
 	}
+	env := get(j.running.root, "env")
+	if taint := get(j.root, "taint"); on(taint, false) {
+		for variable, text := range map[string]string{"PILOT_ENABLE_NODE_UNTAINT_CONTROLLERS": "true",
+			"PILOT_NODE_UNTAINT_CONTROLLERS_TAINT_NAME": scalar(taint, "name")} {
+			if scalar(env, variable) == text { // the chart wrote it
+				removeAt(j.running.root, "env."+variable)
+			}
+		}
+	}
+	each(get(j.root, "pdb"), func(key, n *yaml.Node) { // it is another name of podDisruptionBudget
+		if runs := get(j.running.root, "podDisruptionBudget", key.Value); runs != nil && sameScalar(n, runs) {
+			removeAt(j.running.root, "podDisruptionBudget."+key.Value)
+		}
+	})
 	if scalar(j.root, "global", "platform") != "" {
 		remove(j.running.root, "platform")
 	}
