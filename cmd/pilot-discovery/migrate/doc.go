@@ -20,4 +20,5 @@
 //   - What a control plane runs with beyond the values of its release is among them: [TestRunning].
 //   - The way back loses no value either: [TestThereAndBack], [TestBack].
 //   - A release that cannot be read is a finding: [TestBadReleases].
+//   - A file of values that is too large, or repeats too much by aliases, is an error, soon: [TestLargeValues].
 package migrate

@@ -30,6 +30,11 @@ func operatorsOf(texts *file.Texts) (list []*release, points []migration.Point) 
 			}
 			for _, root := range all {
 				if scalar(root, "kind") == "IstioOperator" {
+					left := mostOfValues
+					if err := checkTree(name, root, &left); err != nil {
+						points = append(points, migration.Point{InTheWay: true, Text: err.Error(), Fix: "write the values out without aliases"})
+						continue
+					}
 					o := &operator{file: name}
 					o.read(resolved(root))
 					list, points = append(list, o.releases()...), append(points, o.points...)

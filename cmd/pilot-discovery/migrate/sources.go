@@ -20,9 +20,16 @@ const ofRunning = -1
 
 // releaseFrom returns the values of a chart in a text.
 func releaseFrom(chart, file string, text []byte) (*release, error) {
+	if err := checkText(file, text); err != nil {
+		return nil, err
+	}
 	var doc yaml.Node
 	if err := yaml.Unmarshal(text, &doc); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	left := mostOfValues
+	if err := checkTree(file, &doc, &left); err != nil {
+		return nil, err
 	}
 	r := &release{chart: chart, file: file, root: &yaml.Node{Kind: yaml.MappingNode}}
 	if len(doc.Content) > 0 && doc.Content[0].Kind == yaml.MappingNode {

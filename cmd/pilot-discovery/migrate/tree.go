@@ -1,13 +1,49 @@
 package migrate
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/api/yaml11"
 )
+
+// mostOfValues limits the values of one file, with the values that aliases repeat.
+const mostOfValues = 50_000
+
+// checkText returns an error if a text is too large to be parsed.
+func checkText(file string, text []byte) error {
+	if most := limits.Default().FileSize; int64(len(text)) > most {
+		return fmt.Errorf("%s: it has more than %d bytes", file, most)
+	}
+	all := 0
+	for line, n := range limits.YAMLNodes(text) {
+		if all += n; all > 2*mostOfValues { // the count before parsing is an upper bound
+			return fmt.Errorf("%s:%d: the file has more than %d values", file, line, mostOfValues)
+		}
+	}
+	return nil
+}
+
+// checkTree subtracts the nodes of a tree from how many a file may have, with the nodes that aliases repeat. It returns
+// an error if there are more.
+func checkTree(file string, n *yaml.Node, left *int) error {
+	if *left--; *left < 0 {
+		return fmt.Errorf("%s:%d: the file has more than %d values, with the values that aliases repeat", file, n.Line, mostOfValues)
+	}
+	if n.Alias != nil {
+		return checkTree(file, n.Alias, left)
+	}
+	for _, child := range n.Content {
+		if err := checkTree(file, child, left); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // resolved returns a copy of a tree in which aliases and merge keys are replaced by what they stand for.
 func resolved(n *yaml.Node) *yaml.Node {

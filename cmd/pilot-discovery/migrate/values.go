@@ -13,6 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/api/settings"
 	"github.com/istiod-lite/istiod-lite/api/yaml11"
@@ -56,20 +57,30 @@ func readValues(text string, in io.Reader) (list []*release, points []migration.
 		chart, file = "", text
 	}
 	var data []byte
-	if file == "-" {
-		data, err = io.ReadAll(in)
-	} else {
-		data, err = os.ReadFile(file)
+	if file != "-" {
+		f, err := os.Open(file)
+		if err != nil {
+			return nil, nil, err
+		}
+		defer f.Close()
+		in = f
+	}
+	if data, err = io.ReadAll(io.LimitReader(in, limits.Default().FileSize+1)); err == nil {
+		err = checkText(file, data)
 	}
 	if err != nil {
 		return nil, nil, err
 	}
+	left := mostOfValues
 	for d := yaml.NewDecoder(bytes.NewReader(data)); ; {
 		var doc yaml.Node
 		if err := d.Decode(&doc); err == io.EOF {
 			return list, points, nil
 		} else if err != nil {
 			return nil, nil, fmt.Errorf("%s: %w", file, err)
+		}
+		if err := checkTree(file, &doc, &left); err != nil {
+			return nil, nil, err
 		}
 		if err := doc.Decode(new(any)); err != nil { // an alias that contains itself, among others
 			return nil, nil, fmt.Errorf("%s: %w", file, err)
