@@ -357,12 +357,14 @@ func TestBadReleases(t *testing.T) {
 		{"no JSON", fmt.Sprintf(broken, encoded(encoded("a"))), "a release cannot be read: invalid character", ""},
 		{"no gzip", fmt.Sprintf(broken, encoded(encoded("\x1f\x8b"))), "a release cannot be read: ", ""},
 		{"empty", fmt.Sprintf(broken, "''"), "a release cannot be read: the key release is empty", ""},
+		{"no chart", fmt.Sprintf(broken, encoded(encoded("{}"))), "a release cannot be read: it names no chart", ""},
 		{"another chart", release("web", "deployed", "web", 1), "Nothing stands in the way", ""},
 		{"a chart base of others", release("base", "deployed", "base", 1), "Nothing stands in the way", ""},
 		{"the last one", release("istiod", "deployed", "istiod", 3) + "---\n" + strings.Replace(release("istiod", "deployed", "istiod", 2),
 			".v2", ".v1", 1), "1 value works as it is written", "revision: r3"},
 		{"replaced", release("istiod", "superseded", "istiod", 1), "Nothing stands in the way", ""},
 		{"failed", release("istiod", "failed", "istiod", 4), "revision 4 of release istio-system/istiod is failed", ""},
+		{"no status", release("istiod", "", "istiod", 4), "revision 4 of release istio-system/istiod is without a status", ""},
 	} {
 		must.Succeed(t, os.WriteFile("in.yaml", []byte(c.text), 0o600))
 		if out := run(t, "-f", "in.yaml"); !strings.Contains(out, c.findings) {

@@ -86,7 +86,13 @@ func decodeRelease(o migration.Object) (*storedRelease, error) {
 		}
 	}
 	r := &storedRelease{}
-	return r, json.Unmarshal(data, r)
+	if err := json.Unmarshal(data, r); err != nil {
+		return nil, err
+	}
+	if r.Chart.Metadata.Name == "" {
+		return nil, errors.New("it names no chart")
+	}
+	return r, nil
 }
 
 // helmStore collects the releases of a cluster.
@@ -114,8 +120,9 @@ func (h *helmStore) take(o migration.Object) {
 	case "deployed":
 	default:
 		h.points = append(h.points, migration.Point{Where: o.Named(),
-			Text: fmt.Sprintf("revision %d of release %s is %s: its values were not read", r.Version, r.key(), r.Info.Status),
-			Fix:  "the values are of the revision that is deployed: see which of the two runs"})
+			Text: fmt.Sprintf("revision %d of release %s is %s: its values were not read", r.Version, r.key(),
+				cmp.Or(r.Info.Status, "without a status")),
+			Fix: "the values are of the revision that is deployed: see which of the two runs"})
 		return
 	}
 	if h.releases == nil {
