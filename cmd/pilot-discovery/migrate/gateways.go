@@ -45,7 +45,7 @@ func (h *helmStore) gatewaysOf(of objects, given []*release, back bool) (list []
 	return list, nil
 }
 
-// gatewayValues returns the values of the chart gateway that a gateway has which runs.
+// gatewayValues returns the values with which the chart gateway would install a gateway that runs.
 func gatewayValues(t migration.Object, c map[string]any, of objects) *running {
 	r := &running{objects: of, workload: t, container: c, injected: true, gateway: true, values: map[string]any{"name": t.GetName()}}
 	injected := c["image"] == "auto" // else the chart wrote the whole container

@@ -41,7 +41,7 @@ func (o objects) has(kind string) bool {
 	return o.whole || slices.ContainsFunc(o.all, func(x migration.Object) bool { return x.GetKind() == kind })
 }
 
-// running finds the values of a chart that a workload has which runs: a control plane, or a gateway.
+// running finds the values with which a chart would install a workload that runs: a control plane, or a gateway.
 type running struct {
 	objects
 	workload  migration.Object // a Deployment or DaemonSet
@@ -98,8 +98,8 @@ func (r *running) odd(o migration.Object, what string) {
 		Fix: "make the same change by a post-renderer of Helm"})
 }
 
-// istiodValues returns the values of the chart istiod that a control plane has which runs. Values that the installed
-// chart has by default are left out. injected says whether to take the values of injection too, and back whether the
+// istiodValues returns the values with which the chart istiod would install a control plane that runs. Values that the
+// installed chart has by default are left out. injected says whether to take the values of injection too, and back whether the
 // control plane is one of this project.
 func istiodValues(t migration.Object, c map[string]any, of objects, injected, back bool) *running {
 	r := &running{objects: of, workload: t, container: c, revision: revisionOf(t), injected: injected, back: back,
