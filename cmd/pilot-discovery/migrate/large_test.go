@@ -4,10 +4,9 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 )
 
-// TestLargeValues reads files whose size, keys or aliases cost more than a file of values may. Each is an error, soon.
+// TestLargeValues reads files whose size, keys or aliases cost more than a file of values may. Each is an error.
 func TestLargeValues(t *testing.T) {
 	var keys, aliases strings.Builder
 	for i := range 200_000 {
@@ -27,12 +26,8 @@ func TestLargeValues(t *testing.T) {
 		{"an alias of itself", "a: &a {b: *a}\n", ""},
 		{"an alias of itself in a text", application, ""},
 	} {
-		begin := time.Now()
 		if _, _, err := readValues("-", strings.NewReader(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", c.name, err)
-		}
-		if d := time.Since(begin); d > 10*time.Second {
-			t.Errorf("%s: %s", c.name, d)
 		}
 	}
 }

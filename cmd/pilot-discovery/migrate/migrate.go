@@ -175,6 +175,10 @@ func (f *flags) mesh(c *cobra.Command) (*migration.Verdict, []*release, error) {
 		return nil, nil, f.TooLong(err)
 	}
 	v := migration.Judge(i, f.Revision, istiods)
+	if len(f.Files) == 0 && len(istiods) == 0 {
+		v.Add("not looked at", migration.Point{Text: "no control plane runs in the cluster: its variables, arguments and values are unknown",
+			Fix: "if one runs there, see that this user may list Deployments of its namespace"})
+	}
 	for _, o := range around.Objects {
 		if c, ok := discoveryOf(o); ok {
 			f.addIstiod(v, o, c, around.Objects, len(f.Files) == 0 && !slices.Contains(around.Forbidden, "secrets"))

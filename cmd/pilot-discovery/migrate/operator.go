@@ -287,9 +287,9 @@ func (o *operator) addGateway(n *yaml.Node, path, ofAll, profile string) {
 	o.gateways = append(o.gateways, r)
 }
 
-// keepSelector adds the labels app and istio to the values of the chart gateway, unless the values have them. The manifests
-// of an IstioOperator give all gateways of a kind the same two labels, by which Gateways select them. The chart gateway
-// derives both labels from the gateway's name.
+// keepSelector adds the labels app and istio to the values of the chart gateway, unless the values have them. The
+// manifests of an IstioOperator give all gateways of a kind the same two labels, by which Gateways select them. The
+// chart gateway derives both labels from the gateway's name.
 func keepSelector(root *yaml.Node, ofAll string) {
 	if scalar(root, "name") == ofAll {
 		return

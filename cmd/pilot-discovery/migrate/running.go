@@ -99,8 +99,8 @@ func (r *running) odd(o migration.Object, what string) {
 }
 
 // istiodValues returns the values with which the chart istiod would install a control plane that runs. Values that the
-// installed chart has by default are left out. injected says whether to take the values of injection too, and back whether the
-// control plane is one of this project.
+// installed chart has by default are left out. injected says whether to take the values of injection too, and back
+// whether the control plane is one of this project.
 func istiodValues(t migration.Object, c map[string]any, of objects, injected, back bool) *running {
 	r := &running{objects: of, workload: t, container: c, revision: revisionOf(t), injected: injected, back: back,
 		values: map[string]any{}}
@@ -447,8 +447,8 @@ func (r *running) service() {
 	}
 }
 
-// configMaps takes what the chart writes into ConfigMaps of their own: the defaults of classes of Gateways, and roots for
-// the servers that have the keys of token issuers.
+// configMaps takes what the chart writes into ConfigMaps of their own: the defaults of classes of Gateways, and roots
+// for the servers that have the keys of token issuers.
 func (r *running) configMaps() {
 	if m := r.named("ConfigMap", r.workload.GetNamespace(), "pilot-jwks-extra-cacerts"+r.suffix()); m != nil {
 		r.set("jwksResolverExtraRootCA", m.Field("data", "extra.pem"))

@@ -193,7 +193,7 @@ func (j *valueJudge) addRunning() {
 			}
 		}
 	}
-	each(get(j.root, "pdb"), func(key, n *yaml.Node) { // it is another name of podDisruptionBudget
+	each(get(j.root, "pdb"), func(key, n *yaml.Node) { // an alias of podDisruptionBudget
 		if runs := get(j.running.root, "podDisruptionBudget", key.Value); runs != nil && sameScalar(n, runs) {
 			removeAt(j.running.root, "podDisruptionBudget."+key.Value)
 		}
