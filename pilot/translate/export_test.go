@@ -39,6 +39,9 @@ func (t *Translator) Assignments(s *snapshot.Snapshot, k cohort.Key, key registr
 			}
 		}
 	}
+	if c.Self.Host == svc.Host {
+		list = append(list, names.SelfCluster)
+	}
 	return list
 }
 
