@@ -315,6 +315,10 @@ func TestAccepted(t *testing.T) {
 	}
 	authority := Difference{Sidecar, Unverified, "outbound|80||pay.store.svc.cluster.local",
 		"another authority: file-root:/c ; istiod: ROOTCA "}
+	credential := rule("pay")
+	must.Succeed(t, unstructured.SetNestedField(credential.Objects[0].Object, "b/c", "spec", "trafficPolicy", "tls", "caCertCredentialName"))
+	credential.Objects[0].SetAPIVersion("networking.istio.io/v1")
+	fromSecret := Difference{Gateway, Unverified, "a", "another authority: kubernetes://b/c-cacert ; istiod: file-root:/etc/ca.pem "}
 	none := func(cluster string) Difference {
 		text := "to PassthroughCluster; istiod: 0, cluster " + cluster + " has no endpoint that takes requests"
 		return Difference{Sidecar, Passes, "out port 80", text}
@@ -379,6 +383,8 @@ func TestAccepted(t *testing.T) {
 		{of("Gateway"), Difference{Gateway, Unverified, "a", "another authority: kubernetes://éa-cacert ; istiod: kubernetes://éa "}, true},
 		{of("Gateway"), Difference{Gateway, Unverified, "a", "another authority: kubernetes://a-cacert ; istiod: kubernetes://a "}, false},
 		{rule("WEB"), authority, false},
+		{credential, fromSecret, true},
+		{rule("pay"), fromSecret, false},
 	} {
 		if got := Reason(test.w, test.d) != ""; got != test.want {
 			t.Errorf("%s is accepted: %v", test.d, got)
