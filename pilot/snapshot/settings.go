@@ -10,7 +10,8 @@ type Settings struct {
 	ScopedGateways bool
 	// PersistentSessions lets labels of services ask for sessions that stay at one endpoint.
 	PersistentSessions bool
-	// HeadlessChains gives the TCP ports of headless services one listener instead of one for each address.
+	// HeadlessChains makes all addresses of a headless service share one listener for each TCP port. Without it, each
+	// address has a listener of its own.
 	HeadlessChains bool
 	Tuning         node.Tuning // of the listeners of all proxies
 }
