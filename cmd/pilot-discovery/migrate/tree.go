@@ -29,16 +29,27 @@ func checkText(file string, text []byte) error {
 }
 
 // checkTree subtracts the nodes of a tree from how many a file may have, with the nodes that aliases repeat. It returns
-// an error if there are more.
+// an error if there are more, or if an alias is part of what it stands for.
 func checkTree(file string, n *yaml.Node, left *int) error {
+	return checkNode(file, n, left, nil)
+}
+
+// checkNode is checkTree of one node. The open anchors are the anchors of the nodes that it is part of.
+func checkNode(file string, n *yaml.Node, left *int, open []*yaml.Node) error {
 	if *left--; *left < 0 {
 		return fmt.Errorf("%s:%d: the file has more than %d values, with the values that aliases repeat", file, n.Line, mostOfValues)
 	}
 	if n.Alias != nil {
-		return checkTree(file, n.Alias, left)
+		if slices.Contains(open, n.Alias) {
+			return fmt.Errorf("%s:%d: anchor %s contains itself", file, n.Line, n.Value)
+		}
+		return checkNode(file, n.Alias, left, open)
+	}
+	if n.Anchor != "" {
+		open = append(open, n)
 	}
 	for _, child := range n.Content {
-		if err := checkTree(file, child, left); err != nil {
+		if err := checkNode(file, child, left, open); err != nil {
 			return err
 		}
 	}
