@@ -320,7 +320,7 @@ func runHistory(t *testing.T, seed uint64) error {
 func (h *history) live(t *testing.T) error {
 	t.Helper()
 	r := h.past.r
-	for range 3 {
+	for round := range 3 {
 		for range 5 + r.IntN(20) {
 			h.past.told = append(h.past.told, fmt.Sprintf("--- at revision %d, %s", h.server.world.Snapshot().Revision, time.Now().Format("05.000")))
 			if !chance(r, 4) {
@@ -333,6 +333,11 @@ func (h *history) live(t *testing.T) error {
 				c.orders <- order{stall: time.Duration(r.IntN(200)) * time.Millisecond}
 			case 2, 3:
 				time.Sleep(time.Duration(r.IntN(30)) * time.Millisecond)
+			}
+			if round > 0 { // before, clients have no configuration yet
+				if err := h.inForce(); err != nil {
+					return err
+				}
 			}
 		}
 		if err := h.rest(); err != nil {

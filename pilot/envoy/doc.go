@@ -13,6 +13,7 @@
 //   - Equal keys of the memo return the same pointer: [TestMemo]. An idle resource is kept for a minute:
 //     [TestMemoKeepsNothingOld]. An idle secret is not kept: [TestMemoKeepsNoIdleSecret].
 //   - A route configuration has the same content whether its virtual hosts are inside it or separate: [TestNewRoute].
+//   - A resource refers to each name that a client subscribes to because of it: [TestReferences].
 //   - The content of a secret is never printed: [TestSecretIsPrintedRedacted]. A resource of a secret type is sent only
 //     to a client that named it: [TestSecretTypes].
 //   - TLS settings that name no algorithm known to Envoy become stricter, never more permissive: [TestRestrict].

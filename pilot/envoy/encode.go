@@ -46,6 +46,9 @@ func newResource(name, url string, body []byte, value int) *Resource {
 	} else {
 		r.Version = strconv.FormatUint(xxhash.Sum64(body), 16)
 	}
+	if refers(url) {
+		r.references = new(references)
+	}
 	return r
 }
 

@@ -30,6 +30,9 @@ type Resource struct {
 	same    bool // stands for the unchanged resource that it was built from
 	secret  bool // of a Secret type: its content is never printed, cached or kept while unused
 
+	// references are found at the first call of References. Nil if the resource cannot have any.
+	references *references
+
 	value int // offset of the Any's value in Bytes; it extends to the end
 	size  int // length of Bytes if Body is nil
 }

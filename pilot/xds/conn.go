@@ -48,6 +48,7 @@ type conn struct {
 	// Guarded by server.mu. Only the owner changes group and cohort, and it may read them without the lock.
 	group    *subscriberGroup // nil if the stream checks each push itself
 	cohort   cohort.Key       // of the session
+	returned bool             // it is known what the stream owes of what an earlier stream of its proxy owed
 	notified span             // newest consecutive snapshots that were offered to this stream alone
 
 	requests chan incoming // from the reader
@@ -61,6 +62,8 @@ type conn struct {
 
 	mu            sync.Mutex
 	pendingPush   *session.Push            // merged pushes that the owner has not taken, or nil
+	taken         *session.Push            // push that the owner has taken and the session has not, or nil
+	begun         bool                     // the client is sent its first configuration
 	calls         []func(*session.Session) // functions for the owner to run
 	accessChanged bool                     // Access has answered since applyAccess
 
@@ -79,6 +82,7 @@ type conn struct {
 	refused          string                  // secret that Access denies, or empty
 	located          bool                    // a snapshot has shown that the peer is in the cluster that its proxy names
 	joined           bool                    // the session has started
+	hadWorkload      bool                    // a snapshot had the workload
 	names            map[string]*envoy.Names // by type URL, as held in server.admission
 	deadlines        deadlines
 	clusterPendingAt time.Time // when the proxy's cluster was last found to be unread
@@ -154,8 +158,15 @@ func (c *conn) takePush() *session.Push {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p := c.pendingPush
-	c.pendingPush = nil
+	c.pendingPush, c.taken = nil, p
 	return p
+}
+
+// begins records that the session has taken the push of takePush, and that the client is sent its first configuration.
+func (c *conn) begins() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.taken, c.begun = nil, true
 }
 
 func (c *conn) hasWaiting() bool {
@@ -302,6 +313,7 @@ func (c *conn) greet() (*wire.Request, error) {
 			Interner: s.interner, Delta: c.delta, Profile: c.profile.Profile, Proxy: proxy,
 			Prefix: strconv.FormatUint(c.number, 36) + ".", Generation: rand.Uint32(),
 		})
+		c.session.Expect(r.Resumes || !r.Versions.Empty(), envoy.TypeOf(r.TypeURL).Complete, c.connected)
 		snap, err := s.add(c)
 		c.session.SetSnapshot(snap)
 		return r, err
@@ -524,6 +536,7 @@ func (c *conn) take(r *wire.Request, log *slog.Logger) error {
 	if err := s.admission.hold(c.peer, kind, before, now); err != nil {
 		return err
 	}
+	c.returning()
 	if kind.Secret {
 		c.reviewSecrets()
 	}
@@ -535,9 +548,6 @@ func (c *conn) take(r *wire.Request, log *slog.Logger) error {
 	case session.Expired:
 		s.metrics.expired[envoy.ShortType(v.TypeURL)].Inc()
 	case session.Rejected:
-		if kind.Secret {
-			v.Message = "it does not take a secret" // its own message may quote the content
-		}
 		s.metrics.reject(v.TypeURL, c.proxy.ID, v.Code)
 		st.LastError = fmt.Sprintf("%v: %s", v.Code, shorten(v.Message, 4<<10))
 		st.LastErrorAt = time.Now()
@@ -574,6 +584,8 @@ func (o *observing) Panicked(typeURL string, err error) {
 		"failed to translate resources: the proxy keeps its last ones", "conn", o.id, "type", envoy.ShortType(typeURL), "err", err,
 	)
 }
+
+func (o *observing) MayHave(secret string) bool { return (*conn)(o).allowSecret(secret) == nil }
 
 func (o *observing) StandIn(name string) *envoy.Resource { return o.server.standIns.of(name) }
 

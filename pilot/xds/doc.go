@@ -34,6 +34,9 @@
 // server read it: World.WantSecrets passes the names to ingest.SecretDemand, config/crd reads the Secret, and it
 // arrives as a change.
 //
+// Progress says how far proxies are with a revision, from the debts of sessions, the pushes that groups and streams
+// have not compared, and the proxies that have left: owing.go. It waits for no stream.
+//
 // A client whose node has GENERATOR=api is sent objects of configuration, which Options.Objects makes, instead of a
 // proxy's resources. Each response has all objects of a type. Only peers that Options.Authorizer permits are served.
 //
@@ -88,6 +91,11 @@
 //     [TestArrivals].
 //   - A faulty client costs a bounded number of log lines: [TestLogOfClientFaultsIsBounded]. A stream keeps no copy of
 //     its node's metadata: [TestNodeIsNotKept].
+//   - No revision is said to be in force while a connected proxy that it concerns has not acknowledged everything, or
+//     a proxy that left lately has not come back. Other proxies do not matter: [TestProgress],
+//     [TestProgressWaitsForNewNames], [TestProgressOfRejections], [TestProgressOfDepartures],
+//     [TestDeparturesAreBounded], [TestProgressMissesNoPush], [pilot/xds/session.TestHistories],
+//     [pilot/bootstrap.TestHistories].
 //   - A push counts the clients that were sent something because of it, until they have acknowledged it, rejected it or
 //     left: [TestPushesAreCounted].
 package xds

@@ -19,7 +19,8 @@ type subscriberGroup struct {
 
 	mu          sync.Mutex
 	pendingPush *session.Push
-	checking    bool // the goroutine of check runs; it owns last
+	current     *session.Push // being checked; nil once the members were told
+	checking    bool          // the goroutine of check runs; it owns last
 
 	last [session.MaxTypes]envoy.Union // by subscription, as of the last push
 
@@ -36,9 +37,14 @@ func (g *subscriberGroup) offer(p *session.Push) {
 		return
 	}
 	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.pendingPush = g.pendingPush.Merge(p); !g.checking {
-		g.checking = g.server.spawn("xds subscriber group", g.check)
+	g.pendingPush = g.pendingPush.Merge(p)
+	idle := !g.checking
+	g.checking = true
+	g.mu.Unlock()
+	if idle && !g.server.spawn("xds subscriber group", g.check) {
+		g.mu.Lock()
+		g.checking = false
+		g.mu.Unlock()
 	}
 }
 
@@ -48,7 +54,7 @@ func (g *subscriberGroup) check() {
 	for {
 		g.mu.Lock()
 		p := g.pendingPush
-		g.pendingPush, g.checking = nil, p != nil
+		g.pendingPush, g.current, g.checking = nil, p, p != nil
 		g.mu.Unlock()
 		if p == nil {
 			return
@@ -158,10 +164,18 @@ func (c *conn) joinGroup() {
 	if c.tenant.move(last, c.cohort); same {
 		return
 	}
+	old := c.group
 	s.leaveGroup(c)
 	// The old group may not have checked the latest snapshot yet, and the new group may already have done so.
 	if s.latest.Revision > c.session.Revision() {
-		c.offer(s.fullPush())
+		p := s.fullPush()
+		p.First = s.firstUnchecked(old, p.First)
+		// The old group does not know what snapshots changed for another cohort, or for names that were requested in
+		// the middle of a pass.
+		if last != c.cohort || c.session.Snapshot() != nil {
+			p.First = c.session.Revision() + 1
+		}
+		c.offer(p)
 	}
 	if s.conns[c.id] != c || !ok {
 		return
@@ -176,6 +190,18 @@ func (c *conn) joinGroup() {
 	}
 	g.members[c] = struct{}{}
 	c.group = g
+}
+
+// firstUnchecked returns the first revision that a group, which may be nil, has not checked, at most most. The caller
+// holds mu.
+func (s *Server) firstUnchecked(g *subscriberGroup, most uint64) uint64 {
+	most = min(most, s.offered.Load()+1)
+	if g != nil {
+		if from := g.unchecked().from; from != 0 {
+			most = min(most, from)
+		}
+	}
+	return most
 }
 
 // leaveGroup removes a stream from its group. The caller holds mu.

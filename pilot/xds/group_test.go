@@ -261,6 +261,7 @@ func TestMergedPushesWakeTheGroup(t *testing.T) {
 	})
 	g := r.server.streams()[0].group
 	push := *r.server.newestPush()
+	push.First = push.Snapshot.Revision
 	g.compare(&push) // the first push is news to a group
 	clusters := session.Types(0).With(envoy.TypeOf(envoy.ClusterType))
 	if same, news := g.compare(&push); news || same != clusters {

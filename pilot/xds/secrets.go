@@ -128,7 +128,7 @@ func (c *conn) applyAccess() {
 	}
 	had, sharedGrants := c.session.Granted(), map[string]bool{}
 	var list []string
-	denied, refused := false, ""
+	denied, undecided, refused := false, false, ""
 	for name := range subscribed.Each() {
 		guarded := c.allowSecret(name) == nil
 		switch {
@@ -136,7 +136,8 @@ func (c *conn) applyAccess() {
 		case guarded && c.sharedDirectly(name):
 			sharedGrants[name] = true
 		default:
-			denied = denied || known || !guarded || c.sharedGrants[name]
+			final := known || !guarded || c.sharedGrants[name]
+			denied, undecided = denied || final, undecided || !final
 			if guarded && known && !allowed {
 				refused = cmp.Or(refused, name)
 			}
@@ -155,7 +156,7 @@ func (c *conn) applyAccess() {
 	}
 	if c.guarded {
 		c.session.Guard()
-		c.session.Grant(granted, denied)
+		c.session.Grant(granted, denied, undecided)
 	}
 	c.demandSecrets(granted)
 }

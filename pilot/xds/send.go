@@ -43,6 +43,8 @@ func (c *conn) translate(slot chan struct{}) (*wire.Response, error) {
 			return nil, status.Error(codes.Internal, "no configuration could be made for this proxy")
 		}
 		c.joined = true
+		c.hadWorkload = !c.session.Cohort().UnknownWorkload
+		c.begins()
 		c.joinGroup()
 	}
 	if err := c.server.admission.admitCohort(c); err != nil {
@@ -53,6 +55,7 @@ func (c *conn) translate(slot chan struct{}) (*wire.Response, error) {
 		r = c.session.Next()
 	}
 	if r == nil {
+		group, server := c.unseen()
 		p := c.takePush()
 		if p == nil && c.session.Snapshot() == nil { // the stream was not woken for snapshots that change nothing for it
 			newest := c.server.newest()
@@ -65,7 +68,7 @@ func (c *conn) translate(slot chan struct{}) (*wire.Response, error) {
 			}
 		}
 		if p != nil {
-			c.adopt(p, start)
+			c.adopt(c.owes(p, group, server), start)
 		}
 		r = c.session.Next()
 	}
@@ -82,6 +85,8 @@ func (c *conn) adopt(p *session.Push, now time.Time) {
 	c.pass = pass{received: p.Received}
 	c.account.take(p)
 	c.session.Adopt(p)
+	c.begins()
+	c.hadWorkload = c.hadWorkload || !c.session.Cohort().UnknownWorkload
 	if c.waitsToBeLocated() || p.Snapshot.Shared != c.shared {
 		c.applyAccess()
 	}

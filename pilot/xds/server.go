@@ -105,12 +105,16 @@ type Server struct {
 	running   sync.WaitGroup // goroutines of streams
 	closing   chan struct{}  // closed by Shutdown
 
-	mu     sync.Mutex                       // acquired before conn.mu and after subscriberGroup.mu
+	offered atomic.Uint64 // newest revision that was offered to all streams and groups
+
+	mu     sync.Mutex                       // acquired before conn.mu and subscriberGroup.mu
 	latest *snapshot.Snapshot               // nil before the first Publish
 	tally  *pushes.Tally                    // tally of latest, or nil
 	conns  map[string]*conn                 // by ID
 	groups map[session.Key]*subscriberGroup // with members
 	count  map[string]int                   // number of streams by proxy ID
+	// departures are the proxies that have left lately.
+	departures departures
 	// withoutCertificates has the streams of Envoys that cannot start without certificates, with a cluster that wants
 	// them.
 	withoutCertificates map[*conn]string
@@ -204,6 +208,7 @@ func (s *Server) Publish(snap *snapshot.Snapshot) {
 	for _, a := range groups {
 		a.offer(p)
 	}
+	s.offered.Store(snap.Revision)
 }
 
 // Push makes every stream compare its resources with the newest snapshot.
@@ -217,10 +222,11 @@ func (s *Server) Push() {
 	}
 }
 
-// fullPush returns a push of the newest snapshot for which a stream compares all its resources. The caller holds mu.
+// fullPush returns a push of the newest snapshot for which a stream compares all its resources. By itself it is not
+// because of any revision. The caller holds mu.
 func (s *Server) fullPush() *session.Push {
 	p := session.NewFullPush(s.latest, time.Now())
-	p.Tally = s.tally
+	p.First, p.Tally = s.latest.Revision+1, s.tally
 	return p
 }
 
@@ -340,6 +346,7 @@ func (s *Server) add(c *conn) (*snapshot.Snapshot, error) {
 }
 
 func (s *Server) remove(c *conn) {
+	left, expected := c.departs()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.conns[c.id] != c {
@@ -347,6 +354,9 @@ func (s *Server) remove(c *conn) {
 	}
 	delete(s.conns, c.id)
 	delete(s.withoutCertificates, c)
+	if expected && !s.closed {
+		s.depart(c, left)
+	}
 	s.leaveGroup(c)
 	c.cohorts.move(c.cohort, cohort.Key{})
 	c.tenant.move(c.cohort, cohort.Key{})

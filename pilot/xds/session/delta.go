@@ -99,6 +99,7 @@ func (s *Session) changeSubscription(w *watch, add, remove wire.Names) error {
 	switch {
 	case whole != w.whole():
 		w.reset()
+		s.look(w)
 	case whole:
 		w.keepNamed()
 	}

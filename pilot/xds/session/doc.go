@@ -9,6 +9,7 @@
 //   - initial.go: the resources of a client that resumes. hosts.go: virtual hosts on demand.
 //   - session.go: the stream. status.go: its state for introspection. translator.go: the source of resources.
 //   - grants.go: the secrets that a guarded session may send.
+//   - debts.go: the revisions that the client does not have in force. inforce.go: when it has them.
 //   - key.go: the key of a subscriber group. push.go: the reasons to compare resources.
 //
 // A rejected resource is not sent again until it changes. If only one of several resources in a rejected response is
@@ -25,6 +26,10 @@
 //     version is not sent again unchanged. The virtual hosts that are sent apart equal the whole route configuration,
 //     come after it each time that it is sent, and leave a bounded number of tombstones in an Envoy: [TestHistories],
 //     [TestSession/vhds], [pilot/translate.TestHistories], [pilot/envoy.TestNewRoute], [deploy/e2e.TestOldestEnvoy].
+//   - A revision that a session does not owe is in force: the client has acknowledged what the revision changed, as of
+//     it or of a later one, also if it rejects, is late or resumes. Once it has everything it owes nothing:
+//     [TestHistories], [TestSession/debts], [pilot/xds.TestProgressOfRejections],
+//     [pilot/xds.TestProgressWaitsForNewNames].
 //   - A rejected resource delays no other, and a change costs in proportion to what changed:
 //     [TestOneBadClusterHoldsUpNoOther]. A client that rejects everything costs a bounded amount of memory:
 //     [TestBisectionIsBounded]. A proxy that lacks a rejected version is shown to reject it, also when the version

@@ -80,5 +80,7 @@ type fuzzObserver struct{ t *testing.T }
 
 func (fuzzObserver) StandIn(string) *envoy.Resource { return nil }
 
+func (fuzzObserver) MayHave(string) bool { return true }
+
 func (o fuzzObserver) Panicked(_ string, err error) { o.t.Fatal(err) }
 func (fuzzObserver) Suppressed(string)              {}

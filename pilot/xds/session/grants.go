@@ -21,8 +21,10 @@ func (s *Session) Granted() *envoy.Names { return s.granted }
 
 // Grant sets the secrets that a guarded session may send. Nil means none. If denied is true, the client must not have
 // the other secrets: the ones that it has are replaced by stand-ins, because an Envoy keeps a secret that is removed.
-// Otherwise they are removed.
-func (s *Session) Grant(names *envoy.Names, denied bool) {
+// Otherwise they are removed. If undecided is true, the client may be granted the other secrets soon.
+func (s *Session) Grant(names *envoy.Names, denied, undecided bool) {
+	s.undecided = undecided
+	defer s.settle()
 	w := s.find(envoy.SecretType)
 	if w == nil {
 		s.granted = names

@@ -25,6 +25,7 @@ func TestHistories(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		h := &history{t: t, interner: wire.NewInterner(), fake: xdstest.NewTranslator(),
 			nacks: rapid.Bool().Draw(t, "nacks"), versions: map[string]map[string]string{}}
+		h.fake.Refers.Store(true)
 		h.strict = h.nacks && rapid.Bool().Draw(t, "strict")
 		h.tombstones = rapid.SampledFrom([]int{1, 4096}).Draw(t, "tombstones")
 		h.publish(true, "cds c0=1", "cds in=1", "eds c0=1", "lds l0=1", "rds r0=c0.1", "vhds r0/h0=c0.1", "sds s0=1")
@@ -68,12 +69,17 @@ func TestHistories(t *testing.T) {
 			}
 			for _, c := range clients {
 				c.offer()
+				c.checkDebts()
 			}
 		}
 		for _, c := range clients {
 			c.finish()
+			c.checkDebts()
 			if !h.strict {
 				c.check()
+			}
+			if !h.nacks {
+				c.checkPaid()
 			}
 		}
 		if h.nacks {
@@ -81,6 +87,7 @@ func TestHistories(t *testing.T) {
 			for _, c := range clients {
 				c.finish()
 				c.check()
+				c.checkDebts()
 			}
 		}
 	})
@@ -95,6 +102,8 @@ type history struct {
 	tombstones int  // after which clients get their route configurations whole
 	strict     bool // delta clients take nothing of a response of clusters or listeners that they reject
 	pushes     []*Push
+	worlds     []map[string]map[string]string // by revision, from 1
+	touched    [][]touched                    // by revision, from 1
 	versions   map[string]map[string]string
 	counter    int
 }
@@ -205,6 +214,7 @@ func (h *history) publish(full bool, edits ...string) {
 	if len(h.pushes)%4 == 3 {
 		h.interner.Forget()
 	}
+	h.record()
 	h.pushes = append(h.pushes, NewPush(h.fake.Publish(full, edits...), time.Unix(0, 0)))
 }
 
@@ -233,12 +243,18 @@ type modelClient struct {
 	// it cannot keep order for them.
 	retaken map[string]bool
 	refused map[refusal]bool // delta: those that the server has heard of
+	resumed bool             // it had an earlier stream
+	got     map[string]bool  // types of which this stream has brought a response
+	fresh   map[string]bool  // type and name: subscribed to again, and not received since
+	since   map[string]int   // type and name: newest revision when it was received then
 }
 
 // refusal is of a version of a resource, by itself.
 type refusal struct{ typeURL, name, version string }
 
 func (*modelClient) StandIn(string) *envoy.Resource { return nil }
+
+func (*modelClient) MayHave(string) bool { return true }
 
 func (c *modelClient) Panicked(typeURL string, err error) { c.h.t.Fatalf("panic: %v", err) }
 func (c *modelClient) Suppressed(string) {
@@ -249,6 +265,7 @@ func (c *modelClient) Suppressed(string) {
 
 func newModelClient(h *history, delta, hosts bool) *modelClient {
 	c := &modelClient{
+		fresh: map[string]bool{}, since: map[string]int{},
 		h: h, delta: delta, hosts: hosts, live: map[string]map[string]string{}, have: map[string]map[string]string{},
 		warming: map[string]bool{}, active: map[string]string{}, retaken: map[string]bool{},
 		subs: map[string]map[string]bool{envoy.EndpointType: {}, envoy.RouteType: {"r0": true}, envoy.SecretType: {"s0": true}},
@@ -277,6 +294,8 @@ func (c *modelClient) connect() {
 	c.h.streams++
 	c.session.limits.Tombstones = c.h.tombstones
 	c.session.divided, c.session.firstGeneration, c.session.interner, c.names = c.hosts, 1000*c.h.streams, c.h.interner, &wire.Recent{}
+	c.got, c.resumed = map[string]bool{}, len(c.have[envoy.ClusterType]) > 0
+	c.session.Expect(c.resumed, true, time.Unix(1, 0))
 	c.session.Start(c.h.pushes[len(c.h.pushes)-1].Snapshot)
 	c.seen, c.waiting, c.in, c.out = len(c.h.pushes), nil, nil, nil
 	c.h.t.Logf("%v connects", c)
@@ -337,6 +356,7 @@ func (c *modelClient) toggle(typeURL, name string) {
 		return
 	}
 	c.subs[typeURL][name] = true
+	c.fresh[typeURL+name] = true
 	c.retaken[name] = c.retaken[name] || !c.delta || len(c.in)+len(c.out) > 0
 	c.subscribe(typeURL, []string{name}, nil, "")
 }
@@ -382,6 +402,9 @@ func (c *modelClient) send(typeURL string, add, remove []string, nonce, fault st
 	}
 	r := &discoveryv3.DiscoveryRequest{TypeUrl: typeURL,
 		ResourceNames: slices.Sorted(maps.Keys(c.subs[typeURL])), ResponseNonce: nonce, ErrorDetail: detail}
+	if c.resumed && nonce == "" {
+		r.VersionInfo = "of an earlier stream"
+	}
 	names := c.names
 	c.out = append(c.out, func() {
 		if _, err := ask(s, r, names); err != nil {
@@ -408,6 +431,7 @@ func (c *modelClient) receive() bool {
 	r := c.in[0]
 	c.in = c.in[1:]
 	have, whole := c.have[r.TypeURL], envoy.TypeOf(r.TypeURL).Complete
+	c.got[r.TypeURL] = true
 	c.h.t.Logf("%v takes %s %s: %v -%v", c, envoy.ShortType(r.TypeURL), r.Nonce, show(r), r.Removed)
 	if r.TypeURL == envoy.VirtualHostType {
 		c.takeHosts(r)
@@ -451,6 +475,10 @@ func (c *modelClient) receive() bool {
 			c.active[x.Name] = c.have[envoy.ClusterType][x.Name]
 		}
 		have[x.Name] = sentVersion(r, i)
+		if key := r.TypeURL + x.Name; c.fresh[key] {
+			delete(c.fresh, key)
+			c.since[key] = len(c.h.worlds)
+		}
 		if r.TypeURL == envoy.RouteType && own(have[x.Name]) != "head" {
 			// as an Envoy does, which would else have hosts twice when they are in the route configuration again
 			delete(c.live, x.Name)

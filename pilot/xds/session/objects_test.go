@@ -19,6 +19,8 @@ type quiet struct{}
 
 func (quiet) StandIn(string) *envoy.Resource { return nil }
 
+func (quiet) MayHave(string) bool { return true }
+
 func (quiet) Panicked(string, error) {}
 func (quiet) Suppressed(string)      {}
 

@@ -20,7 +20,7 @@ import (
 // for the newest snapshot. A Push is immutable, because many streams share it.
 type Push struct {
 	Snapshot    *snapshot.Snapshot
-	First       uint64 // revision of the earliest merged snapshot
+	First       uint64 // revision of the earliest merged snapshot; later than Snapshot if the push is not because of any
 	Full        bool   // compare everything, except for Same
 	Same        Types  // types whose resources are the same, unless the stream belongs to another cohort
 	Objects     bool   // objects changed without effect on proxies
@@ -77,7 +77,7 @@ func (p *Push) Merge(newer *Push) *Push {
 	}
 	m := &Push{
 		Snapshot:    newer.Snapshot,
-		First:       p.First,
+		First:       min(p.First, newer.First),
 		Full:        p.Full || newer.Full,
 		Same:        p.Same & newer.Same,
 		Objects:     p.Objects || newer.Objects,

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/xds/diff"
 	"github.com/istiod-lite/istiod-lite/pilot/xds/wire"
@@ -15,6 +16,7 @@ func (s *Session) respondByName(w *watch) *wire.Response {
 	resend, diverged, before, resumes := w.resend, w.diverged, w.held, w.initial
 	w.compare, w.resend, w.mustAnswer = false, nil, false
 	target, ok := s.get(w.kind, w.names)
+	s.noteIncomplete(w)
 	if w.failed = !ok; !ok {
 		for name := range resend {
 			w.diverge(name, nil)
@@ -22,6 +24,7 @@ func (s *Session) respondByName(w *watch) *wire.Response {
 		w.lastUnknown = "" // start again with the next snapshot
 		return nil
 	}
+	s.oweEarlier(w)
 	if w.kind.Divisible && s.divided {
 		target = s.splitHosts(w, target)
 	}
@@ -38,6 +41,7 @@ func (s *Session) respondByName(w *watch) *wire.Response {
 		return nil
 	}
 	r := s.deliverNamed(w, out, change.Versions)
+	s.owe(w, out)
 	if target.Shared.Len()+target.Own.Len() < target.Empty.Len() {
 		// Assignments of unknown names are not recorded, because their number is unbounded.
 		d := &w.sent[len(w.sent)-1]
@@ -82,7 +86,7 @@ func (s *Session) deliverNamed(w *watch, list []*envoy.Resource, by *diff.Versio
 			s.markHeadSent(r.Name)
 		}
 	}
-	return s.deliver(w, list, nil, by)
+	return s.record(w, list, nil, by)
 }
 
 // sendBisected returns a response with the next part of a bisection, without resources that have changed since.
@@ -98,12 +102,18 @@ func (s *Session) sendBisected(w *watch) *wire.Response {
 			if w.kind.URL == envoy.ClusterType {
 				s.resendAssignments(list)
 			}
-			return s.deliver(w, list, nil, nil)
+			return s.asPart(w, s.record(w, list, nil, nil))
 		default:
-			return s.deliverNamed(w, list, nil)
+			return s.asPart(w, s.deliverNamed(w, list, nil))
 		}
 	}
 	return nil
+}
+
+// asPart marks the last response as a part of a rejected one. It belongs to the debts of that one, not to the pass.
+func (s *Session) asPart(w *watch, r *wire.Response) *wire.Response {
+	w.sent[len(w.sent)-1].part = true
+	return r
 }
 
 // compareNames compares single names: the names that differ between held and the target, the names that diverged, and
@@ -144,6 +154,7 @@ func (s *Session) compareNames(
 		case has == nil:
 			if last != nil && s.delta {
 				w.markRemoval(name, last)
+				s.oweNames(w, []*envoy.Resource{last}, false)
 			}
 		case had == nil || had.Version != has.Version:
 			if w.held.Empty != nil && !w.held.Known(name) {
@@ -163,13 +174,17 @@ func (s *Session) withoutRejected(w *watch, list []*envoy.Resource) []*envoy.Res
 	if len(w.rejected) == 0 {
 		return list
 	}
-	return slices.DeleteFunc(slices.Clone(list), func(r *envoy.Resource) bool {
-		bad := w.isRejected(r)
-		if bad {
-			s.observer.Suppressed(w.kind.URL)
+	var bad []*envoy.Resource
+	list = slices.DeleteFunc(slices.Clone(list), func(r *envoy.Resource) bool {
+		if !w.isRejected(r) {
+			return false
 		}
-		return bad
+		s.observer.Suppressed(w.kind.URL)
+		bad = append(bad, r)
+		return true
 	})
+	s.oweNames(w, bad, true)
+	return list
 }
 
 // removesClusters reports whether clusters will be removed at the end of this pass.
@@ -217,6 +232,7 @@ func (s *Session) respondWholeDelta(w *watch) *wire.Response {
 	if w.failed = !ok; !ok {
 		return nil
 	}
+	s.oweEarlier(w)
 	if w.kind.Part {
 		resend = s.hostsToResend(target, w.held, resend)
 	}
@@ -232,6 +248,7 @@ func (s *Session) respondWholeDelta(w *watch) *wire.Response {
 	for _, r := range change.Removed {
 		w.markRemoval(r.Name, r)
 	}
+	s.oweNames(w, change.Removed, false)
 	for _, r := range out {
 		delete(w.pendingRemoval, r.Name)
 	}
@@ -282,6 +299,7 @@ func (s *Session) sendUnrequested(w *watch) *wire.Response {
 	if len(out) == 0 {
 		return nil
 	}
+	s.oweAhead(lists.Map(out, func(r *envoy.Resource) string { return r.Name }))
 	return s.deliver(w, out, nil, nil)
 }
 
@@ -294,6 +312,7 @@ func (s *Session) respondWholeState(w *watch) *wire.Response {
 	if w.failed = !ok; !ok {
 		return nil
 	}
+	s.oweEarlier(w)
 	before := w.held
 	change := s.differences.Between(w.held, target, w.wildcard)
 	w.held = target
@@ -304,6 +323,7 @@ func (s *Session) respondWholeState(w *watch) *wire.Response {
 		for _, r := range change.Removed {
 			w.markRemoval(r.Name, r)
 		}
+		s.oweNames(w, change.Removed, false)
 		for _, r := range change.Changed {
 			delete(w.pendingRemoval, r.Name)
 		}
@@ -340,6 +360,7 @@ func (s *Session) deliverState(w *watch) *wire.Response {
 	}
 	if w.rejectedState != "" && diff.Hash(all) == w.rejectedState {
 		s.observer.Suppressed(w.kind.URL)
+		s.oweState(w)
 		return nil
 	}
 	w.rejectedState = ""
@@ -362,7 +383,10 @@ func (s *Session) respondRemovals(w *watch) *wire.Response {
 // delta client unsubscribes before it acknowledges the removal. A state-of-the-world client does so in the same step.
 func (s *Session) compareEndpointsOf(w *watch, d delivery) {
 	if eds := s.find(envoy.EndpointType); w.kind.URL == envoy.ClusterType && eds != nil && !eds.whole() {
-		eds.compare = eds.compare || slices.ContainsFunc(d.removed, eds.names.Has)
+		if slices.ContainsFunc(d.removed, eds.names.Has) {
+			eds.compare = true
+			s.look(eds)
+		}
 	}
 }
 
@@ -371,6 +395,7 @@ func (s *Session) compareEndpointsOf(w *watch, d delivery) {
 func (s *Session) compareStayingEndpoints(w *watch, leaving int) {
 	if eds := s.find(envoy.EndpointType); w.kind.URL == envoy.ClusterType && len(w.pendingRemoval) < leaving && eds != nil && !eds.whole() {
 		eds.compare = eds.compare || !eds.idle()
+		s.look(eds)
 	}
 }
 
@@ -387,8 +412,15 @@ func (s *Session) diff(w *watch, target envoy.Union, keep bool) diff.Diff {
 	return s.differences.Between(w.held, target, false)
 }
 
-// deliver makes a response. by may have cached versions of the resources.
+// deliver makes a response of the pass. by may have cached versions of the resources.
 func (s *Session) deliver(w *watch, resources []*envoy.Resource, removed []string, by *diff.Versions) *wire.Response {
+	r := s.record(w, resources, removed, by)
+	s.owe(w, resources)
+	return r
+}
+
+// record makes a response and records it as sent.
+func (s *Session) record(w *watch, resources []*envoy.Resource, removed []string, by *diff.Versions) *wire.Response {
 	s.nonces++
 	r := &wire.Response{
 		Delta:     s.delta,
@@ -416,13 +448,19 @@ func (s *Session) deliver(w *watch, resources []*envoy.Resource, removed []strin
 	if !s.delta && w.whole() {
 		for _, d := range w.sent { // a client that acknowledges the newest one has read the earlier ones
 			size += d.size
+			w.unrecorded = d.number
 		}
 		w.sent = w.sent[:0]
 	}
+	if w.answered == w.newest {
+		w.answered = s.nonces - 1
+	}
+	w.newest = s.nonces
 	w.sent = append(w.sent, delivery{nonce: r.Nonce, version: r.Version, resources: resources, removed: removed, size: size, number: s.nonces})
 	if len(w.sent) > maxDeliveries {
 		s.compareEndpointsOf(w, w.sent[0])
 		w.sent[1].size += w.sent[0].size // the client may not have read it yet
+		w.unrecorded = w.sent[0].number
 		w.sent = slices.Delete(w.sent, 0, 1)
 	}
 	w.status.Sent, w.status.Version = r.Nonce, r.Version

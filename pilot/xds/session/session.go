@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc/codes"
 
@@ -26,6 +27,8 @@ type Observer interface {
 	Suppressed(typeURL string)
 	// StandIn returns the replacement of a withdrawn secret, or nil to remove the secret.
 	StandIn(name string) *envoy.Resource
+	// MayHave reports whether the client may subscribe to a secret.
+	MayHave(secret string) bool
 }
 
 // Session is the protocol of one stream. Take and Adopt are the input, Next is the output. It has no clock, socket or
@@ -58,6 +61,13 @@ type Session struct {
 	// for them are stale, even if a cluster has changed back. Nil unless the client resumes.
 	changedClusters map[string]struct{}
 
+	debts Debts
+	began time.Time // when the client connected; zero without Expect
+	// answers is true if the client has answered a response. It was sent all requests with which it connected before.
+	answers bool
+
+	incomplete bool // the last translation failed, or failed for some names
+
 	unrequested []string // new clusters whose assignments must follow
 
 	// resuming is true while a client that named clusters of an earlier stream may have listeners and routes of that
@@ -84,6 +94,8 @@ type Session struct {
 	granted *envoy.Names
 	// withdrawn are the stand-ins for withdrawn secrets. Nil if there are none.
 	withdrawn *envoy.Set
+	// undecided is true if it is not known yet whether the client may have the secrets that are not granted.
+	undecided bool
 
 	grows bool // the client has requested more since it had everything
 
@@ -141,8 +153,17 @@ func (s *Session) Take(r *wire.Request) (Verdict, error) {
 	names, wildcard := w.names, w.wildcard
 	if r.Detail != nil {
 		v.Kind, v.Code, v.Message = Rejected, codes.Code(r.Detail.GetCode()), r.Detail.GetMessage()
+		if w.kind.Secret {
+			v.Message = "it does not take a secret" // its own message may quote the content
+		}
 		w.rejecting = true
 	}
+	var rejected *delivery
+	if i := slices.IndexFunc(w.sent, func(d delivery) bool { return d.nonce == r.Nonce }); i >= 0 && v.Kind == Rejected {
+		d := w.sent[i]
+		rejected = &d
+	}
+	resumed := s.resumed
 	var err error
 	if s.delta {
 		err = s.takeDelta(w, r, &v, first)
@@ -150,6 +171,9 @@ func (s *Session) Take(r *wire.Request) (Verdict, error) {
 		err = s.takeStateOfTheWorld(w, r, &v, first)
 	}
 	s.grows = s.grows || first || w.names != names || w.wildcard && !wildcard
+	s.noteAnswer(w, r.Nonce, rejected, &v)
+	s.noteResumed(resumed, w)
+	s.settle()
 	return v, err
 }
 
@@ -180,7 +204,10 @@ func (s *Session) Snapshot() *snapshot.Snapshot { return s.snapshot }
 func (s *Session) SetSnapshot(snap *snapshot.Snapshot) { s.snapshot = snap }
 
 // ReleaseSnapshot ends the pass, because the client was sent all of it.
-func (s *Session) ReleaseSnapshot() { s.snapshot, s.grows = nil, false }
+func (s *Session) ReleaseSnapshot() {
+	s.snapshot, s.grows = nil, false
+	s.endPass()
+}
 
 // Revision returns the revision of the last snapshot that everything was compared with.
 func (s *Session) Revision() uint64 { return s.revision }
@@ -237,7 +264,7 @@ func (s *Session) find(typeURL string) *watch {
 }
 
 func (s *Session) addWatch(typeURL string) *watch {
-	w := &watch{kind: envoy.TypeOf(typeURL)}
+	w := &watch{kind: envoy.TypeOf(typeURL), bit: 1 << len(s.watches)}
 	w.complete = w.kind.Complete || s.profile.Whole
 	s.watches = append(s.watches, w)
 	slices.SortFunc(s.watches, func(a, b *watch) int {
@@ -284,9 +311,10 @@ func (s *Session) Start(snap *snapshot.Snapshot) bool {
 // Adopt takes a newer snapshot. It must be called only after Next has returned nil, so that a pass belongs to one
 // snapshot.
 func (s *Session) Adopt(p *Push) {
-	reassign := s.cohortFailed || p.MayReassign(s.translator, s.proxy, s.cohort, s.revision)
+	reassign, since := s.cohortFailed || p.MayReassign(s.translator, s.proxy, s.cohort, s.revision), s.revision
 	if p.Full || reassign || p.Objects && s.profile.Whole {
-		if s.cohortFailed = reassign && !s.resolveCohort(p.Snapshot); s.cohortFailed {
+		s.cohortFailed = reassign && !s.resolveCohort(p.Snapshot)
+		if s.beginPass(p, since, s.cohortFailed); s.cohortFailed {
 			if s.snapshot == nil { // requests need a snapshot
 				s.compareWith(p.Snapshot)
 			}
@@ -298,6 +326,7 @@ func (s *Session) Adopt(p *Push) {
 		}
 		return
 	}
+	s.beginPass(p, since, false)
 	s.compareWith(p.Snapshot)
 	for _, w := range s.watches {
 		w.compare = w.compare || !w.idle() && p.Changes(w.kind) && (w.failed || !p.Same.Has(w.kind))
@@ -354,7 +383,10 @@ func (s *Session) mayRemove(w *watch) bool {
 // EndResuming is called when the client has requested nothing for a while. It has no effect before the client has
 // answered a response with clusters, because a late server may not have read all requests that the client sent when it
 // connected. They precede the answer on the stream.
-func (s *Session) EndResuming() { s.resuming = s.resuming && !s.clustersAnswered }
+func (s *Session) EndResuming() {
+	s.resuming = s.resuming && !s.clustersAnswered
+	s.settle()
+}
 
 // Next returns the next response of the pass and records it as sent. It returns nil if the client has everything.
 func (s *Session) Next() *wire.Response {
@@ -377,6 +409,7 @@ func (s *Session) Next() *wire.Response {
 			}
 		}
 	}
+	s.endPass()
 	return nil
 }
 
@@ -414,15 +447,24 @@ func (s *Session) targetOf(w *watch) (envoy.Union, bool) {
 			return envoy.Union{}, false
 		}
 		u.Shared = routes.hosts
-	} else if all, ok := s.get(w.kind, s.namesOf(w)); ok {
-		u = all
 	} else {
-		return envoy.Union{}, false
+		all, ok := s.get(w.kind, s.namesOf(w))
+		if s.noteIncomplete(w); !ok {
+			return envoy.Union{}, false
+		}
+		u = all
 	}
 	if !w.wildcard {
 		u = subset(u, w.names)
 	}
 	return u, true
+}
+
+// noteIncomplete records whether the last translation of a type failed, or failed for some names.
+func (s *Session) noteIncomplete(w *watch) {
+	if w.incomplete = s.incomplete; w.incomplete {
+		s.oweFailed(w)
+	}
 }
 
 // namesOf returns the names with which a whole type is requested from the Translator, or nil for all.
@@ -438,6 +480,7 @@ func (s *Session) namesOf(w *watch) *envoy.Names {
 func (s *Session) get(kind *envoy.Type, names *envoy.Names) (envoy.Union, bool) {
 	var u envoy.Union
 	var failed error
+	s.incomplete = false
 	if kind.Secret {
 		if names = s.grantedOf(names); names.Len() == 0 {
 			return envoy.Union{Own: s.withdrawn}, true
@@ -446,6 +489,7 @@ func (s *Session) get(kind *envoy.Type, names *envoy.Names) (envoy.Union, bool) 
 	err := safe.Do("translate "+kind.Short, func() { u, failed = s.translator.Get(s.snapshot, s.cohort, kind.URL, names) })
 	if e := cmp.Or(err, failed); e != nil {
 		s.observer.Panicked(kind.URL, e)
+		s.incomplete = true
 	}
 	if kind.Secret {
 		u.Own = s.withdrawn

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"flag"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -79,6 +80,8 @@ func newTranscript(out *bytes.Buffer) *transcript {
 
 func (*transcript) StandIn(string) *envoy.Resource { return nil }
 
+func (*transcript) MayHave(string) bool { return true }
+
 func (x *transcript) Panicked(typeURL string, err error) { fmt.Fprintln(x.out, "panic", err) }
 func (x *transcript) Suppressed(typeURL string) {
 	fmt.Fprintln(x.out, "suppressed", envoy.ShortType(typeURL))
@@ -123,6 +126,18 @@ func (x *transcript) run(line string) {
 	case "next":
 		if r := x.step(); r == nil {
 			fmt.Fprintln(x.out, "idle")
+		}
+	case "owes":
+		for _, d := range x.session.Debts().Open(nil) {
+			to := fmt.Sprint(d.To)
+			if d.To == math.MaxUint64 {
+				to = "now"
+			}
+			fmt.Fprintf(x.out, "owes %d-%s", d.From, to)
+			if d.Rejected {
+				fmt.Fprintf(x.out, " rejected %s: %s", d.Type, d.Message)
+			}
+			fmt.Fprintln(x.out)
 		}
 	case "rest":
 		x.session.EndResuming()

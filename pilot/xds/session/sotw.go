@@ -67,6 +67,7 @@ func (s *Session) replaceSubscription(w *watch, names wire.Names, first, all boo
 	switch {
 	case w.idle(), !w.complete && (all || was != w.wildcard):
 		w.reset()
+		s.look(w)
 	case w.whole():
 		w.keepNamed()
 		if all || len(added) > 0 || was != w.wildcard {

@@ -47,6 +47,15 @@ type watch struct {
 	rejectedState string              // whole type, state of the world: version of the last response if it was rejected
 	rejecting     bool                // the client has rejected a response, and has not acknowledged everything since
 
+	// The fields below say what the client has answered; see Debts.
+	bit          uint64 // of this watch alone
+	newest       uint64 // number of the last response
+	answered     uint64 // the client has answered all responses up to this number
+	unrecorded   uint64 // number of the newest response that was dropped from sent
+	refusedState uint64 // whole type, state of the world: number of the last rejected response, or 0 after a later acknowledgement
+	incomplete   bool   // the last translation failed, or failed for some names
+	message      string // of the last rejection
+
 	status TypeStatus // state for introspection; see shown
 }
 
@@ -60,6 +69,7 @@ type delivery struct {
 	number    uint64   // number of the response on the stream, from 1
 	// unknown is true if the response also had assignments of unknown names, which are not in resources.
 	unknown bool
+	part    bool // a part of a rejected response
 }
 
 // maxDeliveries bounds the recorded responses to a client that never acknowledges. A rejection of an older response is

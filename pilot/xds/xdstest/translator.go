@@ -32,6 +32,7 @@ type Translator struct {
 	Held   sync.Map      // by proxy ID: a channel that delays its calls until it is closed
 	Kept   atomic.Int64  // bytes for each cohort except the first
 	Each   atomic.Bool   // each proxy has its own cohort
+	Refers atomic.Bool   // clusters and listeners are messages that refer to an assignment or a route configuration
 	keys   *cohort.Interner
 }
 
@@ -90,8 +91,13 @@ func (f *Translator) Publish(full bool, edits ...string) *snapshot.Snapshot {
 		name, version, ok := strings.Cut(rest, "=")
 		if ok {
 			w.resources[t][name] = Resource(name, version)
-			if envoy.TypeOf(t).Secret {
+			switch {
+			case envoy.TypeOf(t).Secret:
 				w.resources[t][name] = Secret(name, version)
+			case f.Refers.Load() && t == envoy.ClusterType:
+				w.resources[t][name] = cluster(name, version)
+			case f.Refers.Load() && t == envoy.ListenerType:
+				w.resources[t][name] = listener(name, version)
 			}
 		} else {
 			delete(w.resources[t], name)

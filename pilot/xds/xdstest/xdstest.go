@@ -6,7 +6,10 @@ import (
 	"strings"
 	"time"
 
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -29,6 +32,31 @@ func Secret(name, version string) *envoy.Resource {
 	r := envoy.NewResource(name, &tlsv3.Secret{Name: name, Type: &tlsv3.Secret_TlsCertificate{TlsCertificate: &tlsv3.TlsCertificate{
 		PrivateKey: &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: Canary + version}},
 	}}})
+	r.Version = version
+	return r
+}
+
+// cluster returns a cluster whose endpoints are in the assignment of its name.
+func cluster(name, version string) *envoy.Resource {
+	r := envoy.NewResource(name, &clusterv3.Cluster{
+		Name: name, ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_EDS},
+		EdsClusterConfig: &clusterv3.Cluster_EdsClusterConfig{EdsConfig: envoy.ADS()}, AltStatName: version,
+	})
+	r.Version = version
+	return r
+}
+
+// listener returns a listener that names the route configuration in its version, which is after a dot, if it has one.
+func listener(name, version string) *envoy.Resource {
+	l := &listenerv3.Listener{Name: name, StatPrefix: version}
+	if _, route, ok := strings.Cut(version, "."); ok {
+		l.FilterChains = []*listenerv3.FilterChain{{Filters: []*listenerv3.Filter{{
+			Name: "hcm", ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: envoy.Any(&hcmv3.HttpConnectionManager{
+				RouteSpecifier: &hcmv3.HttpConnectionManager_Rds{Rds: &hcmv3.Rds{ConfigSource: envoy.ADS(), RouteConfigName: route}},
+			})},
+		}}}}
+	}
+	r := envoy.NewResource(name, l)
 	r.Version = version
 	return r
 }

@@ -1,0 +1,235 @@
+package xds
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
+
+	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/xds/session"
+	"github.com/istiod-lite/istiod-lite/pilot/xds/xdstest"
+)
+
+// progress describes the Progress of a revision in short: how many have it in force of how many, and who has not.
+func (r *rig) progress(revision uint64) string {
+	p := r.server.Progress(revision, false, 10)
+	out := fmt.Sprintf("%d of %d", p.Settled, p.Concerned)
+	if !p.Published {
+		out += " unpublished"
+	}
+	if p.Unknown {
+		out += " unknown"
+	}
+	for _, o := range p.Owing {
+		out += fmt.Sprintf(" %s %s", o.Proxy, map[OwingState]string{Behind: "behind", Rejected: "rejected", Departed: "departed"}[o.State])
+		if o.Type != "" {
+			out += " " + o.Type + ": " + o.Message
+		}
+	}
+	return out
+}
+
+// becomes waits until the Progress of a revision is as wanted.
+func (r *rig) becomes(revision uint64, want string) {
+	r.t.Helper()
+	got := ""
+	eventually(r.t, fmt.Sprintf("revision %d is %q", revision, want), func() bool {
+		got = r.progress(revision)
+		return got == want
+	})
+}
+
+// stays fails the test if the Progress of a revision is not as wanted after a moment.
+func (r *rig) stays(revision uint64, want string) {
+	r.t.Helper()
+	r.becomes(revision, want)
+	time.Sleep(20 * time.Millisecond)
+	if got := r.progress(revision); got != want {
+		r.t.Errorf("revision %d: %q, want %q", revision, got, want)
+	}
+}
+
+func (c *deltaClient) reject(m *discoveryv3.DeltaDiscoveryResponse, why string) {
+	c.t.Helper()
+	c.send(&discoveryv3.DeltaDiscoveryRequest{
+		TypeUrl: m.TypeUrl, ResponseNonce: m.Nonce, ErrorDetail: &rpcstatus.Status{Code: 13, Message: why},
+	})
+}
+
+// TestProgress: a revision is in force when each client that it concerns has acknowledged what it was sent because of
+// it. A client that it does not concern, and one that connects later, do not count.
+func TestProgress(t *testing.T) {
+	r := newRig(t)
+	r.fake.Still.Store(true)
+	r.publish(true, "cds a=1", "eds a=1", "eds b=1")
+	if got := r.progress(7); got != "0 of 0 unpublished" {
+		t.Errorf("a revision to come: %q", got)
+	}
+	left, right := r.delta("left.a"), r.delta("right.a")
+	for c, name := range map[*deltaClient]string{left: "a", right: "b"} {
+		c.acknowledge(c.expect("cds a=1"))
+		c.subscribe("eds", name)
+		c.acknowledge(c.expect("eds " + name + "=1"))
+	}
+	r.grouped("a", "b")
+	r.stays(1, "0 of 0")
+	for range 2 { // a new group knows nothing yet
+		r.publish(false, "eds nobody=1")
+		r.checked()
+	}
+	r.publish(false, "eds a=2") // 4
+	r.stays(4, "0 of 1 left.a behind")
+	m := left.expect("eds a=2")
+	r.stays(4, "0 of 1 left.a behind")
+	r.publish(false, "eds b=2") // 5
+	r.stays(5, "0 of 1 right.a behind")
+	left.acknowledge(m)
+	r.stays(4, "1 of 1")
+	if p := r.server.Progress(5, true, 0); p.Settled != 1 || p.Concerned != 2 || p.More != 1 || p.InForce() || p.Connected != 2 {
+		t.Errorf("up to revision 5: %+v", p)
+	}
+	right.acknowledge(right.expect("eds b=2"))
+	r.stays(5, "1 of 1")
+	r.publish(true, "cds a=2") // 6
+	r.stays(6, "0 of 2 left.a behind right.a behind")
+	for _, c := range []*deltaClient{left, right} {
+		c.acknowledge(c.expect("cds a=2"))
+	}
+	left.acknowledge(left.expect("eds a=2")) // its cluster warms
+	r.stays(6, "2 of 2")
+	r.publish(true, "cds a") // 7
+	for _, c := range []*deltaClient{left, right} {
+		m := c.expect("cds -a")
+		r.stays(7, map[*deltaClient]string{left: "0 of 2 left.a behind right.a behind", right: "1 of 2 right.a behind"}[c])
+		if c == left {
+			c.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: envoy.EndpointType, ResourceNamesUnsubscribe: []string{"a"}})
+		}
+		c.acknowledge(m)
+	}
+	r.stays(7, "2 of 2")
+	if got := r.server.Connected([]string{"left.a", "gone.a"}); len(got) != 1 || got[0] != "left.a" {
+		t.Errorf("connected: %v", got)
+	}
+}
+
+// TestProgressWaitsForNewNames: a revision is in force only when what the client newly subscribes to because of it is
+// answered and acknowledged too.
+func TestProgressWaitsForNewNames(t *testing.T) {
+	r := newRig(t)
+	r.fake.Refers.Store(true)
+	r.publish(true, "lds l=1")
+	c := r.silent()
+	c.send(&discoveryv3.DeltaDiscoveryRequest{Node: xdstest.Node("web.a"), TypeUrl: envoy.ListenerType})
+	c.acknowledge(c.receive())
+	r.publish(true, "lds l=2.r", "rds r=1")
+	c.acknowledge(c.receive())
+	r.stays(2, "0 of 1 web.a behind")
+	c.subscribe("rds", "r")
+	m := c.expect("rds r=1")
+	r.stays(2, "0 of 1 web.a behind")
+	r.publish(true, "lds l=3.s", "rds s=1") // what was awaited is replaced
+	later := c.receive()
+	c.acknowledge(m)
+	r.stays(2, "1 of 1")
+	c.acknowledge(later)
+	r.stays(3, "0 of 1 web.a behind")
+	c.subscribe("rds", "s")
+	c.acknowledge(c.expect("rds s=1"))
+	r.stays(3, "1 of 1")
+}
+
+// TestProgressOfRejections: a client that rejects a resource does not have the revision in force until it has
+// acknowledged a later version. Other revisions are not affected.
+func TestProgressOfRejections(t *testing.T) {
+	r := newRig(t)
+	r.publish(true, "cds a=1", "cds b=1", "lds l=1")
+	c := r.delta("web.a")
+	c.acknowledge(c.expect("cds a=1 b=1"))
+	c.subscribe("lds")
+	c.acknowledge(c.expect("lds l=1"))
+	r.publish(true, "cds a=bad", "cds b=2") // 2
+	c.reject(c.expect("cds a=bad b=2"), "no")
+	r.becomes(2, "0 of 1 web.a rejected cds: no")
+	c.reject(c.expect("cds a=bad"), "never")
+	c.acknowledge(c.expect("cds b=2"))
+	r.stays(2, "0 of 1 web.a rejected cds: never")
+	r.publish(true, "lds l=2") // 3
+	c.acknowledge(c.expect("lds l=2"))
+	r.stays(3, "1 of 1")
+	r.publish(true, "cds a=3") // 4
+	m := c.expect("cds a=3")
+	r.stays(2, "0 of 1 web.a rejected cds: never")
+	c.acknowledge(m)
+	r.stays(2, "1 of 1")
+	r.stays(4, "1 of 1")
+	r.publish(true, "cds a=bad") // 5: it is not sent again
+	r.stays(5, "0 of 1 web.a rejected cds: never")
+}
+
+// TestProgressOfDepartures: a proxy that leaves may owe what it owed and all that comes later, until it is connected
+// again and has everything.
+func TestProgressOfDepartures(t *testing.T) {
+	r := newRig(t)
+	r.publish(true, "cds a=1")
+	c := r.delta("web.a")
+	c.acknowledge(c.expect("cds a=1"))
+	r.publish(true, "cds a=2") // 2
+	c.acknowledge(c.expect("cds a=2"))
+	r.stays(2, "1 of 1")
+	r.publish(true, "cds a=3") // 3
+	c.expect("cds a=3")
+	c.cancel()
+	r.becomes(3, "0 of 1 web.a departed")
+	r.stays(2, "0 of 0")
+	r.publish(true, "cds b=1") // 4
+	r.stays(4, "0 of 1 web.a departed")
+	again := r.resumed("web.a", map[string]string{"a": "2"})
+	m := again.expect("cds a=3 b=1")
+	r.stays(3, "0 of 1 web.a behind")
+	r.stays(4, "0 of 1 web.a behind")
+	again.acknowledge(m)
+	r.stays(3, "0 of 0")
+	r.stays(4, "0 of 0")
+	if p := r.server.Progress(3, false, 1); p.Counted {
+		t.Error("it is known whether the revision concerned a client that had an earlier stream")
+	}
+	fresh := r.delta("fresh.a")
+	fresh.expect("cds a=3 b=1")
+	r.stays(4, "0 of 0")
+}
+
+// TestDeparturesAreBounded: beyond the bound it is unknown what departed proxies owe, for as long as one may come back.
+func TestDeparturesAreBounded(t *testing.T) {
+	d := &departures{}
+	now := time.Unix(1000, 0)
+	for i := range maxDepartures + 1 {
+		d.add(departure{proxy: &node.Proxy{ID: fmt.Sprint(i)}, after: 5, owed: []session.Debt{{From: 2, To: 3}}, at: now})
+	}
+	for _, x := range []struct {
+		revision uint64
+		upto     bool
+		after    time.Duration
+		owing    int
+		unknown  bool
+	}{
+		{revision: 1, unknown: true},
+		{revision: 2, owing: maxDepartures, unknown: true},
+		{revision: 4, unknown: true},
+		{revision: 4, upto: true, owing: maxDepartures, unknown: true},
+		{revision: 6, owing: maxDepartures, unknown: true},
+		{revision: 6, after: departureTime + 1},
+	} {
+		list, unknown := d.list(now.Add(x.after), x.revision, x.upto)
+		if len(list) != x.owing || unknown != x.unknown {
+			t.Errorf("%+v: %d owe it, unknown %t", x, len(list), unknown)
+		}
+	}
+	d.add(departure{proxy: &node.Proxy{ID: "later"}, at: now.Add(departureTime + 1)})
+	if len(d.by) != 1 {
+		t.Errorf("%d departures are kept", len(d.by))
+	}
+}
