@@ -42,6 +42,7 @@ type Object struct {
 	Annotations map[string]string
 	Created     time.Time // zero if unknown: then objects are ordered by namespace and name
 	Relayed     bool      // received from another control plane, which serves it too
+	Partial     bool      // lacks something that its author wrote
 	Position    string    // file:line:column; empty for objects of an API server
 
 	// Spec is a pointer: the spec message for an Istio kind (*networkingv1.VirtualService …), the whole object for any

@@ -1,6 +1,8 @@
 package config
 
 import (
+	"slices"
+
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/galley/validation"
@@ -17,7 +19,12 @@ type Versions struct {
 // source knows. An object in force that equals the previous one keeps its pointer.
 func (v Versions) After(d validation.Document, stamp func(*kinds.Object)) (Versions, validation.InForce) {
 	force := d.InForce(v.Good)
-	next := Versions{Good: v.Good, Object: stamped(force.Object, v.Object, stamp), Beside: stamped(force.Beside, v.Beside, stamp)}
+	partial := force.Why != "" || slices.ContainsFunc(d.Findings, func(f diag.Diagnostic) bool { return f.Code == "UnknownField" })
+	mark := func(o *kinds.Object) {
+		o.Partial = partial
+		stamp(o)
+	}
+	next := Versions{Good: v.Good, Object: stamped(force.Object, v.Object, mark), Beside: stamped(force.Beside, v.Beside, mark)}
 	if d.Object != nil {
 		next.Good = next.Object
 	}
@@ -49,5 +56,10 @@ func (v Versions) InForce() []*kinds.Object {
 
 // Unusable returns the finding about an object that is not in force as written.
 func Unusable(object, why string) diag.Diagnostic {
-	return diag.Diagnostic{Severity: diag.Error, Code: "Unusable", Object: object, Message: why}
+	return diag.Diagnostic{Severity: diag.Error, Code: unusable, Object: object, Message: why}
 }
+
+const unusable = "Unusable"
+
+// IsUnusable reports whether a finding is one of Unusable.
+func IsUnusable(d diag.Diagnostic) bool { return d.Code == unusable }

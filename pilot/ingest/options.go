@@ -11,6 +11,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/compliance"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/pilot/config"
 	"github.com/istiod-lite/istiod-lite/pilot/config/crd"
 	"github.com/istiod-lite/istiod-lite/pilot/config/file"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
@@ -84,6 +85,9 @@ type Options struct {
 	Advice bool // also report allowed but unusual configuration
 	// Concerns limits findings about references to the objects for which it returns true. Nil for all objects.
 	Concerns func(*kinds.Object) bool
+
+	// Writes is told who wrote the versions that are read from the API server of the server's own cluster. It may be nil.
+	Writes config.Writes
 
 	// Once is true if the sources are read only once. Then it is an error if the mesh configuration is unusable.
 	Once bool

@@ -276,7 +276,7 @@ func (o Options) meshMaps() map[*kinds.Kind]crd.Restriction {
 // reader makes a source that reads the API server of the server's own cluster.
 func (s *Sources) reader(o crd.Options) (*crd.Source, error) {
 	o.Client, o.Logger, o.Metrics, o.Limits = s.o.Client, s.o.Logger.With("scope", "kube"), s.metrics, s.o.Limits
-	o.Namespaces = s.o.Namespaces()
+	o.Namespaces, o.Writes = s.o.Namespaces(), s.o.Writes
 	k, err := crd.New(o)
 	if err != nil {
 		return nil, err

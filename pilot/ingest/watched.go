@@ -97,3 +97,36 @@ func (s *Sources) watched() (d diag.Diagnostic, wrong bool) {
 		Fix: "create the namespace, select it, or name another one in ISTIO_WATCH_NAMESPACE",
 	}, true
 }
+
+// Leaves returns why objects with such a key are not read from the API server of the server's own cluster, or an empty
+// string.
+func (s *Sources) Leaves(k kinds.Key) string {
+	switch {
+	case s.o.Client == nil || k.Cluster != "":
+	case slices.Contains(s.o.Ignored, k.Kind):
+		return "PILOT_IGNORE_RESOURCES names its kind, so it is not read"
+	case k.Namespace != "" && !s.o.watches(k.Namespace):
+		return "ISTIO_WATCH_NAMESPACE names another namespace, so it is not read"
+	}
+	return ""
+}
+
+// Unusable reports whether the last version of an object is not in force as it is written, and returns its generation,
+// which is 0 for an object in a file. It knows the server's own cluster and its files.
+func (s *Sources) Unusable(k kinds.Key) (generation int64, is bool) {
+	s.mu.Lock()
+	readers := slices.Clone(s.readers)
+	s.mu.Unlock()
+	for _, r := range readers {
+		if generation, is = r.Unusable(k); is {
+			return generation, true
+		}
+	}
+	if s.o.ConfigDir == "" && s.o.Texts == nil {
+		return 0, false
+	}
+	name := k.String()
+	return 0, slices.ContainsFunc(s.Findings(), func(d diag.Diagnostic) bool {
+		return d.Object == name && d.File != "" && d.Severity == diag.Error && d.Code != "DuplicateObject"
+	})
+}

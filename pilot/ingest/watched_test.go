@@ -2,7 +2,10 @@ package ingest
 
 import (
 	"slices"
+	"strings"
 	"testing"
+
+	"k8s.io/client-go/rest"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
@@ -21,5 +24,26 @@ func TestIgnored(t *testing.T) {
 	if !slices.Equal(ignore, []string{"gateways", "*gateway.networking.k8s.io"}) ||
 		!slices.Equal(include, []string{"telemetries.telemetry.istio.io.", "*"}) {
 		t.Errorf("without effect: %v, %v", ignore, include)
+	}
+}
+
+// TestLeaves: why objects are not read, if they are not.
+func TestLeaves(t *testing.T) {
+	o := Options{Namespace: "istio-system", WatchNamespace: "a", Ignored: []*kinds.Kind{kinds.Sidecar}, Client: &rest.Config{}}
+	for key, want := range map[kinds.Key]string{
+		{Kind: kinds.Sidecar, Namespace: "a", Name: "s"}:                              "PILOT_IGNORE_RESOURCES",
+		{Kind: kinds.VirtualService, Namespace: "b", Name: "v"}:                       "ISTIO_WATCH_NAMESPACE",
+		{Kind: kinds.VirtualService, Namespace: "a", Name: "v"}:                       "",
+		{Kind: kinds.VirtualService, Namespace: "istio-system", Name: "v"}:            "",
+		{Kind: kinds.Namespace, Name: "b"}:                                            "",
+		{Kind: kinds.VirtualService, Namespace: "b", Name: "v", Cluster: "elsewhere"}: "",
+	} {
+		if got := (&Sources{o: o}).Leaves(key); (got == "") != (want == "") || !strings.Contains(got, want) {
+			t.Errorf("%v: %q, want %q", key, got, want)
+		}
+	}
+	o.Client = nil
+	if got := (&Sources{o: o}).Leaves(kinds.Key{Kind: kinds.Sidecar, Namespace: "b", Name: "s"}); got != "" {
+		t.Errorf("in a file: %q", got)
 	}
 }

@@ -81,6 +81,7 @@ type World struct {
 	counts       Counts
 	nodeAccounts *accountsByNode // nil unless Options.CountNodeAccounts is set
 	accounts     accounts
+	selections   uint64 // number of commits that selected or unselected namespaces
 }
 
 // Counts are the numbers of the registries and of the credentials, as of the last commit.
@@ -216,6 +217,9 @@ func (w *World) Commit(batch []kinds.Change, received time.Time) *snapshot.Snaps
 func (w *World) visible(batch []kinds.Change) []kinds.Change {
 	w.mu.Lock()
 	turned := w.filter.apply(batch)
+	if w.reselect || len(turned) > 0 {
+		w.selections++
+	}
 	w.mu.Unlock()
 	if w.reselect || len(turned) > 0 {
 		taken := lists.SetOf(batch, func(c kinds.Change) kinds.Key { return c.Key })
@@ -403,6 +407,24 @@ func (w *World) Object(k kinds.Key) *kinds.Object {
 		return d.Object
 	}
 	return nil
+}
+
+// Stored describes an object of the sources: the version of the last commit, or nil, whether the filter accepts it, and
+// whether a newer change of it is not committed yet.
+func (w *World) Stored(k kinds.Key) (o *kinds.Object, accepted, pending bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	o = w.objects[k].object
+	next, changed := w.pending[k]
+	return o, o != nil && w.filter.accepts(o), changed && next.object != o
+}
+
+// Selections returns the number of commits that selected or unselected namespaces, so that objects took effect that the
+// batch did not have.
+func (w *World) Selections() uint64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.selections
 }
 
 // Accepts reports whether the revision and the discoverySelectors accept an Istio object with those labels in a

@@ -534,3 +534,31 @@ func TestRoots(t *testing.T) {
 		t.Error("the same roots make another Snapshot")
 	}
 }
+
+// TestStored: an object is known before it is committed, and while it is hidden. Commits that select namespaces are
+// counted.
+func TestStored(t *testing.T) {
+	s := newTestWorld(t, Options{})
+	web := serviceIn("a")
+	check := func(what string, want *kinds.Object, accepted, pending bool, selections uint64) {
+		t.Helper()
+		if o, a, p := s.Stored(web.Key); o != want || a != accepted || p != pending || s.Selections() != selections {
+			t.Errorf("%s: %v, accepted %v, pending %v, %d selections", what, o, a, p, s.Selections())
+		}
+	}
+	s.apply(configMap("istio", map[string]string{"mesh": "discoverySelectors: [{matchLabels: {mesh: 'yes'}}]"}), namespaceWith("b", nil))
+	before := s.Selections()
+	check("before it is read", nil, false, false, before)
+	s.merge(0, []kinds.Change{{Key: web.Key, Object: web}})
+	check("read", nil, false, true, before)
+	s.apply(web)
+	check("hidden", web, false, false, before)
+	s.apply(namespaceWith("a", map[string]string{"mesh": "yes"}))
+	check("selected", web, true, false, before+1)
+	s.merge(1, []kinds.Change{{Key: web.Key, Object: serviceIn("a")}}) // of a source that comes later
+	check("also in another source", web, true, false, before+1)
+	s.merge(0, []kinds.Change{{Key: web.Key}}) // the equal object of the other source takes its place
+	check("only in the other source", web, true, false, before+1)
+	s.merge(1, []kinds.Change{{Key: web.Key}})
+	check("deleted", web, true, true, before+1)
+}

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	corev1 "k8s.io/api/core/v1"
@@ -33,6 +34,8 @@ type item struct {
 	fingerprint uint64        // hash of the parts of the object that are read; 0 if unknown
 	uid         string        // of an object that is not a core object
 	generation  int64         // of an object that is not a core object
+	manager     string        // who wrote a core object last, if known
+	managed     time.Time     // time of that write
 }
 
 func (i *item) GetNamespace() string             { return i.name.namespace }
@@ -223,6 +226,9 @@ func (f *feed) item(data []byte, protobuf bool) (*item, error) {
 	}
 	it.fingerprint = maphash.Bytes(f.s.seed, f.masked)
 	if f.loaded.Load() {
+		if f.s.opts.Writes != nil && !isWorkload(f.kind) {
+			it.manager, it.managed = managerIn(data)
+		}
 		it.data = bytes.Clone(f.masked) // most events do not change the masked object
 		return it, nil
 	}

@@ -51,5 +51,7 @@
 //     [deploy/e2e/kube.TestTroubles].
 //   - The same objects from an API server and from files give every proxy the same bytes:
 //     [deploy/e2e/kube.TestSameAsFiles].
+//   - The author of a version is passed on before the version, and the generation of a version that is not in force as
+//     written is known: [TestAuthors].
 //   - A kubeconfig of a remote cluster that runs programs or reads files is refused: [TestRemoteKubeconfigs].
 package crd

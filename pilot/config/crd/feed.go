@@ -275,11 +275,13 @@ func (f *feed) apply(it *item) {
 		object, err := f.object(it)
 		if err != nil {
 			// API servers do not send such objects. The previous version stays in force.
-			f.note(key, transition{}, []diag.Diagnostic{config.Unusable(key.String(), "the object cannot be used: "+err.Error())}, transition{})
+			wrong := config.Unusable(key.String(), "the object cannot be used: "+err.Error())
+			f.note(key, transition{}, judgement{findings: []diag.Diagnostic{wrong}}, transition{})
 			return
 		}
 		f.entries[it.name] = entry{fingerprint: it.fingerprint}
-		f.note(key, transition{existed: existed, now: object}, nil, transition{})
+		f.wrote(config.Write{Key: key, Manager: it.manager, Time: it.managed})
+		f.note(key, transition{existed: existed, now: object}, judgement{}, transition{})
 		return
 	}
 	doc, last, next := f.judge(it), old.last(), &versions{uid: it.uid}
@@ -295,13 +297,26 @@ func (f *feed) apply(it *item) {
 		doc.Findings = append(doc.Findings, config.Unusable(key.String(), force.Why))
 	}
 	f.entries[it.name] = entry{it.fingerprint, next}
+	if f.s.opts.Writes != nil && f.loaded.Load() {
+		w := config.Write{Key: key, Generation: it.generation}
+		w.Manager, w.Time = managerOf(it.data)
+		f.wrote(w)
+	}
 	f.note(
-		key, transition{last.Object != nil, last.Object, next.Object}, doc.Findings, transition{last.Beside != nil, last.Beside, next.Beside},
+		key, transition{last.Object != nil, last.Object, next.Object}, judgement{it.generation, doc.Findings},
+		transition{last.Beside != nil, last.Beside, next.Beside},
 	)
 }
 
+// wrote passes on who wrote a version. The first load has no such versions.
+func (f *feed) wrote(w config.Write) {
+	if f.s.opts.Writes != nil && f.loaded.Load() {
+		f.s.opts.Writes.Wrote(w)
+	}
+}
+
 // note records a change of an object and its findings, and a change of the last good version beside it.
-func (f *feed) note(key kinds.Key, t transition, findings []diag.Diagnostic, beside transition) {
+func (f *feed) note(key kinds.Key, t transition, judged judgement, beside transition) {
 	f.s.mu.Lock()
 	defer f.s.mu.Unlock()
 	if beside.was != beside.now {
@@ -315,7 +330,7 @@ func (f *feed) note(key kinds.Key, t transition, findings []diag.Diagnostic, bes
 	if f.present != nil && t.now != nil {
 		f.present[name{key.Namespace, key.Name}] = struct{}{}
 	}
-	f.s.setFindings(key, findings)
+	f.s.setFindings(key, judged)
 }
 
 func (f *feed) remove(n name) {
@@ -334,5 +349,5 @@ func (f *feed) remove(n name) {
 	if old.Beside != nil {
 		f.s.changed(old.Beside.Key, true, old.Beside, nil)
 	}
-	f.s.setFindings(f.key(n), nil)
+	f.s.setFindings(f.key(n), judgement{})
 }

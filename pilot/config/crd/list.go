@@ -92,7 +92,7 @@ func (l *Listing) Findings() []diag.Diagnostic {
 		})
 	}
 	for _, c := range l.source.objectFindings {
-		list = append(list, c...)
+		list = append(list, c.findings...)
 	}
 	slices.SortFunc(list, config.ByObject)
 	return list

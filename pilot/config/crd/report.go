@@ -76,7 +76,7 @@ func (s *Source) currentFindings() []diag.Diagnostic {
 		})
 	}
 	for _, c := range s.objectFindings {
-		list = append(list, c...)
+		list = append(list, c.findings...)
 	}
 	return list
 }

@@ -40,6 +40,8 @@ type Options struct {
 	Logger     *slog.Logger
 	Metrics    prometheus.Registerer // may be shared by several sources
 	Limits     limits.Limits         // limits; the zero value means limits.Default
+	// Writes is told who wrote each version that is read after the first load. Nil if no caller wants to know.
+	Writes config.Writes
 }
 
 // Restriction selects objects of a kind. Empty fields do not restrict.
@@ -66,9 +68,15 @@ type Source struct {
 	feeds          []*feed                          // feeds of Options.Kinds
 	wanted         map[wantedIn]map[string]struct{} // names of wanted objects
 	reading        map[wantedIn]*wantedFeeds
-	definitions    *definitions                    // nil if no kind needs one
-	pending        map[kinds.Key]transition        // changes that have not been delivered
-	objectFindings map[kinds.Key][]diag.Diagnostic // findings by object
+	definitions    *definitions             // nil if no kind needs one
+	pending        map[kinds.Key]transition // changes that have not been delivered
+	objectFindings map[kinds.Key]judgement  // findings by object, with the version that they are about
+}
+
+// judgement has the findings about the version of an object that was read last.
+type judgement struct {
+	generation int64 // 0 for a core kind
+	findings   []diag.Diagnostic
 }
 
 // transition is the state of an object at the last delivery and now. Nil means that it does not exist. The old state of
@@ -93,7 +101,7 @@ func New(opts Options) (*Source, error) {
 	}
 	s := &Source{
 		opts: opts, http: client, metrics: newMetrics(opts.Metrics, opts.Cluster), signal: make(chan struct{}, 1),
-		pending: map[kinds.Key]transition{}, objectFindings: map[kinds.Key][]diag.Diagnostic{},
+		pending: map[kinds.Key]transition{}, objectFindings: map[kinds.Key]judgement{},
 		timeouts: defaultTimeouts(), seed: maphash.MakeSeed(), reading: map[wantedIn]*wantedFeeds{},
 	}
 	if s.limiter = opts.Client.RateLimiter; s.limiter == nil {
@@ -307,12 +315,21 @@ func (s *Source) expect(n int) {
 }
 
 // setFindings replaces the findings about an object. The caller holds mu.
-func (s *Source) setFindings(key kinds.Key, list []diag.Diagnostic) {
-	if len(list) == 0 {
+func (s *Source) setFindings(key kinds.Key, j judgement) {
+	if len(j.findings) == 0 {
 		delete(s.objectFindings, key)
 		return
 	}
-	s.objectFindings[key] = list
+	s.objectFindings[key] = j
+}
+
+// Unusable returns the generation of an object whose last version is not in force as it is written, and reports whether
+// there is one.
+func (s *Source) Unusable(key kinds.Key) (generation int64, is bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	j := s.objectFindings[key]
+	return j.generation, slices.ContainsFunc(j.findings, config.IsUnusable)
 }
 
 // deliver calls the handler with the changes since the last delivery.
