@@ -16,6 +16,8 @@
 //
 //   - Peers are the ready endpoints of the control plane's own Service in its own cluster, without the replica itself:
 //     [TestPeers]. Nothing is watched or kept for it.
+//   - Questions about what is in force go to replicas that are not ready too, because they may have streams, unless
+//     they refuse connections: [TestMembers].
 //   - Each peer has an answer or an error with the reason, within bounds of time, size and number: [TestAsk],
 //     [TestSlow], [TestManyPeers]. A peer answers for itself alone, and changes nothing: [pilot/debug.TestReplicas].
 //   - A peer that does not prove by its certificate that it is a control plane is sent nothing, and sees no

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -81,14 +82,37 @@ type Peer struct {
 	Address string // host:port of its secure port
 }
 
+// Member is a replica that is ready or not.
+type Member struct {
+	Peer
+	Ready bool
+}
+
 // Peers returns the other ready replicas, sorted by name. It has one address of a replica, which may have one of each
 // IP family.
 func (r *Replicas) Peers() []Peer {
+	var peers []Peer
+	for _, m := range r.Members() {
+		if m.Ready {
+			peers = append(peers, m.Peer)
+		}
+	}
+	return peers
+}
+
+// Affected reports whether a snapshot may have other members than the one before.
+func (r *Replicas) Affected(s *snapshot.Snapshot) bool {
+	return s.Revision == 1 || slices.ContainsFunc(s.Diff.Endpoints, func(k registry.ServiceKey) bool { return k.Host == r.o.Service }) ||
+		slices.ContainsFunc(s.Diff.Services, func(c snapshot.ServiceChange) bool { return cmp.Or(c.New, c.Old).Host == r.o.Service })
+}
+
+// Members returns the other replicas, ready or not, sorted by name, with one address of each.
+func (r *Replicas) Members() []Member {
 	s := r.o.World.Snapshot()
 	if s == nil {
 		return nil
 	}
-	var peers []Peer
+	var members []Member
 	for svc := range s.ServicesByHost(r.o.Service) {
 		i := slices.IndexFunc(svc.Ports, func(p registry.Port) bool { return p.Number == securePort })
 		endpoints := s.Endpoints(svc.Key())
@@ -96,20 +120,29 @@ func (r *Replicas) Peers() []Peer {
 			continue
 		}
 		for _, e := range endpoints.List {
-			if e.ServicePort != svc.Ports[i].Name || e.Cluster != r.o.Cluster || e.Health != registry.Healthy {
+			if e.ServicePort != svc.Ports[i].Name || e.Cluster != r.o.Cluster || e.Health == registry.Draining {
 				continue
 			}
-			p := Peer{Address: net.JoinHostPort(e.Address, strconv.Itoa(int(e.Port)))}
+			m := Member{Peer: Peer{Address: net.JoinHostPort(e.Address, strconv.Itoa(int(e.Port)))}, Ready: e.Health == registry.Healthy}
 			if w := s.WorkloadByAddress(s.ClusterKey(e.Cluster), e.Address); w != nil {
-				p.Name = w.Name
+				m.Name = w.Name
 			}
-			if p.Name = cmp.Or(p.Name, p.Address); p.Name != r.o.Name {
-				peers = append(peers, p)
+			if m.Name = cmp.Or(m.Name, m.Address); m.Name != r.o.Name {
+				members = append(members, m)
 			}
 		}
 	}
-	slices.SortFunc(peers, func(a, b Peer) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Address, b.Address)) })
-	return slices.CompactFunc(peers, func(a, b Peer) bool { return a.Name == b.Name })
+	slices.SortFunc(members, func(a, b Member) int {
+		ready := 0
+		if a.Ready != b.Ready { // the ready address of a replica with several
+			ready = 1
+			if a.Ready {
+				ready = -1
+			}
+		}
+		return cmp.Or(cmp.Compare(a.Name, b.Name), ready, cmp.Compare(a.Address, b.Address))
+	})
+	return slices.CompactFunc(members, func(a, b Member) bool { return a.Name == b.Name })
 }
 
 // Answer is the answer of one peer.
@@ -123,7 +156,34 @@ type Answer struct {
 // Ask asks all peers for a debug page with its query, such as pushes?limit=5. It returns an Answer for each peer,
 // sorted by name.
 func (r *Replicas) Ask(ctx context.Context, question string) []Answer {
-	peers := r.Peers()
+	return r.askAll(ctx, r.Peers(), question)
+}
+
+// AskMembers is Ask for all members, because one that is not ready may still have streams. It leaves out the ones that
+// are not ready and refuse connections: no process serves there.
+func (r *Replicas) AskMembers(ctx context.Context, question string) []Answer {
+	members := r.Members()
+	var peers []Peer
+	for _, m := range members {
+		peers = append(peers, m.Peer)
+	}
+	answers := r.askAll(ctx, peers, question)
+	return slices.DeleteFunc(answers, func(a Answer) bool {
+		i := slices.IndexFunc(members, func(m Member) bool { return m.Address == a.Address })
+		return a.Err != nil && i >= 0 && !members[i].Ready && refuses(ctx, a.Address)
+	})
+}
+
+// refuses reports whether no process listens at an address.
+func refuses(ctx context.Context, address string) bool {
+	c, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+	if err == nil {
+		_ = c.Close()
+	}
+	return errors.Is(err, syscall.ECONNREFUSED)
+}
+
+func (r *Replicas) askAll(ctx context.Context, peers []Peer, question string) []Answer {
 	if len(peers) == 0 {
 		return nil
 	}

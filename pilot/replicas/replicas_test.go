@@ -398,3 +398,55 @@ func TestNoIdentity(t *testing.T) {
 		t.Errorf("%+v", answers)
 	}
 }
+
+// TestMembers: replicas that are not ready are asked too, unless no process listens there.
+func TestMembers(t *testing.T) {
+	a := newAuthority(t)
+	answering := &replica{answer: func(context.Context, string) (*discoveryv3.DiscoveryResponse, error) {
+		return saying("istiod-1", "1", "[]")
+	}}
+	unready := answering.serve(t, a.server(t))
+	unready.Health = registry.Unhealthy
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	must.Succeed(t, err)
+	t.Cleanup(func() { _ = silent.Close() })
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	must.Succeed(t, err)
+	must.Succeed(t, closed.Close())
+	at := func(l net.Listener, health registry.Health) *registry.Endpoint {
+		return endpoint("127.0.0.1", uint32(l.Addr().(*net.TCPAddr).Port), func(e *registry.Endpoint) { e.Health = health })
+	}
+	endpoints := []*registry.Endpoint{unready, at(silent, registry.Unhealthy), at(closed, registry.Unhealthy)}
+	slices.SortFunc(endpoints, registry.CompareEndpoints)
+	r := replicasOf(newWorld(nil, endpoints...), a.caller(t))
+	r.timeout = 500 * time.Millisecond
+	if len(r.Members()) != 3 || len(r.Peers()) != 0 {
+		t.Errorf("members %v, peers %v", r.Members(), r.Peers())
+	}
+	errs, answers := 0, r.AskMembers(t.Context(), "inforce")
+	for _, x := range answers {
+		if x.Err != nil {
+			errs++
+		}
+	}
+	if len(answers) != 2 || errs != 1 {
+		t.Errorf("%+v", answers)
+	}
+	ready := replicasOf(newWorld(nil, at(closed, registry.Healthy)), a.caller(t))
+	if answers := ready.AskMembers(t.Context(), "inforce"); len(answers) != 1 || answers[0].Err == nil {
+		t.Errorf("a ready one that refuses connections: %+v", answers)
+	}
+	w := newWorld(nil, endpoints...)
+	if !r.Affected(w.s) {
+		t.Error("the first snapshot has no members")
+	}
+	later := *w.s
+	later.Revision = 2
+	later.Diff.Services = nil
+	for host, want := range map[string]bool{service: true, "web.a.svc.cluster.local": false} {
+		later.Diff.Endpoints = []registry.ServiceKey{{Namespace: "istio-system", Host: host}}
+		if r.Affected(&later) != want {
+			t.Errorf("endpoints of %s", host)
+		}
+	}
+}
