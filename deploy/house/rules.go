@@ -11,8 +11,8 @@ import (
 // order returns the order of the packages of pilot. Each may import the packages before it.
 func order() []string {
 	return []string{"authorize", "config", "facts", "snapshot", "derive", "ingest", "scope", "envoy", "feature", "cohort", "translate",
-		"catalog", "pushes", "xds", "replicas", "debug", "ui", "leader", "controllers", "status", "trust", "untaint", "exports", "external",
-		"autoregistration",
+		"catalog", "pushes", "xds", "replicas", "archive", "progress", "debug", "ui", "leader", "controllers", "status", "trust",
+		"untaint", "exports", "external", "autoregistration",
 		"inspect", "ctrlz", "tracing", "metrics", "ports", "components", "bootstrap"}
 }
 

@@ -24,6 +24,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/api/rpc"
 	"github.com/istiod-lite/istiod-lite/api/safe"
+	"github.com/istiod-lite/istiod-lite/pilot/archive"
 	"github.com/istiod-lite/istiod-lite/pilot/authorize"
 	"github.com/istiod-lite/istiod-lite/pilot/catalog"
 	"github.com/istiod-lite/istiod-lite/pilot/components"
@@ -34,6 +35,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/ingest"
 	"github.com/istiod-lite/istiod-lite/pilot/metrics"
 	"github.com/istiod-lite/istiod-lite/pilot/ports"
+	"github.com/istiod-lite/istiod-lite/pilot/progress"
 	"github.com/istiod-lite/istiod-lite/pilot/pushes"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/pilot/tracing"
@@ -65,6 +67,7 @@ type Server struct {
 	authorizer *authorize.Authorizer // decides about streams, debug pages and registration
 	discovery  *xds.Server
 	pushes     *pushes.Log
+	progress   *progress.Tracker
 	debug      *debug.API
 	ui         *ui.UI
 	grpc       *grpc.Server
@@ -102,6 +105,8 @@ func (o Options) features() catalog.List {
 // New builds a server without starting it.
 func New(o Options) (*Server, error) {
 	o.CountNodeAccounts = len(o.Certificates.NodeAccounts) > 0
+	kept := archive.New(archive.Options{})
+	o.Writes = kept
 	s := &Server{
 		o: o, components: components.List{Logger: o.Logger, Shutdown: o.Shutdown},
 		metrics: metrics.NewRegistry(o.Version, o.Panics, time.Now()),
@@ -172,9 +177,11 @@ func New(o Options) (*Server, error) {
 	s.discovery = xds.New(ads)
 	s.ports.Logger, s.ports.Limits, s.ports.Streams = o.Logger, o.Limits, s.discovery
 	others := s.newReplicas()
+	s.progress = s.newProgress(kept, others)
 	s.debug = debug.New(debug.Options{
 		Replicas: others, Name: o.Instance(), Version: o.Version,
-		World: world, Server: world, Translator: t, Proxies: s.discovery, Pushes: s.pushes, Authorizer: s.authorizer,
+		World: world, Server: world, Translator: t, Proxies: s.discovery, Pushes: s.pushes, Progress: s.progress,
+		Authorizer:   s.authorizer,
 		Authenticate: s.authenticateBearer,
 		Admin:        o.AdminPages, Cluster: o.ClusterID, Domain: o.Domain, Limits: o.Limits, Profile: o.Profile,
 		MultiCluster: o.MultiCluster,
@@ -258,6 +265,7 @@ func (s *Server) register() error {
 	s.components.Background("names of gateways", s.names.Run)
 	s.components.Background("keys of token issuers", s.keySets.Run)
 	s.components.Background("analysis of references", s.analyst.Run)
+	s.components.Background("outcomes of changes", s.progress.Run)
 	if s.o.Tracer != nil {
 		s.components.Background("traces of pushes", func(ctx context.Context) error {
 			tracing.Run(ctx, tracing.Options{Pushes: s.pushes, Tracer: s.o.Tracer, Logger: s.o.Logger})
@@ -342,9 +350,11 @@ func (s *Server) listenHTTP(ctx context.Context) error {
 // commit commits a batch and publishes the snapshot. The first batch is the first load.
 func (s *Server) commit(batch []kinds.Change, received time.Time) {
 	began, last := time.Now(), s.world.Snapshot()
+	s.progress.Begin(batch)
 	snap := s.world.Commit(batch, received)
 	s.components.Committed(batch)
 	s.commitTime.Observe(time.Since(began).Seconds())
+	s.progress.Commit(snap, batch, time.Now())
 	if snap == last {
 		return // the writes changed nothing
 	}

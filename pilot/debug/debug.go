@@ -23,6 +23,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/quota"
 	"github.com/istiod-lite/istiod-lite/pilot/authorize"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/progress"
 	"github.com/istiod-lite/istiod-lite/pilot/pushes"
 	"github.com/istiod-lite/istiod-lite/pilot/scope"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
@@ -73,11 +74,12 @@ type Server interface {
 type Options struct {
 	World      World
 	Proxies    Proxies
-	Pushes     *pushes.Log // nil if pushes are not recorded
-	Translator Translator  // nil if there is no translation
-	Server     Server      // nil if there is no control plane: then there is no page why
-	Cluster    string      // ID of the server's own cluster
-	Domain     string      // domain of that cluster, such as cluster.local
+	Pushes     *pushes.Log       // nil if pushes are not recorded
+	Progress   *progress.Tracker // nil if it is not known what is in force
+	Translator Translator        // nil if there is no translation
+	Server     Server            // nil if there is no control plane: then there is no page why
+	Cluster    string            // ID of the server's own cluster
+	Domain     string            // domain of that cluster, such as cluster.local
 	// MultiCluster are the settings for the Multi-Cluster Services API.
 	MultiCluster clusterset.Options
 	Limits       limits.Limits
@@ -101,7 +103,7 @@ type API struct {
 	pages []page
 	slots *quota.Slots[identity.Holder] // bounds concurrent requests over HTTP
 
-	watchers *quota.Slots[identity.Holder] // bounds requests over HTTP that wait for a push
+	watchers *quota.Slots[identity.Holder] // bounds requests over HTTP that wait
 	closing  context.Context
 	close    context.CancelFunc
 }
@@ -116,7 +118,7 @@ type page struct {
 	ownProxyOnly bool   // accounts without full access may read it about proxies of their own namespace
 	acts         bool   // always changes something
 	actsWith     string // the parameter with which it changes something, or empty
-	waits        bool   // the parameter watch waits for a push
+	waits        bool   // the parameter watch waits for a change
 
 	// overADS answers the page's own type over ADS. It is nil if ADS clients request the page by name.
 	overADS func(url.Values) ([]*anypb.Any, error)
@@ -167,6 +169,15 @@ func New(o Options) *API {
 		{name: "sidecarz", about: "services and DestinationRules that one proxy sees, and its Sidecar", proxy: true, answer: a.sidecarz},
 		{name: "syncz", about: "sent and acknowledged versions of each proxy", answer: a.syncz, overADS: a.clientConfigs},
 		{name: "telemetryz", about: "Telemetry objects by namespace", answer: a.telemetryz},
+	}
+	if o.Progress != nil {
+		a.pages = append(
+			a.pages,
+			page{name: progress.InForcePage, about: "whether a version of an object is in force; ?object=KIND/NAME.NAMESPACE, &generation=N, " +
+				"&version=HASH, &deleted, &cluster=ID, &scope=self, &watch", waits: true, answer: a.inForce},
+			page{name: progress.HistoryPage, about: "the last versions of an object; ?object=KIND/NAME.NAMESPACE, &cluster=ID, &scope=self",
+				answer: a.history},
+		)
 	}
 	if o.Server != nil {
 		a.pages = append(

@@ -117,7 +117,9 @@ func testAPI(t *testing.T) (*API, *proxies) {
 	snap := b.Commit(time.Unix(1, 0))
 	p := &proxies{}
 	w := &world{snap, objects, []diag.Diagnostic{{Code: "UnknownField", Message: "no such field", File: "a.yaml", Line: 3, Column: 5}}}
-	return New(Options{World: w, Translator: translator{w}, Proxies: p, Cluster: "Kubernetes", Limits: limits.Default()}), p
+	return New(Options{
+		World: w, Translator: translator{w}, Proxies: p, Cluster: "Kubernetes", Limits: limits.Default(), Progress: newTracker(w, objects),
+	}), p
 }
 
 // world is a World of constants.
@@ -178,13 +180,14 @@ const here = "127.0.0.1:5555"
 // Every page that the list names answers with JSON that is not null, before and after the first snapshot.
 func TestEveryPageAnswers(t *testing.T) {
 	a, _ := testAPI(t)
-	empty := New(Options{World: &world{}, Proxies: &proxies{}, Limits: limits.Default()})
+	w := &world{}
+	empty := New(Options{World: w, Proxies: &proxies{}, Limits: limits.Default(), Progress: newTracker(w, nil)})
 	if !slices.IsSortedFunc(a.pages, func(x, y page) int { return strings.Compare(x.name, y.name) }) {
 		t.Fatal("pages are found by their order")
 	}
 	for _, p := range a.pages {
 		for name, api := range map[string]*API{"full": a, "empty": empty} {
-			code, body := get(t, api, "/debug/"+p.name+"?proxyID=web-1.a", here)
+			code, body := get(t, api, "/debug/"+p.name+"?proxyID=web-1.a&object=Secret/tls.a", here)
 			var v any
 			if err := json.Unmarshal([]byte(body), &v); code != http.StatusOK || err != nil || v == nil {
 				t.Errorf("%s, %s: %d %v %s", p.name, name, code, err, body)

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/istiod-lite/istiod-lite/pilot/progress"
 	"github.com/istiod-lite/istiod-lite/pilot/replicas"
 )
 
@@ -36,7 +37,14 @@ type Replica struct {
 
 // sharedPages are the pages that replicas can be asked for. They must not change anything.
 func sharedPages() []string {
-	return []string{"adsz", "authorizationz", "connections", "pushes", "syncz"}
+	return []string{"adsz", "authorizationz", "connections", progress.HistoryPage, progress.InForcePage, "pushes", "syncz"}
+}
+
+// ofOneReplica limits the query of a page about all replicas to the replica that is asked.
+func ofOneReplica(page string, query url.Values) {
+	if page == progress.InForcePage || page == progress.HistoryPage {
+		query.Set("scope", "self")
+	}
 }
 
 // replicas returns the answer of each replica for the page that the parameter page names, by default syncz: this
@@ -47,6 +55,7 @@ func (a *API) replicas(query url.Values) (any, error) {
 		return nil, fmt.Errorf("%w: page=%.64s is none of %s, which change nothing", ErrBadQuery, page, strings.Join(sharedPages(), ", "))
 	}
 	query.Del("page")
+	ofOneReplica(page, query)
 	question := page + "?" + query.Encode()
 	own := Replica{Name: a.o.Name, Version: a.o.Version, Self: true}
 	v, err := a.Answer(page, query)

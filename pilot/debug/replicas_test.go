@@ -67,7 +67,8 @@ func TestReplicas(t *testing.T) {
 	for path, want := range map[string]int{
 		"?page=pushes&limit=2": http.StatusOK, "?page=pushes&limit=x": http.StatusBadRequest, "?page=adsz&push=true": http.StatusBadRequest,
 		"?page=force_disconnect&proxyID=web.a": http.StatusBadRequest, "?page=replicas": http.StatusBadRequest,
-		"?page=configz": http.StatusBadRequest,
+		"?page=configz": http.StatusBadRequest, "?page=inforce": http.StatusBadRequest,
+		"?page=inforce&object=VirtualService/web.a": http.StatusOK,
 	} {
 		if code, text := get(t, a, "/debug/replicas"+path, here); code != want {
 			t.Errorf("%s: %d %s", path, code, text)

@@ -89,7 +89,7 @@ func TestSecretsAreShownNowhere(t *testing.T) {
 	shown := map[string]string{"the log": log.String()}
 	for _, p := range a.pages {
 		for _, more := range []string{"", "&include_eds", "&types=Secret", "&push=true"} {
-			code, body := get(t, a, "/debug/"+p.name+"?proxyID=web-1.a"+more, here)
+			code, body := get(t, a, "/debug/"+p.name+"?proxyID=web-1.a&object=Secret/tls.a"+more, here)
 			if code != http.StatusOK {
 				t.Errorf("%s: %d %s", p.name, code, body)
 			}

@@ -85,6 +85,7 @@ func (a *API) question(typeURL string, names []string) (q question, err error) {
 	if err != nil {
 		return q, fmt.Errorf("the query of %q: %w", names[0], err)
 	}
+	ofOneReplica(page, query) // a replica never passes a question on
 	return question{page, query, false}, nil
 }
 

@@ -1,0 +1,149 @@
+package bootstrap
+
+import (
+	"encoding/json"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
+
+	"github.com/istiod-lite/istiod-lite/deploy/must"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/progress"
+)
+
+// TestInForce: a client takes clusters and routes by hand. The page says "in force" exactly when it has acknowledged
+// them, for a change, a rejection, an object with an error, and a deletion. The history has all that was in force.
+func TestInForce(t *testing.T) {
+	o := testOptions(t)
+	file := filepath.Join(o.ConfigDir, "routes.yaml")
+	const routes = `apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: web, namespace: a}
+spec:
+  hosts: [web]
+  http: [{headers: {response: {set: {x: VALUE}}}, route: [{destination: {host: web}}]}]
+`
+	put := func(value string) { t.Helper(); write(t, file, strings.ReplaceAll(routes, "VALUE", value)) }
+	put("one")
+	s := started(t, o)
+	page := func(name, query string, into any) {
+		t.Helper()
+		code, text := fetch(t, s.Addresses().Monitoring, "/debug/"+name+"?object=VirtualService/web.a&"+query)
+		if err := json.Unmarshal([]byte(text), into); code != 200 || err != nil {
+			t.Fatal(code, err, text)
+		}
+	}
+	ask := func(query string) (a progress.Answer) {
+		t.Helper()
+		page("inforce", query, &a)
+		return a
+	}
+	// reads waits until the server has committed another version than the last one.
+	last := ""
+	reads := func() progress.Answer {
+		t.Helper()
+		var a progress.Answer
+		eventually(t, "another version is read", func() bool {
+			a = ask("")
+			return a.Version != last && a.Version != "" || a.Deleted
+		})
+		last = a.Version
+		return a
+	}
+	if a := reads(); a.State != progress.WithoutEffect || a.Why != "no proxy is connected" {
+		t.Errorf("without proxies: %+v", a)
+	}
+
+	stream := subscribe(t, s.Addresses().GRPC)
+	if !clusters(t, stream, "web.a.svc.cluster.local") {
+		t.Fatal("no cluster")
+	}
+	receive := func() *discoveryv3.DiscoveryResponse {
+		t.Helper()
+		r, err := stream.Recv()
+		must.Succeed(t, err)
+		if r.TypeUrl != envoy.RouteType {
+			t.Fatalf("a response of type %s", r.TypeUrl)
+		}
+		return r
+	}
+	answer := func(r *discoveryv3.DiscoveryResponse, rejection string) {
+		t.Helper()
+		q := &discoveryv3.DiscoveryRequest{TypeUrl: envoy.RouteType, ResourceNames: []string{"80"}, ResponseNonce: r.Nonce}
+		q.VersionInfo = r.VersionInfo
+		if rejection != "" {
+			q.VersionInfo, q.ErrorDetail = "", &rpcstatus.Status{Code: 13, Message: rejection}
+		}
+		must.Succeed(t, stream.Send(q))
+	}
+	must.Succeed(t, stream.Send(&discoveryv3.DiscoveryRequest{TypeUrl: envoy.RouteType, ResourceNames: []string{"80"}}))
+	answer(receive(), "")
+	final := func(query string, want progress.State) progress.Answer {
+		t.Helper()
+		var a progress.Answer
+		eventually(t, "the state is "+string(want), func() bool {
+			a = ask(query)
+			return a.State == want
+		})
+		return a
+	}
+	final("", progress.InForce)
+	first := last
+
+	put("two")
+	r := receive()
+	if a := reads(); a.State != progress.Behind || len(a.Owing) != 1 || a.Owing[0].Proxy != "web-1.a" || a.Proxies.Concerned != 1 {
+		t.Errorf("before the client answers: %+v", a)
+	}
+	second := last
+	if a := ask("version=" + first); a.State != progress.Superseded {
+		t.Errorf("the version before: %+v", a)
+	}
+	answer(r, "")
+	if a := ask("watch&version=" + url.QueryEscape(second)); a.State != progress.InForce || a.Proxies.InForce != 1 || len(a.Owing) > 0 {
+		t.Errorf("acknowledged: %+v", a)
+	}
+
+	put("three")
+	answer(receive(), "no such header")
+	if a := final("", progress.Rejected); a.Owing[0].Message != "no such header" || a.Owing[0].Type != "rds" {
+		t.Errorf("rejected: %+v", a)
+	}
+	last = ask("").Version
+
+	write(t, file, strings.ReplaceAll(routes, "hosts: [web]", "hosts: 7"))
+	if a := final("", progress.Invalid); len(a.Findings) == 0 {
+		t.Errorf("with an error: %+v", a)
+	}
+	put("four")
+	answer(receive(), "")
+	final("", progress.InForce)
+
+	must.Succeed(t, os.Remove(file))
+	r = receive()
+	if a := final("", progress.Behind); !a.Deleted {
+		t.Errorf("deleted: %+v", a)
+	}
+	answer(r, "")
+	final("deleted", progress.InForce)
+	final("version="+second, progress.Superseded)
+
+	var h progress.History
+	eventually(t, "the history is complete", func() bool {
+		h = progress.History{}
+		page("history", "", &h)
+		return len(h.Versions) >= 5 && h.Versions[0].Took != nil
+	})
+	if v := h.Versions[0]; !v.Deleted || v.Proxies != 1 || !strings.Contains(v.Restore, "x: four") {
+		t.Errorf("the deletion: %+v", v)
+	}
+	if v := h.Versions[len(h.Versions)-2]; v.Version != second || v.Proxies != 1 || v.Took == nil || !strings.Contains(v.Restore, "x: one") ||
+		!strings.Contains(v.Restore, "routes.yaml:1:1") {
+		t.Errorf("the first change: %+v", v)
+	}
+}

@@ -1,0 +1,35 @@
+package bootstrap
+
+import (
+	"slices"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/pilot/archive"
+	"github.com/istiod-lite/istiod-lite/pilot/debug"
+	"github.com/istiod-lite/istiod-lite/pilot/progress"
+)
+
+// judge knows what is wrong with the objects of a server.
+type judge struct{ s *Server }
+
+// Unusable implements progress.Judge.
+func (j judge) Unusable(k kinds.Key) (int64, bool) { return j.s.from.Unusable(k) }
+
+// FindingsAbout implements progress.Judge.
+func (j judge) FindingsAbout(k kinds.Key) []diag.Diagnostic {
+	name := k.String()
+	return slices.DeleteFunc(j.s.objectFindings(), func(d diag.Diagnostic) bool { return d.Object != name })
+}
+
+// Unread implements progress.Judge.
+func (j judge) Unread(k kinds.Key) string { return j.s.from.Leaves(k) }
+
+// newProgress returns the Tracker of a server, which knows what is in force.
+func (s *Server) newProgress(kept *archive.Archive, others debug.Replicas) *progress.Tracker {
+	o := progress.Options{Streams: s.discovery, Archive: kept, World: s.world, Judge: judge{s}, Name: s.o.Instance()}
+	if members, ok := others.(progress.Replicas); ok {
+		o.Replicas = members
+	}
+	return progress.New(o)
+}

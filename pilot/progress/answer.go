@@ -1,0 +1,244 @@
+package progress
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/pilot/xds"
+)
+
+// State is the state of one version of an object.
+type State string
+
+// States: see the package comment.
+const (
+	InForce       State = "in force"
+	Behind        State = "behind"
+	Rejected      State = "rejected"
+	Superseded    State = "superseded"
+	NotSeen       State = "not seen"
+	WithoutEffect State = "without effect"
+	Invalid       State = "invalid"
+	Unknown       State = "unknown"
+)
+
+// Final reports whether waiting changes nothing about the state of a version.
+func (s State) Final() bool { return !slices.Contains([]State{Behind, NotSeen, Unknown}, s) }
+
+// Question asks about an object in one version. Without a version, it is about the newest one that has been read.
+type Question struct {
+	Key        kinds.Key
+	Generation int64  // 0 if it is not asked for
+	Version    string // archive.Content of the object; empty if it is not asked for
+	Deleted    bool   // whether the object's deletion is in force
+}
+
+func (q Question) exact() bool { return q.Generation != 0 || q.Version != "" || q.Deleted }
+
+// Object names an object.
+type Object struct {
+	Kind      string `json:"kind"`
+	Group     string `json:"group,omitempty"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+	Cluster   string `json:"cluster,omitempty"` // ID of the remote cluster that has it
+}
+
+func objectOf(k kinds.Key) Object {
+	return Object{Kind: k.Kind.Name, Group: k.Kind.Group, Namespace: k.Namespace, Name: k.Name, Cluster: k.Cluster}
+}
+
+// Answer says whether a version of an object is in force.
+type Answer struct {
+	Object     Object `json:"object"`
+	Generation int64  `json:"generation,omitempty"`
+	Version    string `json:"version,omitempty"` // hash of the content, if there is no generation
+	Deleted    bool   `json:"deleted,omitempty"` // the version is a deletion
+	State      State  `json:"state"`
+	Why        string `json:"why,omitempty"`
+	// SupersededBy is the generation that replaced the version; 0 for a deletion or without generations.
+	SupersededBy int64             `json:"supersededBy,omitempty"`
+	Proxies      Proxies           `json:"proxies"`
+	Counted      bool              `json:"counted"` // false if the number of concerned proxies is a lower bound
+	Owing        []Owing           `json:"owing"`   // proxies that do not have it, the longest first
+	More         int               `json:"more,omitempty"`
+	Findings     []diag.Diagnostic `json:"findings,omitempty"` // about the object
+	Replicas     []Replica         `json:"replicas,omitempty"` // other replicas, if the answer is of all
+	Since        *time.Time        `json:"since,omitempty"`    // when the version was committed, if that is known
+
+	// Connected are the proxies of the parameter connected that are connected to this replica.
+	Connected []string `json:"connected,omitempty"`
+	Uptime    float64  `json:"uptime,omitempty"` // seconds since this replica has started
+
+	key     kinds.Key // the origin if the object is derived
+	content string    // hash of the content, which is not shown for a Secret
+	unread  bool      // no source reads such objects
+}
+
+// Proxies are numbers of proxies.
+type Proxies struct {
+	Connected int `json:"connected"`
+	Concerned int `json:"concerned"`
+	InForce   int `json:"inForce"`
+	Rejected  int `json:"rejected"`
+	Behind    int `json:"behind"`
+}
+
+// Owing is a proxy that does not have a version in force.
+type Owing struct {
+	Proxy   string    `json:"proxy"`
+	Replica string    `json:"replica,omitempty"`
+	State   string    `json:"state"` // behind, rejected or departed
+	Since   time.Time `json:"since"`
+	Type    string    `json:"type,omitempty"` // short name of the rejected type
+	Message string    `json:"message,omitempty"`
+}
+
+// States of a proxy that does not have a version in force.
+const (
+	behind   = "behind"   // it has not acknowledged everything
+	rejected = "rejected" // it has rejected something
+	departed = "departed" // its stream ended before, and it has not come back
+)
+
+func owingState(s xds.OwingState) string {
+	switch s {
+	case xds.Rejected:
+		return rejected
+	case xds.Departed:
+		return departed
+	}
+	return behind
+}
+
+// Replica is what another replica contributes to an answer.
+type Replica struct {
+	Name  string `json:"name"`
+	State State  `json:"state,omitempty"`
+	Why   string `json:"why,omitempty"`
+	Error string `json:"error,omitempty"` // why its proxies are unknown
+}
+
+// exactly returns the question for the version that an answer is about.
+func (a *Answer) exactly() Question {
+	return Question{Key: a.key, Generation: a.Generation, Version: a.content, Deleted: a.Deleted}
+}
+
+// Name returns KIND.GROUP/NAME.NAMESPACE.
+func Name(k kinds.Key) string {
+	text := k.Kind.Name
+	if k.Kind.Group != "" {
+		text += "." + k.Kind.Group
+	}
+	text += "/" + k.Name
+	if k.Namespace != "" {
+		text += "." + k.Namespace
+	}
+	return text
+}
+
+// values returns the query for an object.
+func values(k kinds.Key) url.Values {
+	v := url.Values{"object": {Name(k)}, "scope": {"self"}}
+	if k.Cluster != "" {
+		v.Set("cluster", k.Cluster)
+	}
+	return v
+}
+
+// query returns the question as the query of a page. connected are proxies about which the replica says whether they
+// are connected to it.
+func (q Question) query(connected []string) string {
+	v := values(q.Key)
+	if q.Generation != 0 {
+		v.Set("generation", strconv.FormatInt(q.Generation, 10))
+	}
+	if q.Version != "" {
+		v.Set("version", q.Version)
+	}
+	if q.Deleted {
+		v.Set("deleted", "true")
+	}
+	if len(connected) > 0 {
+		v.Set("connected", strings.Join(connected, ","))
+	}
+	return v.Encode()
+}
+
+// Candidates returns the objects that KIND/NAME.NAMESPACE may name. KIND is a name or a plural, in any case, and may
+// have a group: Gateway.networking.istio.io. There are several if several groups have the kind.
+func Candidates(text, cluster string) (list []kinds.Key, err error) {
+	kind, name, ok := strings.Cut(text, "/")
+	if !ok || kind == "" || name == "" {
+		return nil, fmt.Errorf("object=%.200q: write KIND/NAME.NAMESPACE, for example VirtualService/reviews.shop", text)
+	}
+	word, group, grouped := strings.Cut(kind, ".")
+	var known []string
+	for _, k := range kinds.All() {
+		known = append(known, k.Name)
+		if !strings.EqualFold(word, k.Name) && !strings.EqualFold(word, k.Plural) || grouped && group != k.Group {
+			continue
+		}
+		key := kinds.Key{Kind: k, Name: name, Cluster: cluster}
+		if !k.Cluster {
+			i := strings.LastIndexByte(name, '.')
+			if i <= 0 || i == len(name)-1 {
+				return nil, fmt.Errorf("object=%.200q: write KIND/NAME.NAMESPACE, for example VirtualService/reviews.shop", text)
+			}
+			key.Name, key.Namespace = name[:i], name[i+1:]
+		}
+		list = append(list, key)
+	}
+	if len(list) == 0 {
+		return nil, fmt.Errorf("object=%.200q: there is no such kind%s", text, diag.NearNames(word, known))
+	}
+	return list, nil
+}
+
+// Find returns the object that KIND/NAME.NAMESPACE names. If several groups have the kind, it is the one that exists.
+func (t *Tracker) Find(text, cluster string) (kinds.Key, error) {
+	list, err := Candidates(text, cluster)
+	if err != nil {
+		return kinds.Key{}, err
+	}
+	var known []kinds.Key
+	for _, k := range list {
+		if t.o.Archive.Has(k) || t.o.World.Origin(k) != nil {
+			known = append(known, k)
+		} else if o, _, _ := t.o.World.Stored(k); o != nil { // hidden
+			known = append(known, k)
+		}
+	}
+	switch len(known) {
+	case 0:
+		return list[0], nil
+	case 1:
+		return known[0], nil
+	}
+	return kinds.Key{}, fmt.Errorf("object=%.200q: several groups have the kind: write %s or %s", text, Name(known[0]), Name(known[1]))
+}
+
+// states orders states by what they mean for an answer of several replicas: the first one that a replica has is the
+// answer.
+func states() []State {
+	return []State{Superseded, Invalid, Rejected, Behind, NotSeen, Unknown, InForce, WithoutEffect}
+}
+
+// worse returns the state of two replicas together. A version that only one of them has read is behind.
+func worse(a, b State) State {
+	if a == b {
+		return a
+	}
+	order := states()
+	first := order[min(slices.Index(order, a), slices.Index(order, b))]
+	if first == NotSeen {
+		return Behind
+	}
+	return first
+}

@@ -1,0 +1,57 @@
+// Package progress says whether a version of an object is in force: which connected proxies it concerns, how many have
+// acknowledged all that it changed, and which have not.
+//
+// The answer has two parts. Package archive knows which snapshot has which version of an object. The streams know which
+// snapshots their clients owe something: see xds.Progress. So there is no state for each object and proxy, and nothing
+// is worked out before it is asked.
+//
+// An object that has not changed since the start has the oldest revision, as have the versions that the archive has
+// dropped: then everything that is owed up to that revision must be settled. If objects took effect that a commit did
+// not have, because a namespace became selected, that commit is the oldest revision for all of them.
+//
+// # States
+//
+//   - InForce: each proxy whose resources differ because of the version has acknowledged them, and what they refer to.
+//   - Behind: some have not, or the version is not published yet.
+//   - Rejected: at least one has rejected a part of it.
+//   - Superseded: a newer version, or a deletion, replaced it.
+//   - NotSeen: no source has handed over this version.
+//   - WithoutEffect: it changes nothing for a connected proxy. Why and the findings say the reason.
+//   - Invalid: the control plane does not use this version as it is written, and the last good one may stay in force.
+//   - Unknown: a replica cannot be asked, or one ended whose proxies may still be on their way to another one.
+//
+// # Replicas
+//
+// Generations and contents are the same on all replicas, and revisions are not. So each replica answers for its own
+// streams, and the one that is asked merges the answers. It names the version in its questions, so a replica that has
+// not read it makes the answer Behind. A proxy that has left a replica while it owed something is no longer awaited
+// once another replica says that it is connected there: each replica says so before it looks at its streams, so a proxy
+// that moves meanwhile is found in one of both places.
+//
+// Replicas that are not ready are asked too, because they may have streams, unless they refuse connections. For
+// departureTime after a replica ends or starts again, its proxies may be connected to none, and the answer is Unknown.
+// That holds for other replicas: proxies that have not reconnected since this replica itself has started are not
+// connected, and are not awaited.
+//
+// # State and goroutines
+//
+// The committing goroutine calls Begin before a batch is applied and Commit afterwards. Between both, no answer is
+// given about the objects of the batch. A mutex guards the fields. Run is one goroutine, which sleeps while all recent
+// changes are settled: it fills in how many proxies a change concerned and when all had it, for at most maxOpen
+// revisions.
+//
+// # Guarantees
+//
+//   - InForce is never said while a stream owes something of the version, while a newer change of the object is on its
+//     way, or about a version that has not been read: [TestStates], [TestBetweenBeginAndCommit].
+//   - A version that is not used as written is Invalid, and never InForce, whatever proxies acknowledge: [TestInvalid].
+//   - Objects that the filter hides, and kinds that are not read, are WithoutEffect with the reason: [TestHidden].
+//   - Objects that became visible without a change of their own are awaited: [TestSelections].
+//   - The answer of several replicas is never InForce unless each has said so: [TestReplicas]. A proxy that moves
+//     between replicas is awaited in one of both places: [TestMovedProxies]. A replica that ends or starts again makes
+//     the answer Unknown for a while: [TestEndedReplicas].
+//   - The history has authors, numbers of proxies, durations and commands: [TestHistory]. The first load is in no
+//     history and costs no memory: [TestFirstLoad].
+//   - With real streams, answers and clients agree, for changes, deletions and rejections:
+//     [pilot/bootstrap.TestInForce].
+package progress

@@ -1,0 +1,231 @@
+package progress
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/istiod-lite/istiod-lite/pilot/replicas"
+	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
+)
+
+// Replicas are the other replicas: a *replicas.Replicas.
+type Replicas interface {
+	// Affected reports whether a snapshot may have other members than the one before.
+	Affected(s *snapshot.Snapshot) bool
+	// Members returns the other replicas, whether they are ready or not.
+	Members() []replicas.Member
+	// AskMembers asks all members for a page. It leaves out the ones that refuse connections and are not ready.
+	AskMembers(ctx context.Context, question string) []replicas.Answer
+}
+
+const (
+	// departureTime is how long the proxies of a replica that has ended may take to connect to another one.
+	departureTime = 60 * time.Second
+	askTime       = 2 * time.Second // for an answer of all replicas
+	maxMoved      = 100             // proxies of one question that may have moved
+)
+
+// InForcePage and HistoryPage are the names of the debug pages by which replicas ask each other.
+const (
+	InForcePage = "inforce"
+	HistoryPage = "history"
+)
+
+// members remembers which replicas were ready. The lock of the Tracker guards it.
+type members struct {
+	served map[string]time.Time // replicas that are ready, and since when
+	left   map[string]time.Time // replicas that were ready, and when they ended
+}
+
+func newMembers() members {
+	return members{served: map[string]time.Time{}, left: map[string]time.Time{}}
+}
+
+// update takes the current members.
+func (m *members) update(now []replicas.Member, at time.Time) {
+	ready := map[string]bool{}
+	for _, x := range now {
+		if x.Ready {
+			ready[x.Name] = true
+			if _, known := m.served[x.Name]; !known {
+				m.served[x.Name] = at
+			}
+		}
+	}
+	for name := range m.served {
+		if !ready[name] {
+			m.left[name] = at
+			delete(m.served, name)
+		}
+	}
+}
+
+// runs takes how long a member has been running. If it served before that, it has started again.
+func (m *members) runs(name string, uptime time.Duration, at time.Time) {
+	const inexact = time.Second // the answer was on its way
+	started := at.Add(-uptime)
+	if since, known := m.served[name]; known && since.Add(inexact).Before(started) {
+		m.left[name], m.served[name] = started, started
+	}
+}
+
+// gone returns the replicas whose proxies may be connected to none, sorted.
+func (m *members) gone(at time.Time) (names []string) {
+	for name, since := range m.left {
+		if at.Sub(since) > departureTime {
+			delete(m.left, name)
+			continue
+		}
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Ask returns the answer of all replicas.
+func (t *Tracker) Ask(ctx context.Context, q Question) Answer {
+	own := t.answer(q, nil)
+	if t.o.Replicas == nil || own.State == Superseded || own.State == Invalid || own.unread {
+		return t.explain(own)
+	}
+	if !q.exact() {
+		if q = own.exactly(); !q.exact() {
+			if own.State.Final() {
+				own.State, own.Why = Unknown, "the version has no number by which other replicas know it"
+			}
+			return t.explain(own)
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	a, left := t.ask(ctx, q, nil)
+	if len(left) > 0 {
+		a, _ = t.ask(ctx, q, left)
+	}
+	return t.explain(a)
+}
+
+// ask asks all replicas once, and merges their answers. Each of them says first which proxies of a list are connected
+// to it. left are other proxies that have left a replica while they owed something.
+func (t *Tracker) ask(ctx context.Context, q Question, list []string) (all Answer, left []string) {
+	others := t.o.Replicas.AskMembers(ctx, InForcePage+"?"+q.query(list))
+	all = t.answer(q, list)
+	parts := []part{{t.o.Name, all}}
+	for _, x := range others {
+		var a Answer
+		err := x.Err
+		if err == nil {
+			if err = json.Unmarshal(x.JSON, &a); err == nil && !slices.Contains(states(), a.State) {
+				err = fmt.Errorf("its answer has the state %.64q", a.State)
+			}
+		}
+		if err != nil {
+			all.Replicas = append(all.Replicas, Replica{Name: x.Name, State: Unknown, Error: err.Error()})
+			continue
+		}
+		parts = append(parts, part{x.Name, a})
+	}
+	all.Proxies, all.Owing, all.More, all.Connected = Proxies{}, []Owing{}, 0, nil
+	connected := map[string]bool{}
+	for _, p := range parts {
+		for _, id := range p.Connected {
+			connected[id] = true
+		}
+	}
+	for i := range parts {
+		p := &parts[i]
+		p.settle(connected)
+		all.add(p)
+		if i > 0 {
+			all.Replicas = append(all.Replicas, Replica{Name: p.name, State: p.State, Why: p.Why})
+			all.State = worse(all.State, p.State)
+		} else {
+			all.State, all.Why = p.State, p.Why
+		}
+	}
+	for _, o := range all.Owing {
+		if o.State == departed && len(left) < maxMoved && !slices.Contains(list, o.Proxy) {
+			left = append(left, o.Proxy)
+		}
+	}
+	for _, r := range all.Replicas {
+		if r.Error != "" {
+			all.State = worse(all.State, Unknown)
+		}
+	}
+	t.account(&all, parts)
+	slices.SortFunc(all.Replicas, func(a, b Replica) int { return strings.Compare(a.Name, b.Name) })
+	t.shorten(&all)
+	all.Uptime = 0
+	return all, left
+}
+
+// part is the answer of one replica.
+type part struct {
+	name string
+	Answer
+}
+
+// settle drops the proxies that have left the replica and are connected to another one, which awaits them.
+func (p *part) settle(connected map[string]bool) {
+	was := len(p.Owing)
+	p.Owing = slices.DeleteFunc(p.Owing, func(o Owing) bool { return o.State == departed && connected[o.Proxy] })
+	moved := was - len(p.Owing)
+	p.Proxies.Behind, p.Proxies.Concerned = p.Proxies.Behind-moved, p.Proxies.Concerned-moved
+	if moved > 0 && len(p.Owing)+p.More == 0 && p.State == Behind && p.Why == "" {
+		p.State = InForce
+	}
+}
+
+// add adds the proxies of a replica.
+func (a *Answer) add(p *part) {
+	a.Proxies.Connected += p.Proxies.Connected
+	a.Proxies.Concerned += p.Proxies.Concerned
+	a.Proxies.InForce += p.Proxies.InForce
+	a.Proxies.Rejected += p.Proxies.Rejected
+	a.Proxies.Behind += p.Proxies.Behind
+	a.Counted = a.Counted && p.Counted
+	a.More += p.More
+	for _, o := range p.Owing {
+		o.Replica = p.name
+		a.Owing = append(a.Owing, o)
+	}
+	if p.State == Superseded {
+		a.SupersededBy = max(a.SupersededBy, p.SupersededBy)
+	}
+}
+
+// account makes an answer Unknown that may lack proxies of a replica that has ended, and says why it is.
+func (t *Tracker) account(all *Answer, parts []part) {
+	now := t.o.Clock.Now()
+	t.mu.Lock()
+	t.members.update(t.o.Replicas.Members(), now)
+	for _, p := range parts[1:] {
+		t.members.runs(p.name, time.Duration(p.Uptime*float64(time.Second)), now)
+	}
+	gone := t.members.gone(now)
+	t.mu.Unlock()
+	if len(gone) > 0 {
+		all.State = worse(all.State, Unknown)
+	}
+	if all.State != Unknown {
+		return
+	}
+	var away []string
+	for _, r := range all.Replicas {
+		if r.Error != "" {
+			away = append(away, r.Name)
+		}
+	}
+	switch {
+	case len(away) > 0:
+		all.Why = "these replicas cannot be asked: " + strings.Join(away, ", ")
+	case len(gone) > 0:
+		all.Why = fmt.Sprintf("these replicas have ended or started again less than %v ago, and their proxies may be connected to none: %s",
+			departureTime, strings.Join(gone, ", "))
+	}
+}

@@ -1,0 +1,193 @@
+package progress
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/istiod-lite/istiod-lite/pilot/replicas"
+	"github.com/istiod-lite/istiod-lite/pilot/xds"
+)
+
+// newFakes returns replicas of which the first one knows the others.
+func newFakes(n int) (fakes []*fake, trackers []*Tracker) {
+	for range n {
+		f, tr := newFake(version(1, "a"))
+		fakes, trackers = append(fakes, f), append(trackers, tr)
+	}
+	for i := 1; i < n; i++ {
+		fakes[0].members = append(fakes[0].members, replicas.Member{Peer: replicas.Peer{Name: "r" + string(rune('0'+i))}, Ready: true})
+	}
+	fakes[0].others = trackers[1:]
+	trackers[0].o.Replicas = fakes[0]
+	return fakes, trackers
+}
+
+// commitAll commits a version at all replicas, each at a revision of its own.
+func commitAll(fakes []*fake, trackers []*Tracker, generation int64) {
+	for i, f := range fakes {
+		f.revision += uint64(10 * i)
+		f.commit(trackers[i], true, change(version(generation, "b")))
+		f.debts = append(f.debts, debt{from: f.revision, to: f.revision, settled: true, Owing: xds.Owing{Proxy: "p.a", State: xds.Behind}})
+	}
+}
+
+// TestReplicas: the answer of all replicas is the answer of the one that is the furthest from being in force, with the
+// numbers of all.
+func TestReplicas(t *testing.T) {
+	q := Question{Key: web, Generation: 2}
+	for name, c := range map[string]struct {
+		change func(f []*fake, tr []*Tracker)
+		want   State
+	}{
+		"in force": {func([]*fake, []*Tracker) {}, InForce},
+		"behind elsewhere": {func(f []*fake, _ []*Tracker) {
+			f[2].debts[0].settled = false
+		}, Behind},
+		"rejected elsewhere": {func(f []*fake, _ []*Tracker) {
+			f[1].debts[0].settled, f[1].debts[0].State = false, xds.Rejected
+			f[2].debts[0].settled = false
+		}, Rejected},
+		"not read elsewhere": {func(f []*fake, tr []*Tracker) {
+			f[1], tr[1] = newFake(version(1, "a"))
+			f[0].others = tr[1:]
+		}, Behind},
+		"replaced elsewhere": {func(f []*fake, tr []*Tracker) {
+			f[1].commit(tr[1], true, change(version(3, "c")))
+		}, Superseded},
+		"deleted elsewhere": {func(f []*fake, tr []*Tracker) {
+			f[1].unusable[web] = 2
+		}, Invalid},
+		"without effect elsewhere": {func(f []*fake, _ []*Tracker) {
+			f[1].debts = nil
+		}, InForce},
+		"without effect anywhere": {func(f []*fake, _ []*Tracker) {
+			for _, x := range f {
+				x.debts = nil
+			}
+		}, WithoutEffect},
+		"one does not answer": {func(f []*fake, _ []*Tracker) {
+			f[0].broken["r1"] = errors.New("it did not answer within 2s")
+		}, Unknown},
+		"one does not answer, one is behind": {func(f []*fake, _ []*Tracker) {
+			f[0].broken["r1"] = errors.New("it did not answer within 2s")
+			f[2].debts[0].settled = false
+		}, Behind},
+		"one is of a version without the page": {func(f []*fake, _ []*Tracker) {
+			f[0].broken["r1"] = errors.New("its answer is no JSON")
+		}, Unknown},
+	} {
+		f, tr := newFakes(3)
+		commitAll(f, tr, 2)
+		c.change(f, tr)
+		a := tr[0].Ask(t.Context(), q)
+		if a.State != c.want || len(a.Replicas) != 2 && c.want != Superseded {
+			t.Errorf("%s: %+v", name, a)
+		}
+		if unnamed := tr[0].Ask(t.Context(), Question{Key: web}); unnamed.State != c.want {
+			t.Errorf("%s, without a version: %+v", name, unnamed)
+		}
+		if name == "in force" && (a.Proxies != (Proxies{Connected: 3, Concerned: 3, InForce: 3}) || len(a.Owing) > 0) {
+			t.Errorf("%s: %+v", name, a.Proxies)
+		}
+		if name == "behind elsewhere" && (len(a.Owing) != 1 || a.Owing[0].Replica != "r2" || a.Proxies.Behind != 1) {
+			t.Errorf("%s: %+v", name, a.Owing)
+		}
+	}
+	f, tr := newFakes(2)
+	f[1].commit(tr[1], true, change(version(2, "b")))
+	expect(t, "read elsewhere only", tr[0].Ask(t.Context(), q), Behind, "")
+	expect(t, "read nowhere", tr[0].Ask(t.Context(), Question{Key: web, Generation: 9}), NotSeen, "")
+}
+
+// TestMovedProxies: a proxy that has left a replica is awaited at the replica to which it has moved, and where it was
+// while it is nowhere.
+func TestMovedProxies(t *testing.T) {
+	q := Question{Key: web, Generation: 2}
+	f, tr := newFakes(2)
+	commitAll(f, tr, 2)
+	f[0].debts[0] = debt{from: 0, to: 99, Owing: xds.Owing{Proxy: "moving.a", State: xds.Departed}}
+	expect(t, "connected nowhere", tr[0].Ask(t.Context(), q), Behind, "")
+	// It connects to the other replica after that has answered: the second question finds it there.
+	f[0].arrives = f[1]
+	a := tr[0].Ask(t.Context(), q)
+	if a.State != Behind || len(a.Owing) != 1 || a.Owing[0].Replica != "r1" || a.Proxies.Behind != 1 {
+		t.Errorf("%+v", a)
+	}
+	f[1].debts[1].settled = true
+	settled := Proxies{Connected: 3, Concerned: 2, InForce: 2}
+	if a := tr[0].Ask(t.Context(), q); a.State != InForce || a.Proxies != settled || len(a.Owing) > 0 {
+		t.Errorf("%+v", a)
+	}
+	f[0].debts = append(f[0].debts, debt{from: 0, to: 99, Owing: xds.Owing{Proxy: "p.a", State: xds.Behind}})
+	expect(t, "another one is behind", tr[0].Ask(t.Context(), q), Behind, "")
+}
+
+// TestEndedReplicas: after a replica has ended or started again, its proxies may be connected to none for a while.
+func TestEndedReplicas(t *testing.T) {
+	q := Question{Key: web, Generation: 2}
+	for name, end := range map[string]func(f []*fake, tr []*Tracker){
+		"removed":   func(f []*fake, _ []*Tracker) { f[0].members = nil },
+		"not ready": func(f []*fake, _ []*Tracker) { f[0].members[0].Ready = false },
+		"started again": func(f []*fake, tr []*Tracker) {
+			tr[1].started = f[1].now.Add(-time.Second)
+		},
+	} {
+		f, tr := newFakes(2)
+		commitAll(f, tr, 2)
+		tr[0].members.update(f[0].members, f[0].now.Add(-time.Hour))
+		tr[0].members.served["r1"] = f[0].now.Add(-time.Hour)
+		tr[1].started = f[1].now.Add(-time.Hour)
+		expect(t, name+": before", tr[0].Ask(t.Context(), q), InForce, "")
+		end(f, tr)
+		expect(t, name, tr[0].Ask(t.Context(), q), Unknown, "r1")
+		for _, x := range f {
+			x.now = x.now.Add(departureTime + time.Second)
+		}
+		expect(t, name+": later", tr[0].Ask(t.Context(), q), InForce, "")
+	}
+	f, tr := newFakes(1)
+	commitAll(f, tr, 2)
+	f[0].members = []replicas.Member{{Peer: replicas.Peer{Name: "r1"}}} // it starts, and refuses connections
+	f[0].broken["r1"] = errors.New("failed to reach it")
+	f[0].others = []*Tracker{nil}
+	expect(t, "one that cannot be asked", tr[0].Ask(t.Context(), q), Unknown, "r1")
+}
+
+// TestMergedHistory: numbers are of all replicas, if all know the version.
+func TestMergedHistory(t *testing.T) {
+	f, tr := newFakes(2)
+	commitAll(f, tr, 2)
+	for i := range tr {
+		f[i].now = f[i].now.Add(time.Duration(i+1) * time.Second)
+		tr[i].look()
+	}
+	h := tr[0].AskHistory(t.Context(), web)
+	if v := h.Versions[0]; v.Proxies != 2 || !v.Counted || v.Took == nil || *v.Took != 2 || len(h.Replicas) != 1 {
+		t.Errorf("%+v", h)
+	}
+	f[0].commit(tr[0], true, change(version(3, "c")))
+	tr[0].look()
+	h = tr[0].AskHistory(t.Context(), web)
+	if v := h.Versions[0]; v.Generation != 3 || v.Counted || v.Took != nil {
+		t.Errorf("%+v", v)
+	}
+	f[0].broken["r1"] = errors.New("away")
+	if h = tr[0].AskHistory(t.Context(), web); h.Replicas[0].Error != "away" || h.Versions[0].Counted {
+		t.Errorf("%+v", h)
+	}
+}
+
+// TestWorse: the order of states has all of them.
+func TestWorse(t *testing.T) {
+	list := states()
+	for _, a := range list {
+		for _, b := range list {
+			w := worse(a, b)
+			if w != worse(b, a) || w == InForce && (slices.Contains([]State{a, b}, Unknown) || slices.Contains([]State{a, b}, Behind)) {
+				t.Errorf("%s and %s are %s", a, b, w)
+			}
+		}
+	}
+}

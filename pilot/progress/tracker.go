@@ -1,0 +1,387 @@
+package progress
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/pilot/archive"
+	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
+	"github.com/istiod-lite/istiod-lite/pilot/xds"
+)
+
+// Streams know what clients have acknowledged: an *xds.Server.
+type Streams interface {
+	// Progress says how far clients are with a revision or, with upto, with all revisions up to it. It lists at most most
+	// proxies that owe something.
+	Progress(revision uint64, upto bool, most int) xds.Progress
+	// Connected returns the proxies of the list that are connected.
+	Connected(ids []string) []string
+}
+
+// World has the objects: an *ingest.World.
+type World interface {
+	// Stored returns the committed version of an object of the sources, or nil, whether the filter accepts it, and whether
+	// a newer change is not committed yet.
+	Stored(k kinds.Key) (o *kinds.Object, accepted, pending bool)
+	// Origin returns the object that a derived object was made of, or else the object with that key, or nil.
+	Origin(k kinds.Key) *kinds.Object
+	// Selections returns the number of commits that selected or unselected namespaces.
+	Selections() uint64
+}
+
+// Judge knows what is wrong with objects.
+type Judge interface {
+	// Unusable returns the generation of an object whose last version is not in force as it is written, and reports
+	// whether there is one.
+	Unusable(k kinds.Key) (generation int64, is bool)
+	// FindingsAbout returns the findings about an object.
+	FindingsAbout(k kinds.Key) []diag.Diagnostic
+	// Unread returns why objects with such a key are not read at all, or an empty string.
+	Unread(k kinds.Key) string
+}
+
+// Options configure a Tracker.
+type Options struct {
+	Streams  Streams
+	Archive  *archive.Archive
+	World    World
+	Judge    Judge
+	Replicas Replicas // nil if there are no other replicas
+	Name     string   // of this replica
+	Clock    Clock    // nil for the time of the system
+}
+
+// Clock has the time.
+type Clock interface{ Now() time.Time }
+
+type systemClock struct{}
+
+// Now implements Clock.
+func (systemClock) Now() time.Time { return time.Now() }
+
+// Bounds.
+const (
+	maxOwing = 4096 // proxies that one answer of a replica counts
+	maxShown = 100  // proxies that it lists
+	maxOpen  = 64   // revisions whose outcome is awaited
+	maxKeys  = 256  // objects of one such revision
+)
+
+// Tracker answers questions about versions of objects. Its methods are safe for concurrent use, except that one
+// goroutine at a time calls Begin and Commit.
+type Tracker struct {
+	o       Options
+	started time.Time
+	wake    chan struct{} // capacity 1; wakes Run
+
+	mu         sync.Mutex
+	last       uint64 // revision of the last commit; 0 before the first
+	selections uint64
+	turn       uint64      // revision of the last commit that selected or unselected namespaces; 0 if none did
+	committing []kinds.Key // objects of the batch that is being committed
+	before     map[kinds.Key]*kinds.Object
+	open       []open // oldest first
+	members    members
+}
+
+// open is a revision whose outcome is not known yet.
+type open struct {
+	revision uint64
+	keys     []kinds.Key
+}
+
+// New returns a Tracker.
+func New(o Options) *Tracker {
+	if o.Clock == nil {
+		o.Clock = systemClock{}
+	}
+	return &Tracker{o: o, started: o.Clock.Now(), wake: make(chan struct{}, 1), members: newMembers()}
+}
+
+// Begin tells the Tracker of a batch that is about to be applied. Commit must follow.
+func (t *Tracker) Begin(batch []kinds.Change) {
+	t.mu.Lock()
+	first := t.last == 0
+	t.mu.Unlock()
+	if first {
+		return // there are no answers before the first load
+	}
+	var before map[kinds.Key]*kinds.Object
+	keys := make([]kinds.Key, 0, len(batch))
+	for _, c := range batch {
+		keys = append(keys, c.Key)
+		if archive.IsWorkload(c.Kind) || !archive.IsKept(c.Key) || t.o.Archive.Has(c.Key) {
+			continue
+		}
+		if o, _, _ := t.o.World.Stored(c.Key); o != nil {
+			if before == nil {
+				before = map[kinds.Key]*kinds.Object{}
+			}
+			before[c.Key] = o
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.committing, t.before = keys, before
+}
+
+// Commit tells the Tracker that a batch was applied, before its snapshot is published. A snapshot of the same revision
+// as the one before means that the batch changed nothing in it. The first call is about the first load.
+func (t *Tracker) Commit(snap *snapshot.Snapshot, batch []kinds.Change, at time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	selections := t.o.World.Selections()
+	if t.last == 0 {
+		t.selections = selections
+	}
+	now := open{revision: snap.Revision}
+	for i := range batch {
+		c := &batch[i]
+		if t.last == 0 {
+			break
+		}
+		added := t.o.Archive.Add(archive.Change{Key: c.Key, Object: c.Object, Before: t.before[c.Key], Revision: snap.Revision,
+			Unchanged: snap.Revision == t.last, Time: at})
+		if added && !archive.IsWorkload(c.Kind) && snap.Revision != t.last && len(now.keys) < maxKeys {
+			now.keys = append(now.keys, c.Key)
+		}
+	}
+	if selections != t.selections {
+		t.turn, t.selections = snap.Revision, selections
+	}
+	t.last, t.committing, t.before = snap.Revision, nil, nil
+	if t.o.Replicas != nil && t.o.Replicas.Affected(snap) {
+		t.members.update(t.o.Replicas.Members(), at)
+	}
+	if len(now.keys) == 0 {
+		return
+	}
+	if len(t.open) >= maxOpen {
+		t.open = slices.Delete(t.open, 0, 1)
+	}
+	t.open = append(t.open, now)
+	select {
+	case t.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Own returns the answer of this replica.
+func (t *Tracker) Own(q Question) Answer { return t.OwnOf(q, nil) }
+
+// OwnOf returns the answer of this replica. It says first which of the proxies are connected to it.
+func (t *Tracker) OwnOf(q Question, proxies []string) Answer { return t.explain(t.answer(q, proxies)) }
+
+// explain adds the findings about an object, if they may say why the answer is what it is.
+func (t *Tracker) explain(a Answer) Answer {
+	if a.State != Behind && a.State != Superseded {
+		a.Findings = t.o.Judge.FindingsAbout(a.key)
+	}
+	return a
+}
+
+// subject is what is known of an object at one moment.
+type subject struct {
+	key               kinds.Key
+	versions          []archive.Version // oldest first
+	object            *kinds.Object     // committed version; nil if there is none
+	accepted, pending bool
+	committing        bool // its batch is being committed: object may be the old or the new version
+	floor, turn       uint64
+	loaded            bool // there was a first commit
+}
+
+func (t *Tracker) subject(k kinds.Key) subject {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := subject{key: k, turn: t.turn, loaded: t.last != 0, committing: slices.Contains(t.committing, k)}
+	s.versions, s.floor = t.o.Archive.Versions(k)
+	s.object, s.accepted, s.pending = t.o.World.Stored(k)
+	if o := s.object; len(s.versions) == 0 && o != nil && !s.committing {
+		s.versions = []archive.Version{{Revision: max(1, s.floor), AsOld: true, UID: o.UID, Generation: o.Generation, Position: o.Position}}
+	}
+	return s
+}
+
+// hash returns the hash of a version's content, or an empty string for a deletion. The archive does not keep all.
+func (s *subject) hash(i int) string {
+	v := &s.versions[i]
+	h := v.Hash()
+	if h == "" && !v.Gone && i == len(s.versions)-1 && s.object != nil && !s.committing {
+		h = archive.Content(s.object)
+	}
+	return h
+}
+
+// find returns the index of the newest version that a question names, or -1.
+func (s *subject) find(q Question) int {
+	for i := len(s.versions) - 1; i >= 0; i-- {
+		v := &s.versions[i]
+		switch {
+		case q.Deleted != v.Gone, q.Generation != 0 && q.Generation != v.Generation, q.Version != "" && q.Version != s.hash(i):
+		default:
+			return i
+		}
+	}
+	return -1
+}
+
+// answer is OwnOf without findings.
+func (t *Tracker) answer(q Question, proxies []string) Answer {
+	a := Answer{Owing: []Owing{}, Uptime: t.o.Clock.Now().Sub(t.started).Seconds()}
+	if len(proxies) > maxMoved {
+		proxies = proxies[:maxMoved]
+	}
+	if len(proxies) > 0 {
+		a.Connected = t.o.Streams.Connected(proxies)
+	}
+	s := t.subject(q.Key)
+	if s.object == nil && len(s.versions) == 0 {
+		if from := t.o.World.Origin(q.Key); from != nil && from.Key != q.Key { // a derived object is as far as its origin
+			q.Key = from.Key
+			s = t.subject(q.Key)
+		}
+	}
+	a.Object, a.key = objectOf(q.Key), q.Key
+	a.Generation, a.content, a.Deleted = q.Generation, q.Version, q.Deleted
+	t.decide(&a, q, &s)
+	if q.Key.Kind != kinds.Secret {
+		a.Version = a.content
+	}
+	return a
+}
+
+// decide sets the state, and what follows from it.
+func (t *Tracker) decide(a *Answer, q Question, s *subject) {
+	newest := len(s.versions) - 1
+	refused, unusable := t.o.Judge.Unusable(s.key)
+	i := newest
+	if q.exact() {
+		i = s.find(q)
+	}
+	if q.Deleted && newest < 0 && s.loaded && s.object == nil && !s.committing && !unusable {
+		s.versions = []archive.Version{{Revision: max(1, s.floor), AsOld: true, Gone: true}} // deleted before all that is known
+		i, newest = 0, 0
+	}
+	switch {
+	case !s.loaded:
+		a.State, a.Why = NotSeen, "the configuration is not read yet"
+		return
+	case unusable && (!q.exact() || q.Generation != 0 && q.Generation <= refused && (i < 0 || s.versions[i].Generation == refused) &&
+		(newest < 0 || q.Generation >= s.versions[newest].Generation)):
+		a.State, a.Generation, a.Why = Invalid, refused, "the control plane does not use it as it is written"
+		return
+	case !q.exact() && (s.pending || s.committing):
+		a.State, a.Why = Behind, "a newer change of the object is not committed yet"
+		return
+	case i < 0 && newest >= 0 && q.Generation != 0 && q.Generation < s.versions[newest].Generation:
+		t.supersede(a, s)
+		return
+	case i < 0:
+		a.State, a.Why = NotSeen, t.o.Judge.Unread(s.key)
+		if a.Why != "" {
+			a.State, a.unread = WithoutEffect, true
+		}
+		return
+	}
+	v := &s.versions[i]
+	if a.Generation, a.content, a.Deleted = v.Generation, "", v.Gone; v.Generation == 0 {
+		a.content = s.hash(i)
+	}
+	if !v.Time.IsZero() {
+		a.Since = &v.Time
+	}
+	if i < newest {
+		t.supersede(a, s)
+		return
+	}
+	t.measure(a, s, v)
+}
+
+// supersede says which version replaced the one that is asked for.
+func (t *Tracker) supersede(a *Answer, s *subject) {
+	by := &s.versions[len(s.versions)-1]
+	a.State, a.SupersededBy = Superseded, by.Generation
+	if a.Why = "a newer version replaced it"; by.Gone {
+		a.Why = "the object was deleted"
+	}
+}
+
+// measure sets the state of the newest version from what streams owe.
+func (t *Tracker) measure(a *Answer, s *subject, v *archive.Version) {
+	revision, upto := v.Revision, v.AsOld
+	if s.turn > revision {
+		revision, upto = s.turn, true
+	}
+	p := t.o.Streams.Progress(revision, upto, maxOwing)
+	a.Counted = p.Counted && !upto
+	a.Proxies = Proxies{Connected: p.Connected, Concerned: p.Concerned, InForce: p.Settled, Behind: p.More}
+	for _, o := range p.Owing {
+		if o.State == xds.Rejected {
+			a.Proxies.Rejected++
+		} else {
+			a.Proxies.Behind++
+		}
+		a.Owing = append(a.Owing, Owing{Proxy: o.Proxy, State: owingState(o.State), Since: o.Since, Type: o.Type, Message: o.Message})
+	}
+	a.More = p.More
+	t.shorten(a)
+	concerns := p.Concerned > 0 || v.Proxies > 0 || upto || !p.Counted
+	switch {
+	case a.Proxies.Rejected > 0:
+		a.State = Rejected
+	case !p.Published:
+		a.State, a.Why = Behind, "it is not offered to proxies yet"
+	case len(a.Owing)+a.More > 0:
+		a.State = Behind
+	case p.Unknown:
+		a.State, a.Why = Unknown, "so many proxies have left lately that it is not known which of them lack it"
+	case !p.InForce():
+		a.State, a.Why = Behind, "not all proxies have acknowledged it"
+	case !v.Gone && !s.accepted:
+		a.State, a.Why = WithoutEffect, "it is for another revision of the control plane, or its namespace is not selected"
+	case p.Connected == 0:
+		a.State, a.Why = WithoutEffect, "no proxy is connected"
+	case !concerns:
+		a.State, a.Why = WithoutEffect, "it changed nothing that a connected proxy is sent"
+	default:
+		a.State = InForce
+	}
+}
+
+// shorten limits the listed proxies. Rejections are listed first.
+func (t *Tracker) shorten(a *Answer) {
+	slices.SortStableFunc(a.Owing, func(x, y Owing) int { return cmp.Compare(rank(x.State), rank(y.State)) })
+	if n := len(a.Owing) - maxShown; n > 0 {
+		a.Owing, a.More = a.Owing[:maxShown], a.More+n
+	}
+}
+
+// rank orders proxies in a list.
+func rank(state string) int { return slices.Index([]string{rejected, departed, behind}, state) }
+
+// Wait blocks until the answer to a question is final, or until ctx ends.
+func (t *Tracker) Wait(ctx context.Context, q Question) {
+	const own, all = 100 * time.Millisecond, 500 * time.Millisecond // between looks at this replica, and at all
+	tick := time.NewTicker(own)
+	defer tick.Stop()
+	var asked time.Time
+	for {
+		if t.answer(q, nil).State.Final() && t.o.Clock.Now().Sub(asked) >= all {
+			if t.o.Replicas == nil || t.Ask(ctx, q).State.Final() {
+				return
+			}
+			asked = t.o.Clock.Now()
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
