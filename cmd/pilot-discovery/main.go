@@ -26,6 +26,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/request"
 	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/token"
 	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/translate"
+	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/wait"
 	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/why"
 	"github.com/istiod-lite/istiod-lite/cmd/terminal"
 	"github.com/istiod-lite/istiod-lite/cmd/version"
@@ -92,8 +93,8 @@ set.`,
 		commands []*cobra.Command
 	}{
 		{"Run:", []*cobra.Command{discovery.Command(e, args), inject.Command(e), bootstrap.Command()}},
-		{"Look:", []*cobra.Command{check.Command(e), proxystatus.Command(), pushes.Command(e), why.Command(e), translate.Command(e),
-			request.Command(), explain.Command()}},
+		{"Look:", []*cobra.Command{check.Command(e), proxystatus.Command(), pushes.Command(e), wait.Command(e), why.Command(e),
+			translate.Command(e), request.Command(), explain.Command()}},
 		{"Before a change:", []*cobra.Command{analyze.ValidateCommand(e), analyze.Command(e), diff.Command(e)}},
 		{"Move from istiod:", []*cobra.Command{migrate.Command(e)}},
 		{"Tokens and load:", []*cobra.Command{token.Command(), load.Command()}},

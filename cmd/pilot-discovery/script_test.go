@@ -169,7 +169,8 @@ func (o *output) String() string {
 }
 
 // serve DIR FLAGS... starts a server of the directory on free ports of the loopback interface, and waits until it is
-// ready. Serving again restarts it. $http and $monitoring are its addresses then, and stderr matches its log so far.
+// ready. Serving again restarts it. $http, $monitoring and $grpc are its addresses then, and stderr matches its log so
+// far.
 //
 // ! serve REGEXP DIR FLAGS... checks that a server does not become ready: it ends, and its log matches REGEXP, or it
 // waits, and the answer of its readiness probe does. What a server logs before it becomes ready is no reason.
@@ -228,7 +229,7 @@ func stop(ts *testscript.TestScript, neg bool, args []string) {
 	fmt.Fprint(ts.Stderr(), log)
 }
 
-// start starts the process, and sets the variables http and monitoring to its addresses.
+// start starts the process, and sets the variables http, monitoring and grpc to its addresses.
 func (s *server) start(ts *testscript.TestScript, dir string, flags []string) error {
 	var ports [3]string
 	for i := range ports {
@@ -240,6 +241,7 @@ func (s *server) start(ts *testscript.TestScript, dir string, flags []string) er
 	}
 	ts.Setenv("http", ports[0])
 	ts.Setenv("monitoring", ports[1])
+	ts.Setenv("grpc", ports[2])
 	args := []string{
 		"discovery", "--configDir", dir, "--httpAddr", ports[0], "--monitoringAddr", ports[1], "--grpcAddr", ports[2],
 		"--secureGRPCAddr=", "--httpsAddr=", "--ctrlz_address=",

@@ -1,7 +1,6 @@
 package diff
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -285,41 +284,13 @@ func (f *flags) changes(c *cobra.Command, i *inspect.Inspection, o ingest.Option
 	return list, found, nil
 }
 
-// shortNames returns kubectl's short names of kinds.
-func shortNames() map[string]string {
-	return map[string]string{
-		"vs": "VirtualService", "dr": "DestinationRule", "gw": "Gateway", "se": "ServiceEntry", "we": "WorkloadEntry",
-		"wg": "WorkloadGroup", "pc": "ProxyConfig",
-		"ap": "AuthorizationPolicy", "pa": "PeerAuthentication", "ra": "RequestAuthentication", "telemetry": "Telemetry",
-		"svc": "Service", "po": "Pod", "ns": "Namespace",
-		"no": "Node", "cm": "ConfigMap", "sa": "ServiceAccount", "ing": "Ingress",
-	}
-}
-
 // keyOf returns the object that KIND/NAME.NAMESPACE names.
-func keyOf(text string, i *inspect.Inspection) (k kinds.Key, err error) {
-	kind, name, ok := strings.Cut(text, "/")
-	if !ok || name == "" {
-		return k, fmt.Errorf("--delete=%s: write KIND/NAME.NAMESPACE, for example VirtualService/reviews.shop", cli.Quoted(text))
-	}
-	var known []string
-	for _, x := range kinds.All() {
-		known = append(known, x.Name)
-		if name, group, _ := strings.Cut(kind, "."); (group == "" || group == x.Group) &&
-			(strings.EqualFold(name, x.Name) || strings.EqualFold(name, x.Plural) || shortNames()[strings.ToLower(name)] == x.Name) {
-			k.Kind = cmp.Or(k.Kind, x)
-		}
-	}
-	if k.Kind == nil {
-		return k, fmt.Errorf("--delete=%s: there is no such kind%s", text, diag.NearNames(kind, known))
-	}
-	k.Name = name
-	if !k.Kind.Cluster {
-		if k.Name, k.Namespace, err = cli.SplitName(name); err != nil {
-			return k, fmt.Errorf("--delete=%s: write KIND/NAME.NAMESPACE%s", text, diag.NearNames(name, i.Names(k.Kind)))
-		}
-	}
-	if i.Object(k) == nil {
+func keyOf(text string, i *inspect.Inspection) (kinds.Key, error) {
+	k, err := input.ParseKey(text, i.Names)
+	switch _, name, _ := strings.Cut(text, "/"); {
+	case err != nil:
+		return k, fmt.Errorf("--delete=%s: %w", cli.Quoted(text), err)
+	case i.Object(k) == nil:
 		return k, fmt.Errorf("--delete=%s: there is no %s %s%s", text, k.Kind.Name, name, diag.NearNames(name, i.Names(k.Kind)))
 	}
 	return k, nil

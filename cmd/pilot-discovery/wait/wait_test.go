@@ -1,0 +1,126 @@
+package wait
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/cli"
+	"github.com/istiod-lite/istiod-lite/pilot/archive"
+	"github.com/istiod-lite/istiod-lite/pilot/progress"
+)
+
+// reviews is the object of the tests.
+func reviews() kinds.Key {
+	return kinds.Key{Kind: kinds.VirtualService, Namespace: "shop", Name: "reviews"}
+}
+
+// exitOf returns the exit code for an error.
+func exitOf(err error) int {
+	var exit cli.Exit
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &exit):
+		return int(exit)
+	}
+	return 1
+}
+
+// Each state of an object leads to its exit code, at once or at the end of the time.
+func TestStates(t *testing.T) {
+	const now, end = 0, time.Minute
+	for name, x := range map[string]struct {
+		states []progress.State // one for each question; the last one stays
+		exit   int
+		after  time.Duration
+		says   string
+	}{
+		"in force":                  {[]progress.State{progress.InForce}, 0, now, "in force"},
+		"in force in the end":       {[]progress.State{progress.NotSeen, progress.Behind, progress.Unknown, progress.InForce}, 0, 200 * time.Millisecond, ""},
+		"without effect":            {[]progress.State{progress.WithoutEffect}, 0, now, "because"},
+		"superseded":                {[]progress.State{progress.Behind, progress.Superseded}, cli.Found, firstInterval, "superseded"},
+		"invalid":                   {[]progress.State{progress.Invalid}, cli.Found, now, "invalid"},
+		"rejected":                  {[]progress.State{progress.Rejected}, cli.Found, 2150 * time.Millisecond, "rejected"},
+		"rejected, then in force":   {[]progress.State{progress.Rejected, progress.Rejected, progress.InForce}, 0, 120 * time.Millisecond, "in force"},
+		"behind for good":           {[]progress.State{progress.Behind}, cli.Found, end, "behind"},
+		"not seen for good":         {[]progress.State{progress.NotSeen}, cli.Found, end, "not seen"},
+		"a replica does not answer": {[]progress.State{progress.Unknown}, 1, end, "unknown"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var out, warnings bytes.Buffer
+				w := &waiter{out: &out, warnings: &warnings, output: "table", targets: []*target{{key: reviews()}}}
+				asked := 0
+				w.ask = func(context.Context, *target) (progress.Answer, error) {
+					a := progress.Answer{State: x.states[min(asked, len(x.states)-1)], Why: "because"}
+					asked++
+					return a, nil
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), end)
+				defer cancel()
+				began := time.Now()
+				err := w.wait(ctx)
+				if got := exitOf(err); got != x.exit {
+					t.Errorf("exit code %d (%v), want %d", got, err, x.exit)
+				}
+				if took := time.Since(began); took < x.after || took > x.after+x.after/4+time.Millisecond {
+					t.Errorf("ended after %s, want %s", took, x.after)
+				}
+				if text := out.String() + warnings.String(); !strings.Contains(text, x.says) {
+					t.Errorf("it prints %q, without %q", text, x.says)
+				}
+			})
+		})
+	}
+}
+
+// An object of a file is awaited in the version of the file, and never in an older one.
+func TestVersionOfFile(t *testing.T) {
+	o := &kinds.Object{Key: reviews()}
+	for name, x := range map[string]struct {
+		first progress.Answer
+		want  target
+		fails bool
+	}{
+		"an API server":                 {first: progress.Answer{State: progress.InForce, Generation: 3}, want: target{generation: 4}},
+		"files":                         {first: progress.Answer{State: progress.InForce, Version: "x"}, want: target{version: archive.Content(o)}},
+		"an API server that is refused": {first: progress.Answer{State: progress.InForce, Generation: 3}, fails: true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var asked []target
+			w := &waiter{out: &bytes.Buffer{}, warnings: &bytes.Buffer{}, output: "table", targets: []*target{{key: reviews(), object: o}}}
+			w.ask = func(_ context.Context, about *target) (progress.Answer, error) {
+				asked = append(asked, *about)
+				switch len(asked) {
+				case 1:
+					return progress.Answer{State: progress.NotSeen}, nil
+				case 2:
+					return x.first, nil
+				}
+				return progress.Answer{State: progress.InForce}, nil
+			}
+			w.generation = func(context.Context, kinds.Key) (int64, error) {
+				if x.fails {
+					return 0, errors.New("forbidden")
+				}
+				return 4, nil
+			}
+			err := w.wait(t.Context())
+			if x.fails {
+				if err == nil || exitOf(err) != 1 {
+					t.Errorf("%s: %v", name, err)
+				}
+				return
+			}
+			if last := asked[len(asked)-1]; err != nil || len(asked) != 3 || last.generation != x.want.generation || last.version != x.want.version {
+				t.Errorf("%s: %d questions, the last about %d and %q: %v", name, len(asked), last.generation, last.version, err)
+			}
+		})
+	}
+}

@@ -1,0 +1,246 @@
+package wait
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/cli"
+	"github.com/istiod-lite/istiod-lite/pilot/archive"
+	"github.com/istiod-lite/istiod-lite/pilot/progress"
+)
+
+// target is an object to wait for.
+type target struct {
+	key        kinds.Key
+	object     *kinds.Object // as a file has it; nil if an argument names it
+	generation int64         // 0 for any
+	version    string        // hash of the content; empty for any
+
+	last     progress.Answer
+	rejected time.Time // since when the last answers are rejections; zero if the last one is none
+	warned   bool
+}
+
+// patience is how long a rejection must last. When a proxy rejects a response with several resources, the server sends it
+// again in parts, and the proxy may accept the part with the object.
+const patience = 2 * time.Second
+
+// Intervals between two questions about an object. The interval grows, so that a long wait costs the servers little.
+const (
+	firstInterval = 50 * time.Millisecond
+	lastInterval  = time.Second
+)
+
+// waiter asks for the states of objects until all are in force.
+type waiter struct {
+	out, warnings io.Writer
+	output        string
+	watch         bool
+	targets       []*target
+
+	ask        func(context.Context, *target) (progress.Answer, error)
+	generation func(context.Context, kinds.Key) (int64, error)
+}
+
+// wait returns nil when all objects are in force. With watch it prints each change of a state, and ends with ctx.
+func (w *waiter) wait(ctx context.Context) error {
+	interval := firstInterval
+	var last []byte
+	for {
+		open, err := w.askAll(ctx)
+		if err != nil && ctx.Err() == nil {
+			return err
+		}
+		if w.watch {
+			var out bytes.Buffer
+			if err := w.show(&out); err != nil {
+				return err
+			}
+			if !bytes.Equal(out.Bytes(), last) {
+				last, interval = out.Bytes(), firstInterval
+				if _, err := w.out.Write(last); err != nil {
+					return err
+				}
+			}
+		} else if err == nil && !open || w.failed() {
+			return w.result()
+		}
+		select {
+		case <-ctx.Done():
+			return w.result()
+		case <-time.After(interval):
+		}
+		interval = min(lastInterval, interval*5/4)
+	}
+}
+
+// askAll asks for the state of each object that was not in force at the last question, or of all with watch. It reports
+// whether one of them may still come into force.
+func (w *waiter) askAll(ctx context.Context) (open bool, err error) {
+	for _, t := range w.targets {
+		if !w.watch && t.done() {
+			continue
+		}
+		if t.last, err = w.ask(ctx, t); err != nil {
+			return true, err
+		}
+		if again, err := w.identify(ctx, t); err != nil {
+			return true, err
+		} else if again {
+			if t.last, err = w.ask(ctx, t); err != nil {
+				return true, err
+			}
+		}
+		switch {
+		case t.last.State != progress.Rejected:
+			t.rejected = time.Time{}
+		case t.rejected.IsZero():
+			t.rejected = time.Now()
+		}
+		open = open || !t.done()
+		if t.last.State == progress.WithoutEffect && !t.warned {
+			t.warned = true
+			fmt.Fprintf(w.warnings, "warning: %s has no effect on a connected proxy: %s\n", t.key, t.last.Why)
+			for _, d := range t.last.Findings {
+				fmt.Fprintf(w.warnings, "  %s\n", d)
+			}
+		}
+	}
+	return open, nil
+}
+
+// identify finds out which version of an object a file has, once the server has read the object. It returns true if the
+// server must be asked again, about this version.
+func (w *waiter) identify(ctx context.Context, t *target) (again bool, err error) {
+	switch {
+	case t.object == nil || t.generation > 0 || t.version != "" || t.last.State == progress.NotSeen:
+		return false, nil
+	case t.last.Generation > 0:
+		if t.generation, err = w.generation(ctx, t.key); err != nil {
+			return false, fmt.Errorf("failed to read the generation of %s from the API server: %w", t.key, err)
+		}
+		return true, nil
+	case t.key.Kind.Istio || t.key.Kind.Group == kinds.KubeGateway.Group: // an API server would have given it a generation
+		t.version = archive.Content(t.object)
+		return true, nil
+	}
+	if !t.warned {
+		t.warned = true
+		fmt.Fprintf(w.warnings, "warning: objects of the kind %s have no generation: %s is awaited in the version that was read last\n",
+			t.key.Kind.Name, t.key)
+	}
+	return false, nil
+}
+
+// done reports whether the object is in force, or without effect.
+func (t *target) done() bool {
+	return t.last.State == progress.InForce || t.last.State == progress.WithoutEffect
+}
+
+// failed reports whether an object will not come into force in the version that is awaited.
+func (w *waiter) failed() bool {
+	return slices.ContainsFunc(w.targets, func(t *target) bool {
+		switch {
+		case t.last.State == progress.Rejected:
+			return time.Since(t.rejected) >= patience
+		case t.last.State == "", t.done():
+			return false
+		}
+		return t.last.State.Final()
+	})
+}
+
+// result prints the states, and returns the error for the exit code.
+func (w *waiter) result() error {
+	var out bytes.Buffer
+	if err := w.show(&out); err != nil {
+		return err
+	}
+	if _, err := w.out.Write(out.Bytes()); err != nil {
+		return err
+	}
+	open := slices.DeleteFunc(slices.Clone(w.targets), (*target).done)
+	switch {
+	case len(open) == 0:
+		return nil
+	case slices.ContainsFunc(open, func(t *target) bool { return t.last.State != progress.Unknown && t.last.State != "" }):
+		return cli.Exit(cli.Found)
+	}
+	return errors.New("whether the objects are in force is not known")
+}
+
+// show prints the states in the output format.
+func (w *waiter) show(out io.Writer) error {
+	switch w.output {
+	case "name":
+		for _, t := range w.targets {
+			if t.done() {
+				fmt.Fprintln(out, progress.Name(t.key))
+			}
+		}
+		return nil
+	case "json", "yaml":
+		list := []progress.Answer{}
+		for _, t := range w.targets {
+			list = append(list, t.last)
+		}
+		return cli.PrintValue(out, list, w.output)
+	}
+	table := tabwriter.NewWriter(out, 8, 8, 3, ' ', 0)
+	for _, t := range w.targets {
+		fmt.Fprintf(table, "%s\t%s\t%s\n", progress.Name(t.key), cmp.Or(t.last.State, progress.Unknown), reason(&t.last))
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	for _, t := range w.targets {
+		if t.done() {
+			continue
+		}
+		for _, o := range t.last.Owing {
+			fmt.Fprintf(out, "  %s\n", describe(o))
+		}
+		if t.last.More > 0 {
+			fmt.Fprintf(out, "  and %d more\n", t.last.More)
+		}
+	}
+	return nil
+}
+
+// reason returns the number of proxies that have a version, and why it is not in force everywhere.
+func reason(a *progress.Answer) string {
+	var parts []string
+	if a.Proxies.Concerned > 0 {
+		parts = append(parts, fmt.Sprintf("%d of %d proxies", a.Proxies.InForce, a.Proxies.Concerned))
+	}
+	if a.Why != "" {
+		parts = append(parts, a.Why)
+	}
+	for _, r := range a.Replicas {
+		if r.Error != "" {
+			parts = append(parts, r.Name+": "+r.Error)
+		}
+	}
+	return strings.Join(parts, "; ")
+}
+
+// describe returns why a proxy does not have a version.
+func describe(o progress.Owing) string {
+	text := fmt.Sprintf("%s: %s since %s", o.Proxy, o.State, o.Since.Local().Format("15:04:05.000"))
+	if o.Replica != "" {
+		text += ", connected to " + o.Replica
+	}
+	if o.Message != "" {
+		text += ": " + strings.ToUpper(o.Type) + ": " + o.Message
+	}
+	return text
+}
