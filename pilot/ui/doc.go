@@ -22,4 +22,6 @@
 //     dropped when they leave: [TestOneMakingForAll], [TestCostIsShared]. Answers have a bounded number of rows:
 //     [TestPaging], [TestAnswers].
 //   - Its content can be reached by keys and read in both themes: [deploy/ui.TestPage] (make ui).
+//   - In the picture of the mesh, no edge crosses a box: [deploy/ui.TestEdges], [deploy/ui.TestEdgesOfSamples]
+//     (make ui).
 package ui

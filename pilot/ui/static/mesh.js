@@ -3,42 +3,9 @@
 import { h, fill, svg } from './dom.js';
 import { get, poll } from './api.js';
 import { filterLine } from './filter.js';
+import { box, layout, route, curve } from './layout.js';
 
-const box = { width: 190, height: 46, gap: 10, pad: 14, title: 34 };
 const most = 60; // services of a namespace that are drawn; the filter shows others
-
-// layout returns where everything stands. Namespaces stand in columns by their names, each below the one before it in
-// the column that is shortest.
-function layout(islands, width) {
-  const perRow = (n) => (n > 24 ? 3 : n > 6 ? 2 : 1);
-  const columns = Math.max(1, Math.floor(width / (box.width + 2 * box.pad + 40)));
-  const places = new Map(), frames = [];
-  let x = 20, y = 20, tallest = 0;
-  for (const island of islands) {
-    const across = Math.min(perRow(island.drawn.length), columns);
-    const rows = Math.max(1, Math.ceil(island.drawn.length / across));
-    const w = across * (box.width + box.gap) - box.gap + 2 * box.pad;
-    const tall = rows * (box.height + box.gap) - box.gap + box.title + box.pad + (island.more ? 22 : 0);
-    if (x > 20 && x + w > width) { x = 20; y += tallest + 34; tallest = 0; }
-    frames.push({ island, x, y, width: w, height: tall });
-    island.drawn.forEach((s, i) => places.set(s.id, { x: x + box.pad + (i % across) * (box.width + box.gap), y: y + box.title + Math.floor(i / across) * (box.height + box.gap) }));
-    tallest = Math.max(tallest, tall);
-    x += w + 56;
-  }
-  return { places, frames, height: y + tallest + 30 };
-}
-
-function curve(a, b) {
-  const right = b.x > a.x + box.width, left = b.x + box.width < a.x;
-  const y1 = a.y + box.height / 2, y2 = b.y + box.height / 2;
-  if (!right && !left) { // above each other: around the side
-    const x = Math.max(a.x, b.x) + box.width;
-    return `M${a.x + box.width} ${y1} C${x + 42} ${y1} ${x + 42} ${y2} ${b.x + box.width + 5} ${y2}`;
-  }
-  const x1 = right ? a.x + box.width : a.x, x2 = right ? b.x - 5 : b.x + box.width + 5;
-  const bend = Math.max(30, Math.abs(x2 - x1) / 2) * (right ? 1 : -1);
-  return `M${x1} ${y1} C${x1 + bend} ${y1} ${x2 - bend} ${y2} ${x2} ${y2}`;
-}
 
 export function mesh({ query, namespaces, update, failed }) {
   const picture = h('div', { class: 'picture' });
@@ -77,24 +44,28 @@ export function mesh({ query, namespaces, update, failed }) {
       return { ...n, drawn: shown, more: some.length - shown.length };
     }).filter((n) => n.drawn.length || (!text && n.proxies));
     filter.status(drawn, all, 'services');
-    const { places, frames, height } = layout(islands, width);
-    const g = svg('svg', { width, height, viewBox: `0 0 ${width} ${height}`, role: 'group', 'aria-label': 'Services by namespace' },
-      svg('defs', {}, svg('marker', { id: 'arrow', viewBox: '0 0 8 8', refX: 6, refY: 4, markerWidth: 9, markerHeight: 9, markerUnits: 'userSpaceOnUse', orient: 'auto-start-reverse' }, svg('path', { d: 'M0 0L8 4L0 8z', class: 'arrow' }))));
+    const plan = layout(islands, width);
+    const { places, frames } = plan;
+    const g = svg('svg', { width: plan.width, height: plan.height, viewBox: `0 0 ${plan.width} ${plan.height}`, role: 'group', 'aria-label': 'Services by namespace' },
+      svg('defs', {}, svg('marker', { id: 'arrow', viewBox: '0 0 8 8', refX: 8, refY: 4, markerWidth: 9, markerHeight: 9, markerUnits: 'userSpaceOnUse', orient: 'auto-start-reverse' }, svg('path', { d: 'M0 0L8 4L0 8z', class: 'arrow' }))));
     for (const f of frames) {
       g.append(svg('rect', { x: f.x, y: f.y, width: f.width, height: f.height, rx: 10, class: 'island' }),
         svg('text', { x: f.x + box.pad, y: f.y + 22, class: 'island-name' }, f.island.name), svg('text', { x: f.x + f.width - box.pad, y: f.y + 22, class: 'island-note', 'text-anchor': 'end' }, f.island.proxies === 1 ? '1 proxy' : f.island.proxies + ' proxies'));
       if (f.island.more) g.append(svg('text', { x: f.x + box.pad, y: f.y + f.height - 10, class: 'island-note' }, `${f.island.more} more: filter them`));
     }
-    const seen = new Set();
+    const edges = new Map();
     for (const r of data.routes) {
-      const a = places.get(r.from), b = places.get(r.to);
-      if (!a || !b || r.from === r.to || seen.has(r.from + ' ' + r.to)) continue;
-      seen.add(r.from + ' ' + r.to);
-      g.append(svg('path', { d: curve(a, b), class: 'route', 'data-from': r.from, 'data-to': r.to, 'marker-end': 'url(#arrow)' }, svg('title', {}, `${short(r.from)} → ${short(r.to)} because of ${r.object} ${r.position ?? ''}`)));
+      const a = places.get(r.from), b = places.get(r.to), key = r.from + ' ' + r.to;
+      if (a && b && a !== b && !edges.has(key)) edges.set(key, { a, b, r });
     }
+    const list = [...edges.values()];
+    route(plan, list).forEach((points, i) => {
+      const { r } = list[i];
+      g.append(svg('path', { d: curve(points), class: 'route', 'data-from': r.from, 'data-to': r.to, 'marker-end': 'url(#arrow)' }, svg('title', {}, `${short(r.from)} → ${short(r.to)} because of ${r.object} ${r.position ?? ''}`)));
+    });
     order = [];
-    for (const f of frames) for (const s of f.island.drawn) {
-      const p = places.get(s.id);
+    for (const f of frames) for (const p of f.boxes) {
+      const s = p.service;
       order.push(s.id);
       const bad = !s.gateway && s.endpoints > 0 && s.healthy < s.endpoints, none = !s.gateway && s.endpoints === 0;
       const title = s.name.length > 22 ? s.name.slice(0, 21) + '…' : s.name;
