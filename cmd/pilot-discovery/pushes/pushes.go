@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -24,12 +25,12 @@ import (
 
 // Command returns the command pilot-discovery pushes.
 func Command(e *env.Env) *cobra.Command {
-	var address, output string
+	var address, output, object string
 	var watch bool
 	var limit int
 	c := &cobra.Command{
 		Use:   "pushes",
-		Short: "Show the last pushes of the control plane, with their causes and results",
+		Short: "Show the last pushes of the control plane, or the last versions of an object",
 		Long: `Show the last pushes of the control plane, with their causes and results. The server at --address
 asks the other replicas of its Service, because each replica pushes to its own proxies and numbers
 its own pushes. Replicas that do not answer, or have another version, are named with the reason:
@@ -45,14 +46,31 @@ that proxies requested when they connected.
 -o wide has the duration of each stage, and every cause. -o name prints the IDs. With --watch, json
 and yaml have one document for each push.
 
-PROXIES is 0/0 for a push that changes nothing for the connected proxies.`,
+PROXIES is 0/0 for a push that changes nothing for the connected proxies.
+
+With --object, the command shows the last versions of one object instead, newest first, with the
+numbers of all replicas:
+
+  TIME             time at which the control plane committed the version
+  VERSION          metadata.generation of the object, the hash of its content, or "deleted"
+  PROXIES          proxies that were sent something because of it; >= if there may have been more
+  IN FORCE AFTER   time from the commit until all of them had it
+  WRITTEN BY       field manager that wrote it, as metadata.managedFields of the object says
+
+Below the table is the command that brings the version before the newest one back, with -o wide for
+each version. The control plane keeps 8 versions of an object since its start. A version of the first load has
+no time.`,
 		Example: `  pilot-discovery pushes
   pilot-discovery pushes --watch
-  pilot-discovery pushes -o json | jq '.pushes[] | select(.rejected > 0)'`,
+  pilot-discovery pushes -o json | jq '.pushes[] | select(.rejected > 0)'
+  pilot-discovery pushes --object VirtualService/reviews.shop`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if limit < 0 {
 				return fmt.Errorf("--limit %d: it is 0 for all, or a number of pushes", limit)
+			}
+			if watch && object != "" {
+				return errors.New("--object and --watch are both given: pilot-discovery wait --watch follows an object")
 			}
 			askOne := func(ctx context.Context, query string) (page pushes.Page, err error) {
 				err = cli.Ask(ctx, http.MethodGet, address, "/debug/pushes?"+query, func(body io.Reader) error {
@@ -72,6 +90,13 @@ PROXIES is 0/0 for a push that changes nothing for the connected proxies.`,
 				return err
 			}
 			w := writer{out: c.OutOrStdout(), said: c.ErrOrStderr(), output: output, color: color}
+			if object != "" {
+				h, err := historyOf(c.Context(), address, object, limit)
+				if err != nil {
+					return err
+				}
+				return w.history(&h)
+			}
 			page, err := askAll(c.Context(), limit)
 			switch {
 			case err != nil:
@@ -86,7 +111,8 @@ PROXIES is 0/0 for a push that changes nothing for the connected proxies.`,
 	}
 	c.Flags().BoolVarP(&watch, "watch", "w", false, "also print later pushes, until Ctrl-C")
 	cli.OutputFlag(c, &output, cli.ListFormats()...)
-	c.Flags().IntVar(&limit, "limit", 20, "number of pushes; 0 for all that the server keeps")
+	c.Flags().IntVar(&limit, "limit", 20, "number of pushes, or of versions; 0 for all that the server keeps")
+	c.Flags().StringVar(&object, "object", "", "KIND/NAME.NAMESPACE: show the last versions of this object")
 	cli.AddressFlag(c, &address)
 	return c
 }
