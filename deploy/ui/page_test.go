@@ -192,8 +192,19 @@ func TestPage(t *testing.T) {
 	text(t, ctx, ".card", "%E0%A4%A", "not connected")
 
 	do(t, ctx, chromedp.KeyEvent("g"), chromedp.KeyEvent("o"))
-	text(t, ctx, ".tbody", "DestinationRule", "ledger", "proxies up to date", "policies.yaml:")
+	text(t, ctx, ".tbody", "DestinationRule", "ledger", "in force", "policies.yaml:", "rejected", "of 61 proxies")
 	shot(t, ctx, "objects")
+
+	// The page of an object follows what proxies have of it.
+	do(t, ctx, chromedp.Evaluate(`location.hash = '#/object/' + encodeURIComponent('VirtualService.networking.istio.io/catalog.shop')`, nil))
+	text(t, ctx, ".view", "rejected", "60 of 61 proxies", "catalog-7.shop", "cannot be set here", "routes.yaml:", "Last versions")
+	do(t, ctx, chromedp.Evaluate(`document.querySelector('.list summary').click()`, nil))
+	text(t, ctx, ".list pre", "write to ", "x-shop: v11")
+	shot(t, ctx, "object")
+	s.Write("routes.yaml", routes("mended"))
+	text(t, ctx, ".view", "in force", "61 of 61 proxies")
+	do(t, ctx, chromedp.KeyEvent(kb.Escape))
+	text(t, ctx, ".tbody", "DestinationRule")
 	do(t, ctx, chromedp.KeyEvent("g"), chromedp.KeyEvent("f"))
 	text(t, ctx, ".findings", "ratings", "VirtualService shop/reviews", "Fix:")
 	shot(t, ctx, "findings")

@@ -187,8 +187,8 @@ func New(o Options) (*Server, error) {
 		MultiCluster: o.MultiCluster,
 	})
 	s.ui = ui.New(ui.Options{
-		World: world, Proxies: s.discovery, Pushes: s.pushes, Replicas: others, Name: o.Instance(), Logger: o.Logger, Version: o.Version,
-		Domain: o.Domain,
+		World: world, Proxies: s.discovery, Pushes: s.pushes, Progress: s.progress, Replicas: others, Name: o.Instance(), Logger: o.Logger,
+		Version: o.Version, Domain: o.Domain,
 	})
 	s.commitTime = metrics.CommitTime(s.metrics)
 	metrics.Register(s.metrics, s.world, world, t)

@@ -17,7 +17,6 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/inspect"
 	"github.com/istiod-lite/istiod-lite/pilot/pushes"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
-	"github.com/istiod-lite/istiod-lite/pilot/ui"
 )
 
 // view is the interface of the server for streams and pages. It is an xds.World, a ui.World, a debug.World and a
@@ -36,9 +35,6 @@ func (v view) SingleFindings() []diag.Diagnostic { return v.s.findings() }
 
 // ObjectFindings returns the findings about objects, their references and their effect on proxies.
 func (v view) ObjectFindings() []diag.Diagnostic { return v.s.objectFindings() }
-
-// NewOrigins returns the origins of resources.
-func (v view) NewOrigins() ui.Origins { return v.s.translator.NewOrigins() }
 
 // Templates returns the injection templates by name.
 func (v view) Templates() map[string]string { return v.s.templates() }

@@ -1,8 +1,10 @@
 package envoy
 
 import (
+	"maps"
 	"math"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,7 +33,7 @@ type Memo struct {
 type memoTable interface {
 	len() int
 	keyOf(weak.Pointer[Resource]) any
-	eachKey(known func(weak.Pointer[Resource]) bool, yield func(weak.Pointer[Resource], any))
+	each(yield func(*Resource))
 }
 
 // idleAge is how long a resource is kept after it was built although it is unused. Configuration that flips back more
@@ -128,32 +130,24 @@ func (m *Memo) KeyOf(r *Resource) any {
 	return nil
 }
 
-// EachKey calls yield for each resource of the memo that known does not report, with its key. Resources that are built
-// meanwhile may be missing.
-func (m *Memo) EachKey(known func(weak.Pointer[Resource]) bool, yield func(weak.Pointer[Resource], any)) {
+// Each calls yield for each resource of the memo. Resources that are built meanwhile may be missing.
+func (m *Memo) Each(yield func(*Resource)) {
 	m.mu.Lock()
 	tables := m.tables
 	m.mu.Unlock()
 	for _, t := range tables {
-		t.eachKey(known, yield)
+		t.each(yield)
 	}
 }
 
-func (t *MemoTable[K]) eachKey(known func(weak.Pointer[Resource]) bool, yield func(weak.Pointer[Resource], any)) {
-	type found struct {
-		key K
-		is  weak.Pointer[Resource]
-	}
-	var list []found
+func (t *MemoTable[K]) each(yield func(*Resource)) {
 	t.mu.Lock()
-	for k, is := range t.entries {
-		if !known(is) {
-			list = append(list, found{k, is})
-		}
-	}
+	list := slices.Collect(maps.Values(t.entries))
 	t.mu.Unlock()
-	for _, x := range list {
-		yield(x.is, x.key)
+	for _, p := range list {
+		if r := p.Value(); r != nil {
+			yield(r)
+		}
 	}
 }
 

@@ -193,7 +193,8 @@ type subject struct {
 	accepted, pending bool
 	committing        bool // its batch is being committed: object may be the old or the new version
 	floor, turn       uint64
-	loaded            bool // there was a first commit
+	loaded            bool  // there was a first commit
+	many              *many // nil if the question is about one object
 }
 
 func (t *Tracker) subject(k kinds.Key) subject {
@@ -290,7 +291,7 @@ func (t *Tracker) decide(a *Answer, q Question, s *subject) {
 		return
 	}
 	v := &s.versions[i]
-	if a.Generation, a.content, a.Deleted = v.Generation, "", v.Gone; v.Generation == 0 {
+	if a.Generation, a.content, a.Deleted = v.Generation, "", v.Gone; v.Generation == 0 && s.many == nil {
 		a.content = s.hash(i)
 	}
 	if !v.Time.IsZero() {
@@ -318,18 +319,13 @@ func (t *Tracker) measure(a *Answer, s *subject, v *archive.Version) {
 	if s.turn > revision {
 		revision, upto = s.turn, true
 	}
-	p := t.o.Streams.Progress(revision, upto, maxOwing)
-	a.Counted = p.Counted && !upto
-	a.Proxies = Proxies{Connected: p.Connected, Concerned: p.Concerned, InForce: p.Settled, Behind: p.More}
-	for _, o := range p.Owing {
-		if o.State == xds.Rejected {
-			a.Proxies.Rejected++
-		} else {
-			a.Proxies.Behind++
-		}
-		a.Owing = append(a.Owing, Owing{Proxy: o.Proxy, State: owingState(o.State), Since: o.Since, Type: o.Type, Message: o.Message})
+	var p owed
+	if s.many != nil {
+		p = s.many.owed(v, revision, upto)
+	} else {
+		p = t.owed(revision, upto)
 	}
-	a.More = p.More
+	a.Counted, a.Proxies, a.Owing, a.More = p.Counted && !upto, p.proxies, p.owing, p.more
 	t.shorten(a)
 	concerns := p.Concerned > 0 || v.Proxies > 0 || upto || !p.Counted
 	switch {
@@ -337,7 +333,7 @@ func (t *Tracker) measure(a *Answer, s *subject, v *archive.Version) {
 		a.State = Rejected
 	case !p.Published:
 		a.State, a.Why = Behind, "it is not offered to proxies yet"
-	case len(a.Owing)+a.More > 0:
+	case a.Proxies.Behind > 0:
 		a.State = Behind
 	case p.Unknown:
 		a.State, a.Why = Unknown, "so many proxies have left lately that it is not known which of them lack it"

@@ -23,7 +23,7 @@ const (
 //
 // A builder reads only its key in the memo, so the objects in the key explain the resource.
 func (t *Translator) Sources(r *envoy.Resource) []kinds.Key {
-	w := newOriginWalk(maxSourceObjects, func(r *envoy.Resource) (parts, bool) {
+	w := newOriginWalk(func(r *envoy.Resource) (parts, bool) {
 		k := t.memo.KeyOf(r)
 		if k == nil {
 			return parts{}, false
@@ -57,13 +57,12 @@ func sourceRank(k *kinds.Kind) int {
 // originWalk collects the objects that resources are made from. It visits each resource once.
 type originWalk struct {
 	parts func(*envoy.Resource) (parts, bool) // returns false for a resource that the memo does not have
-	most  int                                 // limit of objects, and of resources, after which a Set is not followed further
 	keys  map[kinds.Key]struct{}
 	seen  map[*envoy.Resource]struct{}
 }
 
-func newOriginWalk(most int, of func(*envoy.Resource) (parts, bool)) *originWalk {
-	return &originWalk{of, most, map[kinds.Key]struct{}{}, map[*envoy.Resource]struct{}{}}
+func newOriginWalk(of func(*envoy.Resource) (parts, bool)) *originWalk {
+	return &originWalk{of, map[kinds.Key]struct{}{}, map[*envoy.Resource]struct{}{}}
 }
 
 // objects returns the collected keys, in no order.
@@ -71,7 +70,7 @@ func (w *originWalk) objects() []kinds.Key { return slices.Collect(maps.Keys(w.k
 
 func (w *originWalk) set(s *envoy.Set) {
 	for r := range s.All {
-		if len(w.keys) > w.most || len(w.seen) > w.most {
+		if len(w.keys) > maxSourceObjects || len(w.seen) > maxSourceObjects {
 			return
 		}
 		w.resource(r)

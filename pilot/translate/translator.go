@@ -4,7 +4,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-	"weak"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
@@ -108,8 +107,8 @@ func (t *Translator) Size() (resources int, evictions uint64) {
 
 // Each calls yield for each encoded resource in the memo, except for secrets, in no order.
 func (t *Translator) Each(yield func(*envoy.Resource)) {
-	t.memo.EachKey(func(weak.Pointer[envoy.Resource]) bool { return false }, func(p weak.Pointer[envoy.Resource], _ any) {
-		if r := p.Value(); r != nil && !r.Secret() {
+	t.memo.Each(func(r *envoy.Resource) {
+		if !r.Secret() {
 			yield(r)
 		}
 	})

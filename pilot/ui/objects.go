@@ -7,30 +7,33 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
-	"github.com/istiod-lite/istiod-lite/pilot/envoy"
-	"github.com/istiod-lite/istiod-lite/pilot/xds"
+	"github.com/istiod-lite/istiod-lite/pilot/progress"
 )
 
-// objectRow is one object of configuration, and the numbers of proxies that its resources were sent to.
+// objectRow is one object of configuration, and whether its newest version is in force at the proxies of this replica.
 type objectRow struct {
-	Kind      string `json:"kind"`
-	Namespace string `json:"namespace,omitempty"`
-	Name      string `json:"name"`
-	Position  string `json:"position,omitempty"`
-	Proxies   int    `json:"proxies"` // proxies that were sent a resource made of it
-	Current   int    `json:"current"` // proxies that have acknowledged the newest version of all of them
-	Findings  int    `json:"findings,omitempty"`
-	Severity  string `json:"severity,omitempty"` // worst severity of its findings
+	ID        string         `json:"id"` // KIND.GROUP/NAME.NAMESPACE
+	Kind      string         `json:"kind"`
+	Namespace string         `json:"namespace,omitempty"`
+	Name      string         `json:"name"`
+	Cluster   string         `json:"cluster,omitempty"` // remote cluster that has it
+	Position  string         `json:"position,omitempty"`
+	State     progress.State `json:"state"`
+	Why       string         `json:"why,omitempty"`
+	Proxies   int            `json:"proxies,omitempty"` // proxies that it concerns; missing if all have it
+	InForce   int            `json:"inForce,omitempty"` // of them, proxies that have it
+	Findings  int            `json:"findings,omitempty"`
+	Severity  string         `json:"severity,omitempty"` // worst severity of its findings
 }
 
 func (r objectRow) matches(text, namespace, state string) bool {
 	switch state {
 	case "behind":
-		if r.Proxies == r.Current {
+		if r.State == progress.InForce || r.State == progress.WithoutEffect {
 			return false
 		}
 	case "unused":
-		if r.Proxies > 0 {
+		if r.State != progress.WithoutEffect {
 			return false
 		}
 	case "findings":
@@ -49,11 +52,6 @@ func listed(k *kinds.Kind) bool {
 
 // makeObjects returns the rows of all objects.
 func (u *UI) makeObjects() []objectRow {
-	if u.origins == nil {
-		u.origins = u.o.World.NewOrigins()
-	}
-	u.origins.Refresh()
-	counts := u.count(u.o.Proxies.Holdings())
 	findings, _ := u.findings.get(u.o.Now)
 	worst := map[string]diag.Severity{}
 	number := map[string]int{}
@@ -63,7 +61,8 @@ func (u *UI) makeObjects() []objectRow {
 			worst[f.Object] = f.Severity
 		}
 	}
-	var list []objectRow
+	var objects []*kinds.Object
+	var keys []kinds.Key
 	for _, o := range u.o.World.Objects() {
 		if !listed(o.Kind) {
 			continue
@@ -71,86 +70,27 @@ func (u *UI) makeObjects() []objectRow {
 		if from := u.o.World.Origin(o.Key); from != nil && from.Key != o.Key { // its origin is listed instead
 			continue
 		}
-		n := counts[o.Key]
-		r := objectRow{Kind: o.Kind.Name, Namespace: o.Namespace, Name: o.Name, Position: o.Position, Proxies: n.proxies, Current: n.current}
+		objects, keys = append(objects, o), append(keys, o.Key)
+	}
+	list := make([]objectRow, len(objects))
+	for i, b := range u.o.Progress.Briefs(keys) {
+		o := objects[i]
+		r := objectRow{
+			ID: progress.Name(o.Key), Kind: o.Kind.Name, Namespace: o.Namespace, Name: o.Name, Cluster: o.Cluster, Position: o.Position,
+			State: b.State, Why: b.Why,
+		}
+		if b.State != progress.InForce {
+			r.Proxies, r.InForce = b.Proxies.Concerned, b.Proxies.InForce
+		}
 		if name := o.Key.String(); number[name] > 0 {
 			r.Findings, r.Severity = number[name], worst[name].String()
 		}
-		list = append(list, r)
+		list[i] = r
 	}
 	slices.SortFunc(list, func(a, b objectRow) int {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Kind, b.Kind), strings.Compare(a.Name, b.Name))
 	})
 	return list
-}
-
-// dropOrigins drops the origins of Sets.
-func (u *UI) dropOrigins() {
-	u.objects.mu.Lock()
-	defer u.objects.mu.Unlock()
-	u.origins = nil
-}
-
-// taken is the number of proxies that were sent an object's resources, and of the ones that have acknowledged them.
-type taken struct{ proxies, current int }
-
-// alike is the key of proxies that were sent the same Sets and have acknowledged the same ones.
-type alike struct {
-	waiting bool
-	sets    [maxHeld]heldSet
-}
-
-type heldSet struct {
-	set    *envoy.Set
-	synced bool
-}
-
-// maxHeld bounds the Sets of one proxy that are counted: two of each type.
-const maxHeld = 20
-
-// count counts the proxies of each object. Proxies of a cohort have the same Sets, so it looks up each Set once for all
-// proxies that are alike.
-func (u *UI) count(holdings []xds.Holding) map[kinds.Key]taken {
-	groups := map[alike]int{}
-	for i := range holdings {
-		h := &holdings[i]
-		a, n := alike{waiting: h.Waiting}, 0
-		for _, t := range h.Types {
-			for _, s := range []*envoy.Set{t.Union.Shared, t.Union.Own} {
-				if s != nil && n < maxHeld {
-					a.sets[n] = heldSet{s, t.Synced}
-					n++
-				}
-			}
-		}
-		groups[a]++
-	}
-	out := map[kinds.Key]taken{}
-	for a, n := range groups {
-		current := map[kinds.Key]bool{}
-		for _, s := range a.sets {
-			for _, k := range u.origins.Of(s.set) {
-				was, seen := current[k]
-				current[k] = s.synced && !a.waiting && (was || !seen)
-			}
-		}
-		counted := map[kinds.Key]bool{} // by origin, of which several objects may be derived
-		for k, synced := range current {
-			if o := u.o.World.Origin(k); o != nil {
-				k = o.Key
-			}
-			was, seen := counted[k]
-			counted[k] = synced && (was || !seen)
-		}
-		for k, synced := range counted {
-			t := out[k]
-			if t.proxies += n; synced {
-				t.current += n
-			}
-			out[k] = t
-		}
-	}
-	return out
 }
 
 func (u *UI) makeFindings() []diag.Diagnostic {

@@ -10,6 +10,8 @@ type section[T any] struct {
 	// before builds other sections that build reads, whose cost is theirs. Optional.
 	before func()
 	build  func() T
+	// sharers are the sections that share the time of one. Optional.
+	sharers interface{ Len() int }
 
 	mu     sync.Mutex
 	value  T
@@ -48,7 +50,7 @@ func (s *section[T]) get(now func() time.Time) (T, uint64) {
 	if s.cost < minMeasure {
 		s.cost = 0
 	}
-	s.wait = waitAfter(s.cost)
+	s.wait = s.waitAfter(s.cost)
 	return s.value, s.serial
 }
 
@@ -60,11 +62,14 @@ func (s *section[T]) charge(cost time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.cost += cost
-	s.wait = waitAfter(s.cost)
+	s.wait = s.waitAfter(s.cost)
 }
 
 // waitAfter returns the time to the next build after one with the given cost.
-func waitAfter(cost time.Duration) time.Duration {
+func (s *section[T]) waitAfter(cost time.Duration) time.Duration {
+	if s.sharers != nil {
+		cost *= time.Duration(s.sharers.Len())
+	}
 	return min(max(minWait, share*cost), maxWait)
 }
 

@@ -19,6 +19,7 @@ import (
 	"sync"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
@@ -26,6 +27,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/pilot/debug"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/progress"
 	"github.com/istiod-lite/istiod-lite/pilot/pushes"
 	"github.com/istiod-lite/istiod-lite/pilot/xds"
 )
@@ -36,25 +38,26 @@ var files embed.FS
 // Proxies are the connected proxies: an *xds.Server.
 type Proxies interface {
 	Clients() []xds.Client
-	Holdings() []xds.Holding
 	Dump(id, typeURL string) ([]*envoy.Resource, bool)
 }
 
-// Origins returns the objects that Sets are made of: a *translate.Origins. Refresh must be called before Of for each
-// new snapshot.
-type Origins interface {
-	Refresh()
-	Of(*envoy.Set) []kinds.Key
+// Progress knows which objects are in force: a *progress.Tracker.
+type Progress interface {
+	// Briefs returns what this replica knows of the newest versions of objects.
+	Briefs(keys []kinds.Key) []progress.Brief
+	// Find returns the object that KIND/NAME.NAMESPACE names.
+	Find(text, cluster string) (kinds.Key, error)
+	// Ask and AskHistory ask all replicas.
+	Ask(ctx context.Context, q progress.Question) progress.Answer
+	AskHistory(ctx context.Context, k kinds.Key) progress.History
 }
 
-// World is the configuration that the page shows, and the origins of resources. Its methods must be safe for concurrent
+// World is the configuration that the page shows, and the sources of resources. Its methods must be safe for concurrent
 // use.
 type World interface {
 	debug.World
 	// Sources returns the objects that a resource is made of.
 	Sources(*envoy.Resource) []pushes.Object
-	// NewOrigins returns Origins that have no content before Refresh.
-	NewOrigins() Origins
 }
 
 // Options configure the page.
@@ -62,6 +65,7 @@ type Options struct {
 	World    World
 	Proxies  Proxies
 	Pushes   *pushes.Log
+	Progress Progress
 	Replicas debug.Replicas // nil if the server has no other replicas
 	Name     string         // name of this replica
 	Logger   *slog.Logger
@@ -80,11 +84,11 @@ type UI struct {
 	others   section[[]debug.Replica]
 	proxies  section[[]proxyRow]
 	objects  section[[]objectRow]
-	origins  Origins // guarded by objects.mu; nil until makeObjects needs it
 	mesh     section[mesh]
 	findings section[[]diag.Diagnostic]
 	pushes   section[pushes.Page]
 	summary  section[summary]
+	watched  *lru.Cache[kinds.Key, *section[objectAnswer]] // objects that viewers look at
 
 	mu      sync.Mutex
 	encoded *simplelru.LRU[string, encoded]
@@ -114,6 +118,7 @@ func New(o Options) *UI {
 	u := &UI{o: o, slots: make(chan struct{}, maxRequests)}
 	u.closing, u.close = context.WithCancel(context.Background())
 	u.encoded, _ = simplelru.NewLRU[string, encoded](maxEncoded, nil) // fails only for sizes below 1
+	u.watched, _ = lru.New[kinds.Key, *section[objectAnswer]](maxObjects)
 	u.proxies.build, u.objects.build, u.mesh.build = u.makeProxies, u.makeObjects, u.makeMesh
 	u.findings.build, u.summary.build = u.makeFindings, u.makeSummary
 	u.others.build, u.proxies.before = u.makeOthers, func() { u.others.get(o.Now) }
@@ -234,6 +239,8 @@ func (u *UI) answer(name string, query url.Values) (encoded, error) {
 		return encodeSection(u, name+"?"+page.key(), &u.proxies, func(v []proxyRow) any { return rowsOf(v, page) })
 	case "objects":
 		return encodeSection(u, name+"?"+page.key(), &u.objects, func(v []objectRow) any { return rowsOf(v, page) })
+	case "object":
+		return u.object(query)
 	case "findings":
 		return encodeSection(u, name, &u.findings, asIs)
 	case "mesh":
@@ -298,11 +305,11 @@ func (u *UI) forget() {
 	u.others.drop()
 	u.proxies.drop()
 	u.objects.drop()
-	u.dropOrigins()
 	u.mesh.drop()
 	u.findings.drop()
 	u.pushes.drop()
 	u.summary.drop()
+	u.watched.Purge()
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.encoded.Purge()

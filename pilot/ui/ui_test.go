@@ -26,6 +26,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/debug"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/progress"
 	"github.com/istiod-lite/istiod-lite/pilot/pushes"
 	"github.com/istiod-lite/istiod-lite/pilot/replicas"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
@@ -41,12 +42,13 @@ type rig struct {
 	proxies int
 	asked   int // how often the proxies were asked for
 	failing bool
-	set     *envoy.Set
 	log     *pushes.Log
 	world   world
+
+	questions int // how often all replicas were asked about an object
 }
 
-// world is a World of one snapshot. Its Origins say that everything is made of the first object.
+// world is a World of one snapshot.
 type world struct {
 	snapshot *snapshot.Snapshot
 	objects  []*kinds.Object
@@ -76,17 +78,6 @@ func (*world) Sources(*envoy.Resource) []pushes.Object {
 	return []pushes.Object{{Kind: "Service", Namespace: "a", Name: "web"}}
 }
 
-func (w *world) NewOrigins() Origins { return w }
-
-func (*world) Refresh() {}
-
-func (w *world) Of(s *envoy.Set) []kinds.Key {
-	if s == nil {
-		return nil
-	}
-	return []kinds.Key{w.objects[0].Key}
-}
-
 const canary = "CANARY"
 
 func (r *rig) Clients() []xds.Client {
@@ -107,15 +98,48 @@ func (r *rig) Clients() []xds.Client {
 	return list
 }
 
-func (r *rig) Holdings() []xds.Holding {
-	list := make([]xds.Holding, r.proxies)
-	for i := range list {
-		list[i] = xds.Holding{ID: fmt.Sprint(i), Types: []session.Held{
-			{Type: envoy.TypeOf(envoy.ClusterType), Synced: true, Union: envoy.Union{Shared: r.set}},
-			{Type: envoy.TypeOf(envoy.RouteType), Synced: !r.failing || i > 0, Union: envoy.Union{Shared: r.set}},
-		}}
+// progressOf is what the proxies of a rig have acknowledged.
+type progressOf struct{ *rig }
+
+func (p progressOf) Briefs(keys []kinds.Key) []progress.Brief {
+	list := make([]progress.Brief, len(keys))
+	for i, k := range keys {
+		a := p.answer(k)
+		list[i] = progress.Brief{State: a.State, Why: a.Why, Proxies: a.Proxies}
 	}
 	return list
+}
+
+func (progressOf) Find(text, cluster string) (kinds.Key, error) {
+	list, err := progress.Candidates(text, cluster)
+	if err != nil {
+		return kinds.Key{}, err
+	}
+	return list[0], nil
+}
+
+func (p progressOf) Ask(_ context.Context, q progress.Question) progress.Answer {
+	p.questions++
+	a := p.answer(q.Key)
+	a.Uptime = float64(p.questions)
+	return a
+}
+
+func (p progressOf) answer(k kinds.Key) progress.Answer {
+	a := progress.Answer{Object: progress.Object{Kind: k.Kind.Name, Name: k.Name}, Generation: 4, State: progress.InForce, Counted: true}
+	a.Proxies = progress.Proxies{Connected: p.proxies, Concerned: p.proxies, InForce: p.proxies}
+	if p.failing {
+		a.State = progress.Rejected
+		a.Proxies.InForce, a.Proxies.Rejected = p.proxies-1, 1
+		a.Owing = []progress.Owing{{
+			Proxy: "web-0000.a", State: "rejected", Since: time.Unix(300, 0), Type: "rds", Message: "no <b>such</b> header",
+		}}
+	}
+	return a
+}
+
+func (p progressOf) AskHistory(context.Context, kinds.Key) progress.History {
+	return progress.History{Versions: []progress.Past{{Generation: 4, Manager: "kubectl", Proxies: p.proxies, Restore: "kubectl apply"}}}
 }
 
 func (r *rig) Dump(id, typeURL string) ([]*envoy.Resource, bool) {
@@ -130,7 +154,7 @@ func (r *rig) Dump(id, typeURL string) ([]*envoy.Resource, bool) {
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	r := &rig{now: time.Unix(1000, 0), proxies: 3, set: envoy.NewSet(nil), log: pushes.New(pushes.Options{})}
+	r := &rig{now: time.Unix(1000, 0), proxies: 3, log: pushes.New(pushes.Options{})}
 	r.world.objects = []*kinds.Object{{
 		Key: kinds.Key{Kind: kinds.VirtualService, Namespace: "a", Name: "web"}, Position: "/mesh/web.yaml:3:1",
 		Spec: &networkingv1.VirtualService{Hosts: []string{
@@ -152,7 +176,8 @@ func newRig(t *testing.T) *rig {
 		Revision: 7, Objects: []pushes.Object{{Kind: "VirtualService", Namespace: "a", Name: "web", Position: "/mesh/web.yaml:3:1"}},
 	})
 	r.UI = New(Options{
-		World: &r.world, Proxies: r, Pushes: r.log, Version: "1", Domain: "cluster.local", Now: func() time.Time { return r.now },
+		World: &r.world, Proxies: r, Pushes: r.log, Progress: progressOf{r}, Version: "1", Domain: "cluster.local",
+		Now: func() time.Time { return r.now },
 	})
 	t.Cleanup(r.Close)
 	return r
@@ -245,7 +270,12 @@ func TestAnswers(t *testing.T) {
 			`"total":3`, `"id":"web-0002.a"`, `"state":"ERROR"`, `"error":"no \u003cb\u003esuch`, `"subscribed":"all"`, `"sent":200000`,
 		},
 		"objects": {
-			`"kind":"VirtualService"`, `"position":"/mesh/web.yaml:3:1"`, `"proxies":3,"current":2`, `"findings":1,"severity":"warning"`,
+			`"id":"VirtualService.networking.istio.io/web.a"`, `"position":"/mesh/web.yaml:3:1"`, `"state":"rejected","proxies":3,"inForce":2`,
+			`"findings":1,"severity":"warning"`,
+		},
+		"object?object=VirtualService/web.a": {
+			`"state":"rejected"`, `"concerned":3,"inForce":2`, `"proxy":"web-0000.a"`, `no \u003cb\u003esuch`, `"manager":"kubectl"`,
+			`"restore":"kubectl apply"`, `"position":"/mesh/web.yaml:3:1"`,
 		},
 		"mesh": {
 			`"id":"web.a.svc.cluster.local"`, `"80 http"`, `"to":"other.a.svc.cluster.local","weight":90`, `"known":false`,
@@ -271,7 +301,8 @@ func TestAnswers(t *testing.T) {
 		}
 	}
 	for path, code := range map[string]int{
-		"nothing": 404, "proxies?limit=x": 400, "proxies?offset=-1": 400, "config?proxy=x&type=nothing": 400, "config?type=cds": 400,
+		"nothing": 404, "object?object=x": 400,
+		"proxies?limit=x": 400, "proxies?offset=-1": 400, "config?proxy=x&type=nothing": 400, "config?type=cds": 400,
 		"resource?proxy=web-0000.a&type=cds&name=gone": 404, "proxies?q=" + strings.Repeat("x", 2000): 400,
 	} {
 		if w := r.get(t, "/ui/api/"+path); w.Code != code {
@@ -347,7 +378,7 @@ func TestOneMakingForAll(t *testing.T) {
 		t.Errorf("%d answers are kept", n)
 	}
 	r.forget()
-	if r.encoded.Len() != 0 || r.UI.proxies.value != nil || r.origins != nil {
+	if r.encoded.Len() != 0 || r.UI.proxies.value != nil || r.watched.Len() != 0 {
 		t.Error("what was made stays without viewers")
 	}
 
@@ -363,6 +394,43 @@ func TestOneMakingForAll(t *testing.T) {
 		t.Errorf("in ten seconds it was made %d times, each of a tenth", made)
 	}
 }
+
+// TestObjectsShareTime: all viewers of an object share its page, the pages of all objects share the time of one
+// section, and not more than some are kept.
+func TestObjectsShareTime(t *testing.T) {
+	r := newRig(t)
+	of := func(i int) string { return fmt.Sprintf("/ui/api/object?object=VirtualService/web-%d.a", i) }
+	var tag string
+	for range 100 {
+		tag = r.get(t, of(0)).Header().Get("ETag")
+	}
+	if r.questions != 1 {
+		t.Errorf("all replicas were asked %d times", r.questions)
+	}
+	r.now = r.now.Add(minWait)
+	if w := r.get(t, of(0), tag); w.Code != http.StatusNotModified || r.questions != 2 {
+		t.Errorf("asked again, and nothing is new: %d, %d", w.Code, r.questions)
+	}
+	r.now, r.failing = r.now.Add(minWait), true
+	if w := r.get(t, of(0), tag); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "rejected") {
+		t.Errorf("there is something new: %d %s", w.Code, w.Body)
+	}
+	for i := range 100 {
+		r.get(t, of(i))
+	}
+	if n := r.watched.Len(); n != maxObjects {
+		t.Errorf("%d objects are kept", n)
+	}
+	s := section[int]{sharers: four{}}
+	if alone, shared := (&section[int]{}).waitAfter(20*time.Millisecond), s.waitAfter(20*time.Millisecond); shared != 4*alone {
+		t.Errorf("a section that shares its time with three others waits for %s, and else for %s", shared, alone)
+	}
+}
+
+// four is a list of four sections.
+type four struct{}
+
+func (four) Len() int { return 4 }
 
 // TestCostIsShared: what it costs to encode a section puts off its next making as what it costs to make does, and the
 // next one begins anew.

@@ -91,30 +91,3 @@ func (s *Server) Disconnect(id string) bool {
 	}
 	return found
 }
-
-// Holding describes the resources that one stream was last sent.
-type Holding struct {
-	ID      string // ID of the proxy
-	Waiting bool   // a push is pending or being sent
-	Types   []session.Held
-}
-
-// Holdings returns the Holding of each stream that answers in time.
-func (s *Server) Holdings() []Holding {
-	ctx, cancel := context.WithTimeout(context.Background(), inspection)
-	defer cancel()
-	streams := s.streams()
-	all, ran := make([]Holding, len(streams)), make([]<-chan struct{}, len(streams))
-	for i, c := range streams {
-		ran[i] = c.post(func(x *session.Session) {
-			all[i] = Holding{ID: c.proxy.ID, Waiting: c.hasWaiting() || x.Pending(), Types: x.Held()}
-		})
-	}
-	list := make([]Holding, 0, len(streams))
-	for i, c := range streams {
-		if c.await(ctx, ran[i]) {
-			list = append(list, all[i])
-		}
-	}
-	return list
-}

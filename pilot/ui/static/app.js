@@ -4,9 +4,9 @@ import { get, poll } from './api.js';
 import { mesh } from './mesh.js';
 import { proxies, proxy } from './proxies.js';
 import { pushes } from './pushes.js';
-import { objects, findings } from './objects.js';
+import { objects, object, findings } from './objects.js';
 
-const views = { mesh, proxies, proxy, pushes, objects, findings };
+const views = { mesh, proxies, proxy, pushes, objects, object, findings };
 const letters = { m: 'mesh', p: 'proxies', u: 'pushes', o: 'objects', f: 'findings' };
 const main = document.getElementById('main');
 const status = document.getElementById('status');
@@ -41,7 +41,7 @@ function show() {
   current = views[at.view]({ rest: at.rest, query: at.query, failed, namespaces: () => namespaces, update });
   main.replaceChildren(current.element);
   for (const link of document.querySelectorAll('nav a')) {
-    if (link.dataset.view === at.view || (at.view === 'proxy' && link.dataset.view === 'proxies')) link.setAttribute('aria-current', 'page');
+    if (link.dataset.view === at.view || link.dataset.view === { proxy: 'proxies', object: 'objects' }[at.view]) link.setAttribute('aria-current', 'page');
     else link.removeAttribute('aria-current');
   }
   document.title = at.view + ' · istiod-lite';

@@ -49,7 +49,10 @@ export function age(ms, now) {
 
 export const clock = (text) => new Date(text).toLocaleTimeString([], { hour12: false });
 
-const marks = { SYNCED: '✓', STALE: '…', ERROR: '✕', 'NOT SENT': '–', error: '✕', warning: '!', info: 'i' };
+const marks = {
+  SYNCED: '✓', STALE: '…', ERROR: '✕', 'NOT SENT': '–', error: '✕', warning: '!', info: 'i',
+  'in force': '✓', behind: '…', departed: '…', 'not seen': '…', unknown: '?', rejected: '✕', invalid: '✕', 'without effect': '–',
+};
 
 // badge shows a state by colour, sign and word.
 export const badge = (state, text) => h('span', { class: 'badge ' + state.toLowerCase().replace(' ', '-') },

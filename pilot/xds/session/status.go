@@ -66,21 +66,3 @@ func (s *Session) Find(typeURL string, fits func(*envoy.Resource) bool) *envoy.R
 	}
 	return nil
 }
-
-// Held is the last state of one type that a client was sent.
-type Held struct {
-	Type   *envoy.Type
-	Synced bool        // the client has acknowledged the last response, and lacks no rejected resource
-	Union  envoy.Union // may have more than the subscribed names
-}
-
-// Held returns the last state of each type that the client was sent.
-func (s *Session) Held() []Held {
-	list := make([]Held, 0, len(s.watches))
-	for _, w := range s.watches {
-		if w.status.Sent != "" && !w.initial {
-			list = append(list, Held{w.kind, w.status.Sent == w.status.Acked && !w.failing(), w.held})
-		}
-	}
-	return list
-}

@@ -1,0 +1,107 @@
+package progress
+
+import (
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/pilot/archive"
+	"github.com/istiod-lite/istiod-lite/pilot/xds"
+)
+
+// Brief is what an Answer of this replica says in a line about the newest version of an object. The numbers of proxies
+// are missing if the version is in force.
+type Brief struct {
+	State   State
+	Why     string
+	Proxies Proxies
+}
+
+// Briefs returns what this replica knows of the newest versions of objects. It asks the streams once for each revision
+// that a proxy may lack, so it is cheap for many objects.
+func (t *Tracker) Briefs(keys []kinds.Key) []Brief {
+	m := t.newMany()
+	list := make([]Brief, len(keys))
+	for i, k := range keys {
+		s := t.subject(k)
+		s.many = m
+		a := Answer{key: k}
+		t.decide(&a, Question{Key: k}, &s)
+		list[i] = Brief{State: a.State, Why: a.Why, Proxies: a.Proxies}
+	}
+	return list
+}
+
+// owed is what the streams owe of a revision or, with upto, of all revisions up to it.
+type owed struct {
+	xds.Progress
+	proxies Proxies
+	owing   []Owing
+	more    int
+}
+
+// owed asks the streams.
+func (t *Tracker) owed(revision uint64, upto bool) owed {
+	p := t.o.Streams.Progress(revision, upto, maxOwing)
+	o := owed{Progress: p, owing: []Owing{}, more: p.More}
+	o.proxies = Proxies{Connected: p.Connected, Concerned: p.Concerned, InForce: p.Settled, Behind: p.More}
+	for _, x := range p.Owing {
+		if x.State == xds.Rejected {
+			o.proxies.Rejected++
+		} else {
+			o.proxies.Behind++
+		}
+		o.owing = append(o.owing, Owing{Proxy: x.Proxy, State: owingState(x.State), Since: x.Since, Type: x.Type, Message: x.Message})
+	}
+	return o
+}
+
+// many remembers what streams owe while it is asked about many objects.
+type many struct {
+	t         *Tracker
+	settled   uint64 // streams owe nothing of the revisions up to this one
+	connected int
+	known     map[span]owed
+}
+
+// span is a revision, or all revisions up to it.
+type span struct {
+	revision uint64
+	upto     bool
+}
+
+func (t *Tracker) newMany() *many {
+	t.mu.Lock()
+	last := t.last
+	t.mu.Unlock()
+	m := &many{t: t, known: map[span]owed{}}
+	// A debt up to a revision is a debt up to the next one too. Usually there is none.
+	for above := last + 1; m.settled+1 < above; {
+		at := last
+		if above <= last {
+			at = m.settled + (above-m.settled)/2
+		}
+		p := t.o.Streams.Progress(at, true, 0)
+		if m.connected = p.Connected; p.InForce() {
+			m.settled = at
+		} else {
+			above = at
+		}
+	}
+	return m
+}
+
+// owed returns what the streams owe of a version, which is the newest one of its object.
+func (m *many) owed(v *archive.Version, revision uint64, upto bool) owed {
+	if revision <= m.settled && (upto || v.Counted || !v.Settled.IsZero()) {
+		return owed{
+			Progress: xds.Progress{Published: true, Connected: m.connected, Counted: v.Counted},
+			proxies:  Proxies{Connected: m.connected},
+		}
+	}
+	at := span{revision, upto}
+	o, ok := m.known[at]
+	if !ok {
+		o = m.t.owed(revision, upto)
+		o.owing, o.Owing = nil, nil
+		m.known[at] = o
+	}
+	return o
+}
