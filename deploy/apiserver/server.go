@@ -335,13 +335,20 @@ func (s *Server) matching(r *http.Request, t target) (paths []string) {
 
 // list handles a list. The caller holds the lock.
 func (s *Server) list(r *http.Request, t target) (any, int, error) {
-	items := []any{}
+	items, last, meta := []any{}, "", map[string]any{"resourceVersion": strconv.Itoa(s.version)}
+	limit, _ := strconv.Atoi(r.URL.Query().Get("limit")) // 0 for all
 	for _, path := range s.matching(r, t) {
-		items = append(items, s.objects[path].Object)
+		if path <= r.URL.Query().Get("continue") {
+			continue
+		}
+		if limit > 0 && len(items) == limit {
+			meta["continue"] = last
+			break
+		}
+		items, last = append(items, s.objects[path].Object), path
 	}
 	return map[string]any{
-		"apiVersion": schema.GroupVersion{Group: t.group, Version: t.version}.String(), "kind": "List", "items": items,
-		"metadata": map[string]any{"resourceVersion": strconv.Itoa(s.version)},
+		"apiVersion": schema.GroupVersion{Group: t.group, Version: t.version}.String(), "kind": "List", "items": items, "metadata": meta,
 	}, http.StatusOK, nil
 }
 

@@ -168,6 +168,8 @@ func TestRules(t *testing.T) {
 		{"an election", election + "=true", "", writes, leads("istio", "istio-workloadentry-cleanup,"+roots), ""},
 		{"statuses", "env.PILOT_ENABLE_ANALYSIS=true", "", statuses,
 			leads("istio", "istio-workloadentry-cleanup,"+roots+",istio-analyze-leader"), ""},
+		{"conditions", "env.PILOT_ENABLE_CONFIG_DISTRIBUTION_STATUS=true", "", statuses,
+			leads("istio", "istio-workloadentry-cleanup,"+roots+",istio-status-leader"), ""},
 		{"taints", "taint.enabled=true", "", with(map[string]string{entries: "create delete get list patch watch", status: "patch",
 			"nodes": "get list patch watch"}), leads("istio", "istio-workloadentry-cleanup,"+roots+",istio-node-untaint"), ""},
 		{"taints, but for the variable", "taint.enabled=true,env.PILOT_ENABLE_NODE_UNTAINT_CONTROLLERS=false", "", writes,

@@ -21,9 +21,9 @@ func TestForbiddenLeases(t *testing.T) {
 	for pod, want := range map[string][]string{
 		"istiod-0": {
 			"istio-analyze-leader", "istio-gateway-deployment-default", "istio-namespace-controller-election",
-			"istio-webhook-controller-election", "istio-workloadentry-cleanup",
+			"istio-status-leader", "istio-webhook-controller-election", "istio-workloadentry-cleanup",
 		},
-		"": {"istio-analyze-leader", "istio-instance"},
+		"": {"istio-analyze-leader", "istio-instance", "istio-status-leader"},
 	} {
 		t.Run(pod, func(t *testing.T) {
 			api := &apiserver.Server{Intercept: func(r *http.Request) error {
@@ -35,7 +35,7 @@ func TestForbiddenLeases(t *testing.T) {
 			at := httptest.NewServer(api)
 			t.Cleanup(at.Close)
 			o := certificateOptions(t)
-			o.Client, o.PodName, o.Advice = &rest.Config{Host: at.URL}, pod, true
+			o.Client, o.PodName, o.Advice, o.Conditions = &rest.Config{Host: at.URL}, pod, true, true
 			s, err := New(o)
 			must.Succeed(t, err)
 			run(t, s)

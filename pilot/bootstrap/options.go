@@ -34,7 +34,8 @@ type Options struct {
 	// 10 s.
 	RegistrationGrace time.Duration
 	RegisterAnyone    bool // accept peers on other hosts without a proved identity
-	StatusRate        int  // with Advice: most objects per second whose status is written
+	Conditions        bool // write whether objects are in force into their statuses
+	StatusRate        int  // most objects per second whose status is written
 	NoElection        bool // this is the only replica, which acts without election
 	External          bool // also serve remote clusters that request it with webhook configurations and roots
 

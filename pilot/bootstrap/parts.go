@@ -8,6 +8,7 @@ var parts = []func(*Server) (components.Component, error){
 	(*Server).newWebhooks,
 	(*Server).newRemotes,
 	(*Server).newStatuses,
+	(*Server).newConditions,
 	(*Server).newDerivedStatuses,
 	(*Server).newGateways,
 	(*Server).newUntaint,

@@ -17,6 +17,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
@@ -38,6 +39,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/progress"
 	"github.com/istiod-lite/istiod-lite/pilot/pushes"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
+	"github.com/istiod-lite/istiod-lite/pilot/status"
 	"github.com/istiod-lite/istiod-lite/pilot/tracing"
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
 	"github.com/istiod-lite/istiod-lite/pilot/ui"
@@ -69,11 +71,13 @@ type Server struct {
 	pushes     *pushes.Log
 	progress   *progress.Tracker
 	debug      *debug.API
-	ui         *ui.UI
-	grpc       *grpc.Server
-	ports      ports.Ports
-	ready      atomic.Bool // the readiness probe succeeds
-	serving    atomic.Bool // ADS is open; at a shutdown longer than ready
+	// statusLimit bounds the writes of all statuses together.
+	statusLimit *rate.Limiter
+	ui          *ui.UI
+	grpc        *grpc.Server
+	ports       ports.Ports
+	ready       atomic.Bool // the readiness probe succeeds
+	serving     atomic.Bool // ADS is open; at a shutdown longer than ready
 
 	throttle *ingest.Throttle
 }
@@ -109,7 +113,7 @@ func New(o Options) (*Server, error) {
 	o.Writes = kept
 	s := &Server{
 		o: o, components: components.List{Logger: o.Logger, Shutdown: o.Shutdown},
-		metrics: metrics.NewRegistry(o.Version, o.Panics, time.Now()),
+		metrics: metrics.NewRegistry(o.Version, o.Panics, time.Now()), statusLimit: status.NewLimit(float64(o.StatusRate)),
 	}
 	s.throttle = ingest.NewThrottle(ingest.ThrottleOptions{
 		Commit: s.commit, Logger: o.Logger.With("scope", "ads"), Metrics: s.metrics, After: o.DebounceAfter, Max: o.DebounceMax,

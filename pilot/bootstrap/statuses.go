@@ -27,7 +27,10 @@ func (s *Server) newStatuses() (components.Component, error) {
 		return nil, nil
 	}
 	x := &statuses{server: s}
-	x.reconciler = status.NewAnalysis(s.world, x, float64(s.o.StatusRate))
+	x.reconciler = status.NewAnalysis(s.world, x, s.statusLimit)
+	if s.o.Conditions {
+		x.reconciler.LeaveGeneration()
+	}
 	var err error
 	x.Manager, _, err = s.newStatusManager("AnalysisStatus", names.AnalysisLease, x.reconciler, false)
 	return x, err
@@ -94,7 +97,7 @@ func (s *Server) newDerivedStatuses() (components.Component, error) {
 	}
 	d := &derivedStatuses{world: s.world}
 	var err error
-	r := status.NewDerived(s.world, float64(s.o.StatusRate))
+	r := status.NewDerived(s.world, s.statusLimit, s.programming())
 	d.Manager, d.controller, err = s.newStatusManager("DerivedStatus", names.IngressLease, r, true)
 	return d, err
 }

@@ -132,7 +132,9 @@ func rows() []row {
 			}
 		})
 	}
-	return []row{webhook, roots, gatewayRow(), classRow(), analysisRow(), derivedRow(), untaintRow(), bundleRow(), exportRow()}
+	return []row{
+		webhook, roots, gatewayRow(), classRow(), analysisRow(), distributionRow(), derivedRow(), untaintRow(), bundleRow(), exportRow(),
+	}
 }
 
 var (

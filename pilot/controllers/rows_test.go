@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	asking "github.com/istiod-lite/istiod-lite/api/apiserver"
@@ -24,6 +25,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/derive"
 	"github.com/istiod-lite/istiod-lite/pilot/exports"
 	"github.com/istiod-lite/istiod-lite/pilot/leader"
+	"github.com/istiod-lite/istiod-lite/pilot/progress"
 	"github.com/istiod-lite/istiod-lite/pilot/status"
 	"github.com/istiod-lite/istiod-lite/pilot/trust"
 	"github.com/istiod-lite/istiod-lite/pilot/untaint"
@@ -74,6 +76,14 @@ func (p *planet) ObjectsOf(k *kinds.Kind) []*kinds.Object {
 }
 
 func (*planet) Accepts(string, map[string]string) bool { return true }
+
+func (*planet) Selections() uint64 { return 0 }
+
+func (*planet) Own(progress.Question) progress.Answer {
+	return progress.Answer{State: progress.InForce, Generation: 1, Counted: true}
+}
+
+func (p *planet) Ask(_ context.Context, q progress.Question) progress.Answer { return p.Own(q) }
 
 func (*planet) Describe(code string) status.Code { return status.Code{ID: code} }
 
@@ -176,9 +186,42 @@ func analysisRow() row {
 		s.Put(p.path, &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "networking.istio.io/v1", "kind": "VirtualService", "metadata": map[string]any{"namespace": "a", "name": "web"},
 		}})
-		analysis := status.NewAnalysis(p, p, 0)
+		analysis := status.NewAnalysis(p, p, status.NewLimit(0))
 		analysis.Analysed()
 		return manager(t, client, lease, analysis)
+	}
+	return r
+}
+
+// refused is a planet whose object is unusable, so that it is reconciled at once.
+type refused struct{ *planet }
+
+func (r refused) Found() ([]diag.Diagnostic, bool) {
+	o := r.own()
+	if o == nil {
+		return nil, true
+	}
+	return []diag.Diagnostic{{Code: "Unusable", Object: o.String()}}, true
+}
+
+func (refused) Notify(...reconcile.Request) {}
+
+func distributionRow() row {
+	p := &planet{path: "/apis/networking.istio.io/v1/namespaces/a/virtualservices/web"}
+	r := row{name: "conditions", path: p.path, gone: p.gone, but: map[string]outcome{"404 for reads": {}}} // it may be gone
+	r.done = func(o *unstructured.Unstructured) bool {
+		list, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
+		return len(list) == 1
+	}
+	r.build = func(t *testing.T, s *apiserver.Server, client *rest.Config, lease *leader.Lease) running {
+		p.server, p.object = s, &kinds.Object{Key: kinds.Key{Kind: kinds.VirtualService, Namespace: "a", Name: "web"}, Generation: 1}
+		s.Put(p.path, &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "networking.istio.io/v1", "kind": "VirtualService",
+			"metadata": map[string]any{"namespace": "a", "name": "web", "generation": int64(1)},
+		}})
+		return manager(t, client, lease, status.NewDistribution(status.DistributionOptions{
+			World: p, Progress: p, Host: refused{p}, Limit: status.NewLimit(0),
+		}))
 	}
 	return r
 }
@@ -199,7 +242,7 @@ func derivedRow() row {
 		s.Put(p.path, &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": map[string]any{"namespace": "a", "name": "web"},
 		}})
-		return manager(t, client, lease, status.NewDerived(p, 0))
+		return manager(t, client, lease, status.NewDerived(p, status.NewLimit(0), nil))
 	}
 	return r
 }

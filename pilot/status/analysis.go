@@ -7,10 +7,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -42,6 +42,7 @@ type Analysis struct {
 	world    World
 	findings Findings
 	analysed atomic.Bool // true after the first analysis of this process
+	leaves   bool        // observedGeneration belongs to a Distribution
 
 	// The fields below are owned by the goroutine that reconciles.
 	listed      bool                 // the kinds have been requested in this term
@@ -51,10 +52,14 @@ type Analysis struct {
 	failed      map[kinds.Key]wanted // statuses that could not be written and back off
 }
 
-// NewAnalysis returns an Analysis that writes at most rate objects per second. 0 means 20.
-func NewAnalysis(w World, f Findings, perSecond float64) *Analysis {
-	return &Analysis{world: w, findings: f, writer: writer{perSecond: perSecond}}
+// NewAnalysis returns an Analysis.
+func NewAnalysis(w World, f Findings, limit *rate.Limiter) *Analysis {
+	return &Analysis{world: w, findings: f, writer: writer{limit: limit}}
 }
+
+// LeaveGeneration leaves observedGeneration to a Distribution, because it tells clients which generation is in force.
+// It is called before the first term.
+func (r *Analysis) LeaveGeneration() { r.leaves = true }
 
 // Analysed records an analysis. Nothing is written before the first one.
 func (r *Analysis) Analysed() { r.analysed.Store(true) }
@@ -160,15 +165,6 @@ func (r *Analysis) Reconcile(ctx context.Context, request reconcile.Request) (re
 	return result, client.IgnoreNotFound(err)
 }
 
-// get reads an object. It returns the version that is served.
-func (r *Analysis) get(ctx context.Context, key kinds.Key) (u *unstructured.Unstructured, version string, err error) {
-	err = r.versions(key.Kind, func(v string) error {
-		u, version = object(key.Kind, v), v
-		return r.client.Get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: key.Name}, u)
-	})
-	return u, version, err
-}
-
 // write writes the status of one object with the version that it reads. It returns errForeign if another control plane
 // owns the object, and errStale if the object has changed since its analysis.
 func (r *Analysis) write(ctx context.Context, key kinds.Key, n wanted) error {
@@ -181,7 +177,7 @@ func (r *Analysis) write(ctx context.Context, key kinds.Key, n wanted) error {
 	case n.stale(u):
 		return errStale
 	}
-	parts := patch(u, n, time.Now())
+	parts := patch(u, n, time.Now(), r.leaves)
 	if parts == nil {
 		return nil
 	}

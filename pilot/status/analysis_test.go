@@ -95,7 +95,7 @@ type rig struct {
 func onRig(t *testing.T, version string, test func(*rig), objects ...*unstructured.Unstructured) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &rig{version: version, objects: map[kinds.Key]*kinds.Object{}}
-		r.Analysis = NewAnalysis(r, r, 0)
+		r.Analysis = NewAnalysis(r, r, NewLimit(0))
 		r.start(t, r.Analysis)
 		defer func() { r.stop() }()
 		r.Set(func() {
@@ -292,7 +292,7 @@ func TestWriterIsRefused(t *testing.T) {
 		r.refuse(http.MethodGet, apierrors.NewForbidden(resource, "x", nil))
 		r.analyse()
 		if list := r.manager.Findings(); len(list) != 1 || !strings.Contains(
-			list[0].Message, "objects of virtualservices.networking.istio.io with messages of an earlier leader cannot be listed",
+			list[0].Message, "objects of virtualservices.networking.istio.io whose statuses an earlier leader wrote cannot be listed",
 		) {
 			t.Errorf("a kind that may not be listed: %v", list)
 		}

@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"time"
 
+	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -25,8 +26,10 @@ type Stages interface {
 // Derived is a reconciler of the statuses that stages derive. A request names an object.
 type Derived struct {
 	writer
-	stages Stages
-	sent   map[kinds.Key]sent // by object: last write, until the object comes back from the API server
+	stages   Stages
+	progress Progress                     // nil if Programmed does not depend on what proxies have acknowledged
+	sent     map[kinds.Key]sent           // by object: last write, until the object comes back from the API server
+	awaited  map[kinds.Key]awaitedGateway // by Gateway or ListenerSet that is not in force
 }
 
 // sent is a written status. While the object is unchanged, it has not come back from the API server.
@@ -35,9 +38,10 @@ type sent struct {
 	value  map[string]any
 }
 
-// NewDerived returns a Derived that writes at most rate objects per second. 0 means 20.
-func NewDerived(s Stages, perSecond float64) *Derived {
-	return &Derived{stages: s, writer: writer{perSecond: perSecond}}
+// NewDerived returns a Derived. With p, which may be nil, Gateways and ListenerSets are Programmed once they are in
+// force.
+func NewDerived(s Stages, limit *rate.Limiter, p Progress) *Derived {
+	return &Derived{stages: s, progress: p, writer: writer{limit: limit}}
 }
 
 // Kinds returns all kinds.
@@ -46,7 +50,7 @@ func (*Derived) Kinds() []*kinds.Kind { return kinds.All() }
 // Begin begins a term.
 func (r *Derived) Begin(c client.Client, _ client.Reader) {
 	r.begin(c)
-	r.sent = map[kinds.Key]sent{}
+	r.sent, r.awaited = map[kinds.Key]sent{}, map[kinds.Key]awaitedGateway{}
 }
 
 // All returns the objects with a wanted status.
@@ -60,21 +64,25 @@ func (r *Derived) Reconcile(ctx context.Context, request reconcile.Request) (rec
 	s, o := r.stages.Status(key), r.stages.Object(key)
 	if s == nil || o == nil || o.Position != "" || o.Relayed || o.Cluster != "" || reflect.DeepEqual(s.Value, s.Current) {
 		delete(r.sent, key)
+		delete(r.awaited, key)
 		return reconcile.Result{}, nil
 	}
-	if last, known := r.sent[key]; known && last.object == o && reflect.DeepEqual(last.value, s.Value) {
-		return reconcile.Result{}, nil
+	value, again := r.hold(ctx, s, o)
+	last, known := r.sent[key]
+	if value == nil || reflect.DeepEqual(value, s.Current) || known && last.object == o && reflect.DeepEqual(last.value, value) {
+		return reconcile.Result{RequeueAfter: again}, nil
 	}
 	result, err := r.do(ctx, key.Kind, func() error {
 		return r.versions(key.Kind, func(version string) error {
-			return r.patch(ctx, key, version, map[string]any{"status": stamped(s.Value, time.Now())})
+			return r.patch(ctx, key, version, map[string]any{"status": stamped(value, time.Now())})
 		})
 	})
 	if apierrors.IsNotFound(err) { // it was deleted, and the World has it still
 		return reconcile.Result{RequeueAfter: limits.MaxBackoff}, nil
 	}
 	if err == nil {
-		r.sent[key] = sent{o, s.Value}
+		r.sent[key] = sent{o, value}
+		result.RequeueAfter = again
 	}
 	return result, err
 }

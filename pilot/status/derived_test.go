@@ -12,6 +12,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/pilot/derive"
+	"github.com/istiod-lite/istiod-lite/pilot/progress"
 )
 
 // derivedRig is a Derived with an API server and one Ingress.
@@ -31,7 +32,7 @@ func webKey() kinds.Key { return kinds.Key{Kind: kinds.Ingress, Namespace: "a", 
 func onDerivedRig(t *testing.T, test func(*derivedRig)) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &derivedRig{statuses: map[kinds.Key]*derive.Status{}, object: &kinds.Object{Key: webKey()}}
-		r.reconciler = NewDerived(r, 0)
+		r.reconciler = NewDerived(r, NewLimit(0), nil)
 		r.start(t, r.reconciler)
 		defer func() { r.stop() }()
 		r.Put(ingressPath, &unstructured.Unstructured{Object: map[string]any{
@@ -154,4 +155,100 @@ func TestSettled(t *testing.T) {
 			t.Errorf("%d writes in a new term", n)
 		}
 	})
+}
+
+// TestProgrammed: a Gateway and its listeners become Programmed when the Gateway is in force, and stay it while proxies
+// connect again. Without a Progress, and where an address is missing, the status is what the stage says.
+func TestProgrammed(t *testing.T) {
+	const path = "/apis/gateway.networking.k8s.io/v1/namespaces/a/gateways/front"
+	key := kinds.Key{Kind: kinds.KubeGateway, Namespace: "a", Name: "front"}
+	says := func(generation int64, status string) []any {
+		return []any{
+			map[string]any{"type": "Accepted", "status": "True", "observedGeneration": float64(generation), "lastTransitionTime": "x"},
+			map[string]any{"type": "Programmed", "status": status, "observedGeneration": float64(generation), "message": "fine",
+				"lastTransitionTime": nil},
+		}
+	}
+	value := func(generation int64, status string) map[string]any {
+		return map[string]any{"conditions": says(generation, status), "listeners": []any{
+			map[string]any{"name": "http", "attachedRoutes": float64(1), "conditions": says(generation, "True")},
+		}}
+	}
+	for _, on := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			d := &distributionRig{answers: map[string]progress.Answer{}, objects: map[kinds.Key]*kinds.Object{}}
+			r := &derivedRig{statuses: map[kinds.Key]*derive.Status{}}
+			r.reconciler = NewDerived(r, NewLimit(0), nil)
+			if on {
+				r.reconciler = NewDerived(r, NewLimit(0), d)
+			}
+			r.start(t, r.reconciler)
+			defer func() { r.stop() }()
+			synctest.Wait()
+			r.Put(path, &unstructured.Unstructured{Object: map[string]any{
+				"apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway", "metadata": map[string]any{"namespace": "a", "name": "front"},
+			}})
+			// derives derives a status of a generation, as the stage does from what the object has.
+			derives := func(generation int64, status string, a progress.Answer) {
+				current, _, _ := unstructured.NestedMap(r.Server.Object(path).Object, "status")
+				d.answer("front", a)
+				r.mu.Lock()
+				r.object = &kinds.Object{Key: key, Generation: generation}
+				r.statuses[key] = &derive.Status{Of: key, Value: value(generation, status), Current: current}
+				r.mu.Unlock()
+				r.controller.Notify(Request(key))
+			}
+			check := func(what, want, message string) {
+				t.Helper()
+				s, _ := r.Server.Object(path).Object["status"].(map[string]any)
+				l, _, _ := unstructured.NestedSlice(s, "listeners")
+				if len(l) != 1 {
+					t.Fatalf("%s: status %v", what, s)
+				}
+				of := []map[string]any{conditionOf(s, programmed), conditionOf(l[0].(map[string]any), programmed)}
+				if !on && want == "False" {
+					want, message = "True", "fine"
+				}
+				for _, c := range of {
+					if c["status"] != want || c["message"] != message || c["lastTransitionTime"] == nil {
+						t.Errorf("%s, on %v: %v, want %s %q", what, on, c, want, message)
+					}
+				}
+				if conditionOf(s, "Accepted")["status"] != "True" || l[0].(map[string]any)["attachedRoutes"] == nil {
+					t.Errorf("%s: status %v", what, s)
+				}
+			}
+			derives(1, "True", behind(0, 2, "front-0.a"))
+			r.pass(3 * time.Second)
+			check("new", "False", "0 of 2 proxies")
+			derives(1, "True", inForce(2)) // it has come back
+			r.pass(10 * time.Second)
+			check("in force", "True", "fine")
+			derives(1, "True", behind(1, 2, "front-0.a"))
+			r.pass(10 * time.Second)
+			check("a proxy connects again", "True", "fine")
+			derives(2, "True", behind(1, 2, "front-0.a"))
+			if n := r.pass(100 * time.Millisecond); on && n != 0 {
+				t.Errorf("%d writes before it is known whether a change is quick", n)
+			}
+			d.answer("front", inForce(2))
+			r.pass(10 * time.Second)
+			check("a quick change", "True", "fine")
+			rejected := behind(1, 2)
+			rejected.State, rejected.Proxies.Rejected = progress.Rejected, 1
+			rejected.Owing = []progress.Owing{{Proxy: "front-0.a", State: rejects, Type: "lds", Message: "no"}}
+			derives(3, "True", rejected)
+			r.pass(10 * time.Second)
+			check("rejected", "False", "front-0.a rejects it (lds): no")
+			derives(4, "False", inForce(2))
+			r.pass(10 * time.Second)
+			s, _ := r.Server.Object(path).Object["status"].(map[string]any)
+			if c := conditionOf(s, programmed); c["status"] != "False" || c["message"] != "fine" {
+				t.Errorf("without an address: %v", c)
+			}
+			if n := len(r.reconciler.awaited); n != 0 {
+				t.Errorf("%d Gateways are awaited", n)
+			}
+		})
+	}
 }

@@ -23,6 +23,8 @@ const (
 	generation = "observedGeneration"
 	conditions = "conditions"
 
+	unusable = "Unusable" // code of findings about versions that are not accepted
+
 	passed   = "PassedAnalysis"
 	clean    = "noErrorsFound"
 	mistakes = "errorsFound"
@@ -61,7 +63,7 @@ func want(findings []diag.Diagnostic, object func(kinds.Key) *kinds.Object, desc
 		count := map[diag.Severity]int{}
 		for _, d := range list {
 			count[d.Severity]++
-			w.unusable = w.unusable || d.Code == "Unusable"
+			w.unusable = w.unusable || d.Code == unusable
 			code := describe(d.Code)
 			m := map[string]any{"level": strings.ToUpper(d.Severity.String()), "type": map[string]any{"code": code.ID, "name": code.Name}}
 			if code.URL != "" {
@@ -144,11 +146,14 @@ func keyNamed(text string) (kinds.Key, bool) {
 	return kinds.Key{}, false
 }
 
-// patch returns the parts of a status that differ from the wanted one, or nil.
-func patch(u *unstructured.Unstructured, w wanted, now time.Time) map[string]any {
+// patch returns the parts of a status that differ from the wanted one, or nil. It may leave observedGeneration alone.
+func patch(u *unstructured.Unstructured, w wanted, now time.Time, leaves bool) map[string]any {
 	old, _, _ := unstructured.NestedMap(u.Object, "status")
-	next := map[string]any{messages: append([]any{}, w.messages...), generation: u.GetGeneration()}
-	if len(w.messages) == 0 && len(list(old, messages)) == 0 && condition(old) == nil {
+	next := map[string]any{messages: append([]any{}, w.messages...)}
+	if !leaves {
+		next[generation] = u.GetGeneration()
+	}
+	if len(w.messages) == 0 && len(list(old, messages)) == 0 && conditionOf(old, passed) == nil {
 		return nil
 	}
 	c := map[string]any{
@@ -157,14 +162,14 @@ func patch(u *unstructured.Unstructured, w wanted, now time.Time) map[string]any
 	if len(w.messages) == 0 {
 		c["status"], c["reason"], c["message"] = "True", clean, "nothing is wrong"
 	}
-	before := condition(old)
+	before := conditionOf(old, passed)
 	if before != nil && before["status"] == c["status"] && before["lastTransitionTime"] != nil {
 		c["lastTransitionTime"] = before["lastTransitionTime"]
 	}
 	all := slices.DeleteFunc(slices.Clone(list(old, conditions)), isOurs)
 	next[conditions] = append(all, c)
 	if before != nil && same(before, c) && reflect.DeepEqual(append([]any{}, list(old, messages)...), next[messages]) &&
-		observed(old) == u.GetGeneration() {
+		(leaves || observed(old) == u.GetGeneration()) {
 		return nil
 	}
 	return next
@@ -178,14 +183,6 @@ func list(status map[string]any, name string) []any {
 func isOurs(c any) bool {
 	m, ok := c.(map[string]any)
 	return ok && m["type"] == passed
-}
-
-// condition returns the condition PassedAnalysis of a status, or nil.
-func condition(status map[string]any) map[string]any {
-	if i := slices.IndexFunc(list(status, conditions), isOurs); i >= 0 {
-		return list(status, conditions)[i].(map[string]any)
-	}
-	return nil
 }
 
 // same reports whether two conditions are equal in the fields that are written here.

@@ -79,7 +79,7 @@ func TestPatch(t *testing.T) {
 		"metadata": map[string]any{"generation": int64(3)},
 		"status":   map[string]any{"conditions": []any{map[string]any{"type": "Other", "status": "True"}}, "mine": "x"},
 	}}
-	if patch(u, wanted{}, time.Time{}) != nil {
+	if patch(u, wanted{}, time.Time{}, false) != nil {
 		t.Error("an object without findings, and without messages, is written")
 	}
 	first, second := time.Unix(1000, 0), time.Unix(2000, 0)
@@ -97,30 +97,36 @@ func TestPatch(t *testing.T) {
 			t.Fatalf("what others wrote is gone: %v", status)
 		}
 	}
-	take(patch(u, bad, first))
-	if c := condition(u.Object["status"].(map[string]any)); c["status"] != "False" || c["message"] != "bad" ||
+	take(patch(u, bad, first, false))
+	if c := conditionOf(u.Object["status"].(map[string]any), passed); c["status"] != "False" || c["message"] != "bad" ||
 		c["lastTransitionTime"] != "1970-01-01T00:16:40Z" {
 		t.Errorf("%v", c)
 	}
-	if parts := patch(u, bad, second); parts != nil {
+	if parts := patch(u, bad, second, false); parts != nil {
 		t.Errorf("written again: %v", parts)
 	}
 	u.Object["status"].(map[string]any)[generation] = "3" // as some API servers have it
-	if parts := patch(u, bad, second); parts != nil {
+	if parts := patch(u, bad, second, false); parts != nil {
 		t.Errorf("written again for the form of a number: %v", parts)
 	}
 	u.SetGeneration(4)
-	take(patch(u, bad, second))
+	if parts := patch(u, bad, second, true); parts != nil {
+		t.Errorf("written for a generation that is not its own: %v", parts)
+	}
+	if parts := patch(u, wanted{}, second, true); parts == nil || parts[generation] != nil {
+		t.Errorf("written with a generation that is not its own: %v", parts)
+	}
+	take(patch(u, bad, second, false))
 	if status := u.Object["status"].(map[string]any); observed(status) != 4 ||
-		!strings.Contains(condition(status)["lastTransitionTime"].(string), "00:16:40") {
+		!strings.Contains(conditionOf(status, passed)["lastTransitionTime"].(string), "00:16:40") {
 		t.Errorf("after another generation: %v", status)
 	}
-	take(patch(u, wanted{}, second))
-	if status := u.Object["status"].(map[string]any); condition(status)["status"] != "True" || len(list(status, messages)) != 0 ||
-		condition(status)["lastTransitionTime"] != "1970-01-01T00:33:20Z" {
+	take(patch(u, wanted{}, second, false))
+	if status := u.Object["status"].(map[string]any); conditionOf(status, passed)["status"] != "True" || len(list(status, messages)) != 0 ||
+		conditionOf(status, passed)["lastTransitionTime"] != "1970-01-01T00:33:20Z" {
 		t.Errorf("when nothing is wrong: %v", status)
 	}
-	if parts := patch(u, wanted{}, second); parts != nil {
+	if parts := patch(u, wanted{}, second, false); parts != nil {
 		t.Errorf("written again when nothing is wrong: %v", parts)
 	}
 }

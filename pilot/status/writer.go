@@ -28,10 +28,14 @@ import (
 // codeNotWritten is the code of findings about statuses that cannot be read or written.
 const codeNotWritten = "StatusNotWritten"
 
+// NewLimit returns the limit of all reconcilers of statuses together: objects per second. 0 means 20.
+func NewLimit(perSecond float64) *rate.Limiter {
+	return rate.NewLimiter(rate.Limit(cmp.Or(perSecond, 20)), 1)
+}
+
 // writer writes statuses with a bounded rate. While a kind is forbidden, it tries one write for all objects of the
-// kind. It is owned by the goroutine that reconciles.
+// kind. It is owned by the goroutine that reconciles, except for the limit.
 type writer struct {
-	perSecond float64
 	client    client.Client
 	limit     *rate.Limiter
 	backoff   *flowcontrol.Backoff // of forbidden kinds, by resource
@@ -50,7 +54,7 @@ func (e *forbiddenError) Unwrap() error { return e.error }
 
 // begin begins a term.
 func (w *writer) begin(c client.Client) {
-	w.client, w.limit = c, rate.NewLimiter(rate.Limit(cmp.Or(w.perSecond, 20)), 1)
+	w.client = c
 	w.backoff, w.forbidden = flowcontrol.NewBackOff(minPause, maxPause), map[*kinds.Kind]*forbiddenError{}
 	w.served = map[*kinds.Kind]string{}
 }
@@ -104,6 +108,15 @@ func (w *writer) versions(k *kinds.Kind, request func(version string) error) (er
 	return err
 }
 
+// get reads an object. It returns the version that is served.
+func (w *writer) get(ctx context.Context, key kinds.Key) (u *unstructured.Unstructured, version string, err error) {
+	err = w.versions(key.Kind, func(v string) error {
+		u, version = object(key.Kind, v), v
+		return w.client.Get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: key.Name}, u)
+	})
+	return u, version, err
+}
+
 // patch merges parts into an object.
 func (w *writer) patch(ctx context.Context, key kinds.Key, version string, parts map[string]any) error {
 	text, err := json.Marshal(parts)
@@ -135,7 +148,7 @@ func (*writer) Finding(request reconcile.Request, err error) diag.Diagnostic {
 	var forbidden *forbiddenError
 	switch {
 	case key.Name == "":
-		d.Object, d.Message = "", "objects of "+resource(key.Kind)+" with messages of an earlier leader cannot be listed: "+err.Error()
+		d.Object, d.Message = "", "objects of "+resource(key.Kind)+" whose statuses an earlier leader wrote cannot be listed: "+err.Error()
 	case errors.As(err, &forbidden):
 		d.Object, d.Message = "", "statuses of "+resource(key.Kind)+" cannot be written: forbidden"
 	}

@@ -15,7 +15,8 @@
 {{- define "istiod.rules.namespaces" -}}
 {{- $register := include "istiod.on" (dict "values" .Values "name" "PILOT_ENABLE_WORKLOAD_ENTRY_AUTOREGISTRATION") }}
 {{- $health := include "istiod.on" (dict "values" .Values "name" "PILOT_ENABLE_WORKLOAD_ENTRY_HEALTHCHECKS") }}
-{{- $analysis := include "istiod.asked" (dict "values" .Values "name" "PILOT_ENABLE_ANALYSIS") -}}
+{{- $analysis := include "istiod.asked" (dict "values" .Values "name" "PILOT_ENABLE_ANALYSIS") }}
+{{- $statuses := or $analysis (include "istiod.asked" (dict "values" .Values "name" "PILOT_ENABLE_CONFIG_DISTRIBUTION_STATUS")) -}}
 # The configuration of the mesh.
 - apiGroups: [networking.istio.io]
   resources:
@@ -122,8 +123,8 @@
 - apiGroups: [""]
   resources: [configmaps, secrets]
   verbs: [get, list, watch]
-{{- if $analysis }}
-# Findings about objects, in their status.
+{{- if $statuses }}
+# Findings about objects, and whether they are in force, in their status.
 - apiGroups: [networking.istio.io]
   resources:
     - destinationrules/status
@@ -151,7 +152,7 @@
 - apiGroups: [networking.istio.io]
   resources: [workloadentries]
   verbs: [create, patch, delete]
-{{- if and $health (not $analysis) }}
+{{- if and $health (not $statuses) }}
 # The health of such a workload, which its proxy reports.
 - apiGroups: [networking.istio.io]
   resources: [workloadentries/status]

@@ -280,6 +280,7 @@ func (f *flags) register(flags *pflag.FlagSet, e *env.Env) {
 	flags.StringVar(&o.Untaint.Namespace, "cniNamespace", "",
 		"namespace of the CNI plugin's pods, for PILOT_ENABLE_NODE_UNTAINT_CONTROLLERS; the default is --namespace")
 	o.Advice = e.Asked("PILOT_ENABLE_ANALYSIS")
+	o.Conditions = e.Asked("PILOT_ENABLE_CONFIG_DISTRIBUTION_STATUS")
 	o.StatusRate = e.Number("PILOT_STATUS_QPS", 20)
 
 	flags.DurationVar(&o.KeepaliveInterval, "keepaliveInterval", 30*time.Second, "idle time after which a client is pinged")

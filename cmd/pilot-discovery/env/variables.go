@@ -73,6 +73,8 @@ func All() []Variable {
 		{"PILOT_DEBOUNCE_MAX", "10s", "default of --debounceMax"},
 		{names.AlphaVariable, "false", "true: XBackendTrafficPolicies of the Gateway API are read, and limit retries"},
 		{"PILOT_ENABLE_ANALYSIS", "false", "true: findings of analyze are written into the statuses of objects"},
+		{"PILOT_ENABLE_CONFIG_DISTRIBUTION_STATUS", "false", "true: whether an object is in force at all proxies is written into its " +
+			"status: the conditions Reconciled, Reconciling and Stalled, and Programmed of Gateways"},
 		{"PILOT_ENABLE_GATEWAY_API", "true", "false: nothing is deployed for Gateways of the Gateway API, and no class is created"},
 		{"PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER", "true", "false: nothing is deployed for Gateways of the Gateway API"},
 		{"PILOT_ENABLE_GATEWAY_API_GATEWAYCLASS_CONTROLLER", "true", "false: no GatewayClass is created"},
@@ -105,7 +107,7 @@ func All() []Variable {
 		{names.ScopeGatewaysVariable, "false", "true: a Gateway applies only to workloads of its own namespace"},
 		{"PILOT_SIDECAR_USE_REMOTE_ADDRESS", "false", "true: sidecars take the address of the application as the origin of its requests"},
 		{"PILOT_SKIP_VALIDATE_TRUST_DOMAIN", "false", "true: workloads accept peers of any trust domain whose certificates their roots prove"},
-		{"PILOT_STATUS_QPS", "20", "maximum statuses of objects written a second"},
+		{"PILOT_STATUS_QPS", "20", "maximum statuses of objects written a second, for all objects together"},
 		{"PILOT_TRACE_SAMPLING", "0", "default percentage of traced requests"},
 		{"PILOT_WORKLOAD_ENTRY_GRACE_PERIOD", "10s", "time that a WorkloadEntry stays after its proxy disconnected"},
 		{"POD_NAME", "", "default of --podName"},
