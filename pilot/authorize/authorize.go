@@ -96,14 +96,16 @@ type Page struct {
 	Name string
 	// OwnProxy reports whether identities may read the page about proxies of their own namespace.
 	OwnProxy bool
-	// Namespace is the namespace of the proxy that the page is about. It is empty for pages about all proxies or the
-	// mesh.
+	// OwnObject reports whether identities may read the page about objects of their own namespace.
+	OwnObject bool
+	// Namespace is the namespace of the proxy or the object that the page is about. It is empty for pages about all
+	// proxies or the mesh.
 	Namespace string
 }
 
 // Debug returns a Denied unless a peer may read a debug page. Identities in the system namespace or in
-// DebugNamespaces may read every page. Other identities may read pages about proxies of their own namespace. A peer
-// without a verified identity may read every page if it is on this host.
+// DebugNamespaces may read every page. Other identities may read pages about proxies and objects of their own
+// namespace. A peer without a verified identity may read every page if it is on this host.
 func (a *Authorizer) Debug(peer identity.Peer, page Page) error {
 	switch {
 	case !peer.Proved() && peer.OnHost(), peer.Proved() && !peer.Federated && a.readsAll(peer.ID.Namespace):
@@ -112,10 +114,10 @@ func (a *Authorizer) Debug(peer identity.Peer, page Page) error {
 		return deny("%s may not read debug pages: its root is trusted for aliases of the trust domain alone", peer)
 	case !peer.Proved():
 		return deny("debug pages are served only to peers on the control plane's host, and on the secure port to peers that prove their identity")
-	case !page.OwnProxy:
+	case !page.OwnProxy && !page.OwnObject:
 		return deny("the debug page %s is served only to service accounts of namespace %s", page.Name, strings.Join(a.debugNamespaces(), ", "))
 	case page.Namespace == "" || page.Namespace != peer.ID.Namespace:
-		return deny("%s may read debug pages only about proxies of its own namespace", peer)
+		return deny("%s may read debug pages only about proxies and objects of its own namespace", peer)
 	}
 	return nil
 }

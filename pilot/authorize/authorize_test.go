@@ -35,6 +35,10 @@ func TestWhatPeersMayDo(t *testing.T) {
 		}
 		return func(p identity.Peer) error { return authorize.New(o).Debug(p, page) }
 	}
+	object := func(namespace string) func(identity.Peer) error {
+		page := authorize.Page{Name: "inforce", OwnObject: true, Namespace: namespace}
+		return func(p identity.Peer) error { return closed.Debug(p, page) }
+	}
 	others := []string{"stranger", "on the host", "web", "web by token", "claims web", "nowhere", "federated"}
 	all := append([]string{"pod of web"}, others...)
 	for _, c := range []struct {
@@ -52,6 +56,9 @@ func TestWhatPeersMayDo(t *testing.T) {
 		{"debug page of a proxy of a", debug("a"), []string{"on the host", "web", "web by token", "pod of web"}},
 		{"debug page of a proxy of b", debug("b"), []string{"on the host"}},
 		{"another debug page of a proxy of a", debug("a", "istio-system"), []string{"on the host"}},
+		{"debug page of an object of a", object("a"), []string{"on the host", "web", "web by token", "pod of web"}},
+		{"debug page of an object of b", object("b"), []string{"on the host"}},
+		{"debug page of an object without a namespace", object(""), []string{"on the host"}},
 		{"register in a", func(p identity.Peer) error { return closed.Register(p, "a", "") },
 			[]string{"on the host", "web", "web by token", "pod of web"}},
 		{"register web in a", func(p identity.Peer) error { return closed.Register(p, "a", "web") },

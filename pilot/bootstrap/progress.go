@@ -1,11 +1,14 @@
 package bootstrap
 
 import (
+	"context"
+	"fmt"
 	"slices"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/pilot/archive"
+	"github.com/istiod-lite/istiod-lite/pilot/config/crd"
 	"github.com/istiod-lite/istiod-lite/pilot/debug"
 	"github.com/istiod-lite/istiod-lite/pilot/progress"
 )
@@ -32,4 +35,12 @@ func (s *Server) newProgress(kept *archive.Archive, others debug.Replicas) *prog
 		o.Replicas = members
 	}
 	return progress.New(o)
+}
+
+// Generation returns the generation that the API server has of an object now.
+func (v view) Generation(ctx context.Context, k kinds.Key) (int64, error) {
+	if v.s.o.Client == nil {
+		return 0, fmt.Errorf("%w: generation=current: this server reads no API server", debug.ErrBadQuery)
+	}
+	return crd.Generation(ctx, v.s.o.Client, k)
 }

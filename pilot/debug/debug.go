@@ -68,6 +68,9 @@ type Server interface {
 	Templates() map[string]string
 	// Clusters returns the clusters that the server reads, as JSON.
 	Clusters() any
+	// Generation returns the generation that the API server has of an object now, or 0 if it has none. The error is
+	// ErrBadQuery if no API server is read.
+	Generation(ctx context.Context, k kinds.Key) (int64, error)
 }
 
 // Options configure the debug API.
@@ -116,6 +119,7 @@ type page struct {
 	answer      func(url.Values) (any, error)
 
 	ownProxyOnly bool   // accounts without full access may read it about proxies of their own namespace
+	ownObject    bool   // accounts without full access may read it about objects of their own namespace
 	acts         bool   // always changes something
 	actsWith     string // the parameter with which it changes something, or empty
 	waits        bool   // the parameter watch waits for a change
@@ -173,8 +177,9 @@ func New(o Options) *API {
 	if o.Progress != nil {
 		a.pages = append(
 			a.pages,
-			page{name: progress.InForcePage, about: "whether a version of an object is in force; ?object=KIND/NAME.NAMESPACE, &generation=N, " +
-				"&version=HASH, &deleted, &cluster=ID, &scope=self, &watch", waits: true, answer: a.inForce},
+			page{name: progress.InForcePage, about: "whether a version of an object is in force; ?object=KIND/NAME.NAMESPACE, " +
+				"&generation=N, or current, &version=HASH, &deleted, &cluster=ID, &scope=self, &watch",
+				waits: true, ownObject: true, answer: a.inForce},
 			page{name: progress.HistoryPage, about: "the last versions of an object; ?object=KIND/NAME.NAMESPACE, &cluster=ID, &scope=self",
 				answer: a.history},
 		)

@@ -119,6 +119,7 @@ func (a *API) admit(r *http.Request) (query url.Values, peer identity.Peer, err 
 			about.Namespace, query["proxyID"] = c.Proxy.Namespace, []string{c.ID}
 		}
 	}
+	a.aboutObject(peer, &about, query)
 	return query, peer, a.o.Authorizer.Debug(peer, about)
 }
 

@@ -2,12 +2,25 @@ package debug
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"strings"
+	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/istiod-lite/istiod-lite/api/identity"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/pilot/authorize"
 	"github.com/istiod-lite/istiod-lite/pilot/progress"
 )
+
+// readerParameter is set by the server for pages that a reader without full access reads: to its namespace.
+const readerParameter = "reader"
+
+// currentTime is how long the API server may take to say which generation it has.
+const currentTime = 2 * time.Second
 
 // subject returns the question that a query asks, and whether it is for this replica alone.
 func (a *API) subject(query url.Values) (q progress.Question, self bool, err error) {
@@ -21,19 +34,55 @@ func (a *API) subject(query url.Values) (q progress.Question, self bool, err err
 	default:
 		return q, false, fmt.Errorf("%w: scope=%.64q is not self", ErrBadQuery, scope)
 	}
-	generation, err := number(query, "generation")
-	if err != nil {
-		return q, false, err
+	if query.Get("generation") == "current" {
+		q.Generation, err = a.current(q.Key)
+	} else {
+		var generation uint64
+		generation, err = number(query, "generation")
+		q.Generation = int64(generation)
 	}
-	q.Generation, q.Version = int64(generation), query.Get("version")
+	if err != nil {
+		return q, self, err
+	}
+	q.Version = query.Get("version")
 	q.Deleted, err = truth(query, "deleted")
 	return q, self, err
 }
 
+// unreadError is the error for an object whose generation is not known, with the answer about it.
+type unreadError struct{ answer progress.Answer }
+
+func (e *unreadError) Error() string { return e.answer.Why }
+
+// current returns the generation that the API server has of an object now.
+func (a *API) current(k kinds.Key) (int64, error) {
+	if a.o.Server == nil {
+		return 0, fmt.Errorf("%w: generation=current: this server reads no API server", ErrBadQuery)
+	}
+	ctx, cancel := context.WithTimeout(a.closing, currentTime)
+	defer cancel()
+	generation, err := a.o.Server.Generation(ctx, k)
+	switch {
+	case apierrors.IsNotFound(err):
+		return 0, &unreadError{progress.Open(k, progress.NotSeen, "the API server does not have the object")}
+	case errors.Is(err, ErrBadQuery):
+		return 0, err
+	case err != nil:
+		return 0, &unreadError{progress.Open(k, progress.Unknown, "failed to read the object from the API server: "+err.Error())}
+	case generation == 0:
+		return 0, fmt.Errorf("%w: generation=current: objects of the kind %s have no generation", ErrBadQuery, k.Kind.Name)
+	}
+	return generation, nil
+}
+
 // inForce says whether a version of an object is in force at the proxies of all replicas.
 func (a *API) inForce(query url.Values) (any, error) {
+	reader := query.Get(readerParameter)
 	q, self, err := a.subject(query)
+	var unread *unreadError
 	switch {
+	case errors.As(err, &unread):
+		return unread.answer, nil
 	case err != nil:
 		return nil, err
 	case self:
@@ -41,15 +90,34 @@ func (a *API) inForce(query url.Values) (any, error) {
 		if list := query.Get("connected"); list != "" {
 			proxies = strings.Split(list, ",")
 		}
-		return a.o.Progress.OwnOf(q, proxies), nil
+		return a.o.Progress.OwnOf(q, proxies).For(reader), nil
 	}
-	return a.o.Progress.Ask(a.closing, q), nil
+	return a.o.Progress.Ask(a.closing, q).For(reader), nil
+}
+
+// aboutObject tells the Authorizer the namespace of the object that a page is about, and the page the namespace of a
+// reader without full access.
+func (a *API) aboutObject(peer identity.Peer, about *authorize.Page, query url.Values) {
+	query.Del(readerParameter)
+	if !about.OwnObject {
+		return
+	}
+	if list, err := progress.Candidates(query.Get("object"), ""); err == nil && !query.Has("cluster") {
+		about.Namespace = list[0].Namespace
+	}
+	if a.o.Authorizer.Debug(peer, authorize.Page{Name: about.Name}) != nil {
+		query.Set(readerParameter, peer.ID.Namespace)
+	}
 }
 
 // settled returns what waits until waiting longer changes nothing about a version.
 func (a *API) settled(query url.Values) (func(context.Context), error) {
 	q, _, err := a.subject(query)
-	if err != nil {
+	var unread *unreadError
+	switch {
+	case errors.As(err, &unread):
+		return func(context.Context) {}, nil
+	case err != nil:
 		return nil, err
 	}
 	return func(ctx context.Context) { a.o.Progress.Wait(ctx, q) }, nil

@@ -1,12 +1,17 @@
 package debug
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/identity"
@@ -54,6 +59,76 @@ func (settledWorld) Unusable(kinds.Key) (int64, bool) { return 0, false }
 func (settledWorld) FindingsAbout(kinds.Key) []diag.Diagnostic { return nil }
 
 func (settledWorld) Unread(kinds.Key) string { return "" }
+
+// apiServer has a generation or an error for each object.
+type apiServer struct {
+	Server
+	generation int64
+	err        error
+}
+
+func (s apiServer) Generation(context.Context, kinds.Key) (int64, error) { return s.generation, s.err }
+
+// A question about the version that the API server has is about no other one.
+func TestCurrentGeneration(t *testing.T) {
+	for want, s := range map[string]Server{
+		"reads no API server":                nil,
+		"have no generation":                 apiServer{},
+		`"state": "not seen"`:                apiServer{generation: 4},
+		"the API server does not have the":   apiServer{err: apierrors.NewNotFound(schema.GroupResource{Resource: "virtualservices"}, "web")},
+		"failed to read the object from the": apiServer{err: context.DeadlineExceeded},
+	} {
+		a, _ := testAPI(t)
+		a.o.Server = s
+		for _, query := range []string{"", "&watch"} {
+			if strings.Contains(want, "not seen") && query != "" {
+				continue // it waits
+			}
+			code, body := get(t, a, "/debug/inforce?object=VirtualService/web.a&generation=current"+query, here)
+			if (code == http.StatusOK) == (s == nil || s == apiServer{}) || !strings.Contains(body, want) || strings.Contains(body, `"in force"`) {
+				t.Errorf("%q: %d %s", want, code, body)
+			}
+		}
+	}
+}
+
+// A service account reads about objects of its own namespace, and sees no proxy of another one.
+func TestReadersOfANamespace(t *testing.T) {
+	a, _ := testAPI(t)
+	a.o.Authorizer = authorize.New(authorize.Options{SystemNamespace: "istio-system"})
+	peer := func(namespace string) identity.Peer {
+		return identity.Peer{Proof: identity.Token, ID: identity.ID{TrustDomain: "cluster.local", Namespace: namespace, ServiceAccount: "reader"}}
+	}
+	for question, want := range map[string]map[string]bool{
+		"inforce?object=VirtualService/web.a":                                    {"a": true, "b": false, "istio-system": true},
+		"inforce?object=VirtualService/web.b&reader=b":                           {"a": false, "b": true, "istio-system": true},
+		"inforce?object=VirtualService/web.a&cluster=far":                        {"a": false, "b": false, "istio-system": true},
+		"inforce?object=GatewayClass/istio":                                      {"a": false, "b": false, "istio-system": true},
+		"inforce":                                                                {"a": false, "b": false, "istio-system": true},
+		"history?object=VirtualService/web.a":                                    {"a": false, "b": false, "istio-system": true},
+		"inforce?object=VirtualService/web.a&object=VirtualService/other.b":      {"a": true, "b": false, "istio-system": true},
+		"inforce?object=VirtualService/web.a&proxyID=web-1.b":                    {"a": true, "b": false, "istio-system": true},
+		"inforce?object=VirtualService/web.a&scope=self&connected=p.a,q.b&page=": {"a": true, "b": false, "istio-system": true},
+	} {
+		for namespace, allowed := range want {
+			list, err := a.Resources(peer(namespace), xds.DebugType, []string{question})
+			var denied *authorize.Denied
+			if errors.As(err, &denied) == allowed {
+				t.Errorf("%s asks %s: %v", namespace, question, err)
+			}
+			if allowed && namespace != "istio-system" && strings.Contains(string(list[0].Value), "q.b") {
+				t.Errorf("%s asks %s: %s", namespace, question, list[0].Value)
+			}
+		}
+	}
+	x := progress.Answer{Owing: []progress.Owing{{Proxy: "web-1.a"}, {Proxy: "web-1.b"}, {Proxy: "web-1.ba"}}, More: 1}
+	if got := x.For("a"); len(got.Owing) != 1 || got.Owing[0].Proxy != "web-1.a" || got.More != 3 {
+		t.Errorf("a reader sees %+v", got)
+	}
+	if got := (progress.Answer{Owing: []progress.Owing{{Proxy: "web-1.a"}}}).For(""); len(got.Owing) != 1 || got.More != 0 {
+		t.Errorf("a reader of all sees %+v", got)
+	}
+}
 
 // TestInForcePage: queries, and that a question of a replica is never passed on.
 func TestInForcePage(t *testing.T) {

@@ -46,6 +46,7 @@ func (a *API) Resources(peer identity.Peer, typeURL string, names []string) ([]*
 	if c, err := a.proxy(q.query); err == nil {
 		about.Namespace, q.query["proxyID"] = c.Proxy.Namespace, []string{c.ID} // the answer is about the same stream
 	}
+	a.aboutObject(peer, &about, q.query)
 	if err := a.o.Authorizer.Debug(peer, about); err != nil {
 		return nil, err
 	}
@@ -117,7 +118,7 @@ func (a *API) dumpParts(query url.Values) ([]*anypb.Any, error) {
 // describePage describes a page to the Authorizer, without a proxy.
 func (a *API) describePage(name string) authorize.Page {
 	p, _ := a.page(name)
-	return authorize.Page{Name: name, OwnProxy: p.ownProxyOnly}
+	return authorize.Page{Name: name, OwnProxy: p.ownProxyOnly, OwnObject: p.ownObject}
 }
 
 // clientConfigs returns the status of each proxy in the format that istioctl proxy-status reads.

@@ -125,6 +125,24 @@ type Replica struct {
 	Error string `json:"error,omitempty"` // why its proxies are unknown
 }
 
+// Open returns the answer about an object of which nothing is known but the reason.
+func Open(k kinds.Key, s State, why string) Answer {
+	return Answer{Object: objectOf(k), State: s, Why: why, Owing: []Owing{}, key: k}
+}
+
+// For returns the answer as readers of a namespace may see it: without proxies of other namespaces. The
+// empty namespace stands for readers that may see all.
+func (a Answer) For(namespace string) Answer {
+	if namespace == "" {
+		return a
+	}
+	all := len(a.Owing)
+	a.Owing = slices.DeleteFunc(slices.Clone(a.Owing), func(o Owing) bool { return !strings.HasSuffix(o.Proxy, "."+namespace) })
+	a.More += all - len(a.Owing)
+	a.Connected = nil
+	return a
+}
+
 // exactly returns the question for the version that an answer is about.
 func (a *Answer) exactly() Question {
 	return Question{Key: a.key, Generation: a.Generation, Version: a.content, Deleted: a.Deleted}
