@@ -32,7 +32,12 @@ func (e *StatusError) Error() string { return e.text }
 
 // Ask sends a request to a server on this host, and passes the body of the response to read.
 func Ask(ctx context.Context, method, address, path string, read func(io.Reader) error) error {
-	return do(ctx, 60*time.Second, method, address, path, func(resp *http.Response) error {
+	return AskAs(ctx, "", method, address, path, read)
+}
+
+// AskAs sends a request with a bearer token, unless that is empty, and passes the body of the response to read.
+func AskAs(ctx context.Context, token, method, address, path string, read func(io.Reader) error) error {
+	return do(ctx, 60*time.Second, token, method, address, path, func(resp *http.Response) error {
 		if resp.StatusCode >= 400 {
 			text, _ := io.ReadAll(io.LimitReader(resp.Body, 4096))
 			return &StatusError{resp.StatusCode, fmt.Sprintf("%s: %s", resp.Status, strings.TrimSpace(string(text)))}
@@ -44,7 +49,7 @@ func Ask(ctx context.Context, method, address, path string, read func(io.Reader)
 // Getter returns a function that requests a path from an address on this host over HTTP.
 func Getter(address string) func(ctx context.Context, path string) (int, []byte, error) {
 	return func(ctx context.Context, path string) (code int, text []byte, err error) {
-		err = do(ctx, 0, http.MethodGet, address, path, func(resp *http.Response) error {
+		err = do(ctx, 0, "", http.MethodGet, address, path, func(resp *http.Response) error {
 			code = resp.StatusCode
 			text, err = io.ReadAll(resp.Body)
 			return err
@@ -80,9 +85,8 @@ func hostPort(address string) (string, error) {
 	return text, nil
 }
 
-// do sends a request to a server on this host, and passes the response to read. The zero timeout means none besides the
-// context's.
-func do(ctx context.Context, timeout time.Duration, method, address, path string, read func(*http.Response) error) error {
+// do sends a request to a server, and passes the response to read. The zero timeout means none besides the context's.
+func do(ctx context.Context, timeout time.Duration, token, method, address, path string, read func(*http.Response) error) error {
 	address, err := hostPort(address)
 	if err != nil {
 		return err
@@ -91,7 +95,10 @@ func do(ctx context.Context, timeout time.Duration, method, address, path string
 	if err != nil {
 		return err
 	}
-	// It ignores the environment's HTTP proxy, because the server is on this host.
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	// It ignores the environment's HTTP proxy, because the server is on this host or in the same cluster.
 	client := &http.Client{Timeout: timeout, Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
 	resp, err := client.Do(req)

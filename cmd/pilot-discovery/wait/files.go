@@ -2,19 +2,14 @@ package wait
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/metadata"
-
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/pilot/config/crd"
 	"github.com/istiod-lite/istiod-lite/pilot/config/file"
 	"github.com/istiod-lite/istiod-lite/pilot/ingest"
 	"github.com/istiod-lite/istiod-lite/pilot/inspect"
@@ -59,19 +54,5 @@ func (f *flags) generationOf(ctx context.Context, k kinds.Key) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	client, err := metadata.NewForConfig(config)
-	if err != nil {
-		return 0, err
-	}
-	err = errors.New("there is no version of its kind")
-	for _, version := range k.Kind.Versions { // an API server may have an older version alone
-		var m *metav1.PartialObjectMetadata
-		gvr := schema.GroupVersionResource{Group: k.Kind.Group, Version: version, Resource: k.Kind.Plural}
-		if m, err = client.Resource(gvr).Namespace(k.Namespace).Get(ctx, k.Name, metav1.GetOptions{}); err == nil {
-			return m.Generation, nil
-		} else if !apierrors.IsNotFound(err) {
-			break
-		}
-	}
-	return 0, err
+	return crd.Generation(ctx, config, k)
 }

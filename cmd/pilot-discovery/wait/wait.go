@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -31,6 +32,8 @@ type flags struct {
 	files      []string
 	namespace  string
 	generation int64
+	current    bool
+	tokenFile  string
 	timeout    time.Duration
 	deleted    bool
 	watch      bool
@@ -44,8 +47,8 @@ func Command(e *env.Env) *cobra.Command {
 		Short: "Wait until all connected proxies have an object in force",
 		Long: `Wait until the connected proxies have objects in force: each proxy that the object concerns has
 acknowledged what it was sent, and everything that it subscribed to because of it, down to endpoints
-and certificates. With --deleted, the command waits until the proxies have removed what deleted
-objects made.
+and certificates. With --deleted, the command waits until what
+deleted objects made is gone from the proxies.
 
 The server at --address answers for all replicas of its Service. While a replica cannot be asked,
 the answer is unknown, and the command goes on waiting.
@@ -55,6 +58,13 @@ content, if the server reads files, else the generation that the API server gave
 the API server that kubectl would ask. An object that is named by an argument is awaited in
 --generation, or else in the newest version that the server has read.
 
+With --current, an object is awaited in the version that the API server has, also if the server is behind
+or the version is replaced meanwhile. The server asks the API server.
+
+A server on another host wants to know who asks: --token-file names the token of a service account with the
+audience istio-ca, such as a projected volume of a Pod has. Service accounts may ask about objects of their
+own namespace.
+
 The exit code is 0 if all objects are in force, 79 if a proxy or the server rejects one, one was replaced by
 a newer version, or the time is over, and 1 if there is no answer. An object that concerns no proxy is in
 force too, and a warning gives the reason. With --watch the command prints each change of the state
@@ -62,6 +72,7 @@ until Ctrl-C.`,
 		Example: `  kubectl apply -f route.yaml && pilot-discovery wait -f route.yaml
   pilot-discovery wait VirtualService/reviews.shop --timeout 30s
   pilot-discovery wait HTTPRoute/reviews.shop --watch
+  pilot-discovery wait VirtualService/web.shop --current --address istiod.istio-system:15014 --token-file /var/run/token
   kubectl delete -f route.yaml && pilot-discovery wait -f route.yaml --deleted
   pilot-discovery wait Gateway.networking.istio.io/edge.istio-system -o json`,
 		RunE: f.run,
@@ -71,7 +82,9 @@ until Ctrl-C.`,
 		"may be repeated")
 	flags.StringVarP(&f.namespace, "namespace", "n", "default", "namespace of objects in files that name none")
 	flags.Int64Var(&f.generation, "generation", 0, "metadata.generation of the object that the argument names; 0 for the newest version")
-	flags.BoolVar(&f.deleted, "deleted", false, "wait until the proxies have removed what the objects made; the objects were deleted")
+	flags.BoolVar(&f.current, "current", false, "wait for the version that the API server has, not for the newest that the server has read")
+	flags.StringVar(&f.tokenFile, "token-file", "", "file with the token of a service account, for a server on another host")
+	flags.BoolVar(&f.deleted, "deleted", false, "wait until what the objects made is gone from the proxies; the objects were deleted")
 	flags.DurationVar(&f.timeout, "timeout", time.Minute, "maximum time to wait")
 	flags.BoolVarP(&f.watch, "watch", "w", false, "print each change of the state, until Ctrl-C")
 	cli.OutputFlag(c, &f.output, "table", "json", "yaml", "name")
@@ -93,6 +106,8 @@ func (f *flags) run(c *cobra.Command, args []string) error {
 		return errors.New("--generation is about one object: name it by one argument KIND/NAME.NAMESPACE, without -f")
 	case f.generation > 0 && f.deleted:
 		return errors.New("--generation and --deleted are both given: a deletion has no generation")
+	case f.current && (f.generation > 0 || f.deleted || len(f.files) > 0):
+		return errors.New("--current is about objects that arguments name, without --generation, --deleted and -f")
 	case len(args)+len(f.files) == 0:
 		return errors.New("no object: name it as KIND/NAME.NAMESPACE, or files by -f")
 	}
@@ -101,8 +116,8 @@ func (f *flags) run(c *cobra.Command, args []string) error {
 		return err
 	}
 	w := &waiter{
-		out: c.OutOrStdout(), warnings: c.ErrOrStderr(), output: f.output, watch: f.watch, targets: targets,
-		ask: f.ask, generation: f.generationOf,
+		out: c.OutOrStdout(), warnings: c.ErrOrStderr(), output: f.output, watch: f.watch, current: f.current, targets: targets,
+		servers: f,
 	}
 	if !f.watch {
 		p := cli.NewProgress(c.ErrOrStderr(), "waiting for the proxies")
@@ -156,14 +171,29 @@ func (f *flags) ask(ctx context.Context, t *target) (a progress.Answer, err erro
 	if t.generation > 0 {
 		query.Set("generation", strconv.FormatInt(t.generation, 10))
 	}
+	if f.current {
+		query.Set("generation", "current")
+	}
 	if t.version != "" {
 		query.Set("version", t.version)
 	}
 	if f.deleted {
 		query.Set("deleted", "true")
 	}
-	err = cli.Ask(ctx, http.MethodGet, f.address, "/debug/inforce?"+query.Encode(), func(body io.Reader) error {
+	token := ""
+	if f.tokenFile != "" { // a projected token is replaced now and then
+		text, err := os.ReadFile(f.tokenFile)
+		if err != nil {
+			return a, fmt.Errorf("--token-file: %w", err)
+		}
+		token = strings.TrimSpace(string(text))
+	}
+	var refused *cli.StatusError
+	err = cli.AskAs(ctx, token, http.MethodGet, f.address, "/debug/inforce?"+query.Encode(), func(body io.Reader) error {
 		return json.NewDecoder(body).Decode(&a)
 	})
+	if errors.As(err, &refused) && (refused.Code == http.StatusTooManyRequests || refused.Code == http.StatusServiceUnavailable) {
+		return progress.Open(t.key, progress.Unknown, refused.Error()), nil // it is asked again
+	}
 	return a, err
 }

@@ -9,11 +9,23 @@ import (
 	"testing/synctest"
 	"time"
 
+	networkingv1 "istio.io/api/networking/v1"
+
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/cli"
 	"github.com/istiod-lite/istiod-lite/pilot/archive"
 	"github.com/istiod-lite/istiod-lite/pilot/progress"
 )
+
+// fake are servers of tests.
+type fake struct {
+	answer     func(*target) (progress.Answer, error)
+	generation func() (int64, error)
+}
+
+func (f fake) ask(_ context.Context, t *target) (progress.Answer, error) { return f.answer(t) }
+
+func (f fake) generationOf(context.Context, kinds.Key) (int64, error) { return f.generation() }
 
 // reviews is the object of the tests.
 func reviews() kinds.Key {
@@ -41,13 +53,18 @@ func TestStates(t *testing.T) {
 		after  time.Duration
 		says   string
 	}{
-		"in force":                  {[]progress.State{progress.InForce}, 0, now, "in force"},
-		"in force in the end":       {[]progress.State{progress.NotSeen, progress.Behind, progress.Unknown, progress.InForce}, 0, 200 * time.Millisecond, ""},
-		"without effect":            {[]progress.State{progress.WithoutEffect}, 0, now, "because"},
-		"superseded":                {[]progress.State{progress.Behind, progress.Superseded}, cli.Found, firstInterval, "superseded"},
-		"invalid":                   {[]progress.State{progress.Invalid}, cli.Found, now, "invalid"},
-		"rejected":                  {[]progress.State{progress.Rejected}, cli.Found, 2150 * time.Millisecond, "rejected"},
-		"rejected, then in force":   {[]progress.State{progress.Rejected, progress.Rejected, progress.InForce}, 0, 120 * time.Millisecond, "in force"},
+		"no server":             {[]progress.State{""}, 1, now, ""},
+		"a server starts again": {[]progress.State{progress.Behind, "", progress.InForce}, 0, 112 * time.Millisecond, "in force"},
+		"current, superseded":   {[]progress.State{progress.Superseded, progress.InForce}, 0, firstInterval, "in force"},
+		"in force":              {[]progress.State{progress.InForce}, 0, now, "in force"},
+		"in force in the end": {[]progress.State{progress.NotSeen, progress.Behind, progress.Unknown, progress.InForce}, 0,
+			190 * time.Millisecond, ""},
+		"without effect": {[]progress.State{progress.WithoutEffect}, 0, now, "because"},
+		"superseded":     {[]progress.State{progress.Behind, progress.Superseded}, cli.Found, firstInterval, "superseded"},
+		"invalid":        {[]progress.State{progress.Invalid}, cli.Found, now, "invalid"},
+		"rejected":       {[]progress.State{progress.Rejected}, cli.Found, 2100 * time.Millisecond, "rejected"},
+		"rejected, then in force": {[]progress.State{progress.Rejected, progress.Rejected, progress.InForce}, 0, 112 * time.Millisecond,
+			"in force"},
 		"behind for good":           {[]progress.State{progress.Behind}, cli.Found, end, "behind"},
 		"not seen for good":         {[]progress.State{progress.NotSeen}, cli.Found, end, "not seen"},
 		"a replica does not answer": {[]progress.State{progress.Unknown}, 1, end, "unknown"},
@@ -56,12 +73,16 @@ func TestStates(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var out, warnings bytes.Buffer
 				w := &waiter{out: &out, warnings: &warnings, output: "table", targets: []*target{{key: reviews()}}}
+				w.current = strings.HasPrefix(name, "current")
 				asked := 0
-				w.ask = func(context.Context, *target) (progress.Answer, error) {
+				w.servers = fake{answer: func(*target) (progress.Answer, error) {
 					a := progress.Answer{State: x.states[min(asked, len(x.states)-1)], Why: "because"}
 					asked++
+					if a.State == "" {
+						return a, errors.New("no server answers")
+					}
 					return a, nil
-				}
+				}}
 				ctx, cancel := context.WithTimeout(t.Context(), end)
 				defer cancel()
 				began := time.Now()
@@ -82,20 +103,21 @@ func TestStates(t *testing.T) {
 
 // An object of a file is awaited in the version of the file, and never in an older one.
 func TestVersionOfFile(t *testing.T) {
-	o := &kinds.Object{Key: reviews()}
+	o := &kinds.Object{Key: reviews(), Spec: &networkingv1.VirtualService{}}
 	for name, x := range map[string]struct {
 		first progress.Answer
 		want  target
 		fails bool
 	}{
-		"an API server":                 {first: progress.Answer{State: progress.InForce, Generation: 3}, want: target{generation: 4}},
-		"files":                         {first: progress.Answer{State: progress.InForce, Version: "x"}, want: target{version: archive.Content(o)}},
+		"an API server": {first: progress.Answer{State: progress.InForce, Generation: 3}, want: target{generation: 4}},
+		"files": {first: progress.Answer{State: progress.InForce, Version: "x"},
+			want: target{version: archive.Content(o)}},
 		"an API server that is refused": {first: progress.Answer{State: progress.InForce, Generation: 3}, fails: true},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var asked []target
 			w := &waiter{out: &bytes.Buffer{}, warnings: &bytes.Buffer{}, output: "table", targets: []*target{{key: reviews(), object: o}}}
-			w.ask = func(_ context.Context, about *target) (progress.Answer, error) {
+			w.servers = fake{answer: func(about *target) (progress.Answer, error) {
 				asked = append(asked, *about)
 				switch len(asked) {
 				case 1:
@@ -104,13 +126,12 @@ func TestVersionOfFile(t *testing.T) {
 					return x.first, nil
 				}
 				return progress.Answer{State: progress.InForce}, nil
-			}
-			w.generation = func(context.Context, kinds.Key) (int64, error) {
+			}, generation: func() (int64, error) {
 				if x.fails {
 					return 0, errors.New("forbidden")
 				}
 				return 4, nil
-			}
+			}}
 			err := w.wait(t.Context())
 			if x.fails {
 				if err == nil || exitOf(err) != 1 {

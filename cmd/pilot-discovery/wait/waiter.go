@@ -30,8 +30,8 @@ type target struct {
 	warned   bool
 }
 
-// patience is how long a rejection must last. When a proxy rejects a response with several resources, the server sends it
-// again in parts, and the proxy may accept the part with the object.
+// patience is how long a rejection must last. When a proxy rejects a response with several resources, the server
+// sends it again in parts, and the proxy may accept the part with the object.
 const patience = 2 * time.Second
 
 // Intervals between two questions about an object. The interval grows, so that a long wait costs the servers little.
@@ -45,10 +45,19 @@ type waiter struct {
 	out, warnings io.Writer
 	output        string
 	watch         bool
+	answered      bool // the server answered a question
+	current       bool // the version that the API server has at each question
 	targets       []*target
 
-	ask        func(context.Context, *target) (progress.Answer, error)
-	generation func(context.Context, kinds.Key) (int64, error)
+	servers
+}
+
+// servers are the control plane and the API server.
+type servers interface {
+	// ask asks the control plane for the state of an object.
+	ask(ctx context.Context, t *target) (progress.Answer, error)
+	// generationOf returns the generation that the API server has of an object.
+	generationOf(ctx context.Context, k kinds.Key) (int64, error)
 }
 
 // wait returns nil when all objects are in force. With watch it prints each change of a state, and ends with ctx.
@@ -83,6 +92,20 @@ func (w *waiter) wait(ctx context.Context) error {
 	}
 }
 
+// question asks for the state of an object. Once the server has answered, an error is no reason to give up, because the
+// server may start again.
+func (w *waiter) question(ctx context.Context, t *target) error {
+	answer, err := w.ask(ctx, t)
+	if err != nil && (!w.answered || ctx.Err() != nil) {
+		return err
+	}
+	if err != nil {
+		answer = progress.Open(t.key, progress.Unknown, err.Error())
+	}
+	t.last, w.answered = answer, true
+	return nil
+}
+
 // askAll asks for the state of each object that was not in force at the last question, or of all with watch. It reports
 // whether one of them may still come into force.
 func (w *waiter) askAll(ctx context.Context) (open bool, err error) {
@@ -90,13 +113,13 @@ func (w *waiter) askAll(ctx context.Context) (open bool, err error) {
 		if !w.watch && t.done() {
 			continue
 		}
-		if t.last, err = w.ask(ctx, t); err != nil {
+		if err := w.question(ctx, t); err != nil {
 			return true, err
 		}
 		if again, err := w.identify(ctx, t); err != nil {
 			return true, err
 		} else if again {
-			if t.last, err = w.ask(ctx, t); err != nil {
+			if err := w.question(ctx, t); err != nil {
 				return true, err
 			}
 		}
@@ -122,10 +145,11 @@ func (w *waiter) askAll(ctx context.Context) (open bool, err error) {
 // server must be asked again, about this version.
 func (w *waiter) identify(ctx context.Context, t *target) (again bool, err error) {
 	switch {
-	case t.object == nil || t.generation > 0 || t.version != "" || t.last.State == progress.NotSeen:
+	case t.object == nil || t.generation > 0 || t.version != "" || t.last.State == progress.NotSeen,
+		t.last.State == progress.Unknown && t.last.Generation == 0 && t.last.Version == "": // the server has not said anything
 		return false, nil
 	case t.last.Generation > 0:
-		if t.generation, err = w.generation(ctx, t.key); err != nil {
+		if t.generation, err = w.generationOf(ctx, t.key); err != nil {
 			return false, fmt.Errorf("failed to read the generation of %s from the API server: %w", t.key, err)
 		}
 		return true, nil
@@ -155,7 +179,8 @@ func (w *waiter) failed() bool {
 		case t.last.State == "", t.done():
 			return false
 		}
-		return t.last.State.Final()
+		// A newer version is awaited by the next question.
+		return t.last.State.Final() && !(w.current && t.last.State == progress.Superseded)
 	})
 }
 
