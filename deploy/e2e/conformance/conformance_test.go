@@ -28,6 +28,7 @@ import (
 	"sigs.k8s.io/gateway-api/conformance/utils/suite"
 	"sigs.k8s.io/yaml"
 
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster/node/install"
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
@@ -84,7 +85,7 @@ func TestConformance(t *testing.T) {
 func implementation() confv1.Implementation {
 	if os.Getenv(istiodVar) != "" {
 		version := "unknown"
-		if b, err := buildinfo.ReadFile(filepath.Join(os.Getenv(dirVar), "istiod")); err == nil {
+		if b, err := buildinfo.ReadFile(filepath.Join(os.Getenv(install.DirVar), "istiod")); err == nil {
 			version = b.Main.Version
 		}
 		return confv1.Implementation{Organization: "istio", Project: "istio", URL: "https://istio.io/", Version: version,

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"slices"
 	"time"
 
@@ -98,4 +99,18 @@ func (n *Node) serveLogs(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	_, _ = io.WriteString(w, c.log.since(since))
+}
+
+// Signal sends a signal to the main process of a container.
+func (n *Node) Signal(namespace, podName, containerName string, s os.Signal) error {
+	if p := n.find(namespace, podName); p != nil {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		for _, c := range p.containers {
+			if c.spec.Name == containerName {
+				return c.cmd.Process.Signal(s)
+			}
+		}
+	}
+	return fmt.Errorf("no container %s runs in pod %s/%s", containerName, namespace, podName)
 }

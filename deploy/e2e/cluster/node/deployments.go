@@ -4,12 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 
 	"github.com/cespare/xxhash/v2"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 )
@@ -24,20 +22,14 @@ func (n *Node) syncDeployments() error {
 	if err != nil {
 		return err
 	}
-	pods, err := n.factory.Core().V1().Pods().Lister().List(labels.Everything())
+	owned, err := n.owned()
 	if err != nil {
 		return err
-	}
-	owned := map[string][]*corev1.Pod{}
-	for _, p := range pods {
-		if o := metav1.GetControllerOf(p); o != nil {
-			owned[string(o.UID)] = append(owned[string(o.UID)], p)
-		}
 	}
 	var errs []error
 	for _, d := range all {
 		if d.DeletionTimestamp == nil {
-			errs = append(errs, n.syncDeployment(d, owned[string(d.UID)]))
+			errs = append(errs, n.syncDeployment(d, owned[d.UID]))
 		}
 	}
 	return errors.Join(errs...)
@@ -53,7 +45,7 @@ func (n *Node) syncDeployment(d *appsv1.Deployment, owned []*corev1.Pod) error {
 	if d.Spec.Replicas != nil {
 		want = int(*d.Spec.Replicas)
 	}
-	core := n.o.Cluster.Client().CoreV1().Pods(d.Namespace)
+	owner := metav1.NewControllerRef(d, appsv1.SchemeGroupVersion.WithKind("Deployment"))
 	have, ready := map[string]*corev1.Pod{}, 0
 	for _, p := range owned {
 		have[p.Name] = p
@@ -61,12 +53,8 @@ func (n *Node) syncDeployment(d *appsv1.Deployment, owned []*corev1.Pod) error {
 	keep := map[string]bool{}
 	var errs []error
 	for i := range want {
-		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-			Name: fmt.Sprintf("%s-%s-%d", d.Name, hash, i), GenerateName: d.Name + "-" + hash + "-", Namespace: d.Namespace,
-			Labels: maps.Clone(d.Spec.Template.Labels), Annotations: d.Spec.Template.Annotations,
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(d, appsv1.SchemeGroupVersion.WithKind("Deployment"))},
-		}, Spec: *d.Spec.Template.Spec.DeepCopy()}
-		p.Labels[hashLabel], p.Spec.NodeName = hash, name
+		p := podOf(&d.Spec.Template, d.Namespace, d.Name+"-"+hash, i, owner)
+		p.Labels[hashLabel] = hash
 		keep[p.Name] = true
 		if now := have[p.Name]; now != nil {
 			if isReady(now) {
@@ -74,15 +62,11 @@ func (n *Node) syncDeployment(d *appsv1.Deployment, owned []*corev1.Pod) error {
 			}
 			continue
 		}
-		if _, err := core.Create(n.ctx, p, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
-			errs = append(errs, fmt.Errorf("make pod %s/%s: %w", p.Namespace, p.Name, err))
-		}
+		errs = append(errs, n.create(p))
 	}
 	for _, p := range owned {
 		if !keep[p.Name] && ready == want && p.DeletionTimestamp == nil {
-			if err := core.Delete(n.ctx, p.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
-				errs = append(errs, err)
-			}
+			errs = append(errs, n.end(p))
 		}
 	}
 	status := appsv1.DeploymentStatus{ObservedGeneration: d.Generation, Replicas: int32(want), UpdatedReplicas: int32(want),

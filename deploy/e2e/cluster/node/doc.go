@@ -1,9 +1,9 @@
-// Package node plays, for a cluster of package cluster, the parts of Kubernetes that are not there: the controllers of
-// Deployments, EndpointSlices, namespaces, load balancers and garbage, and one node with its kubelet, its kube-proxy
-// and the cluster's DNS. Manifests that were written for a cluster run on it as they are.
+// Package node plays, for a cluster of package cluster, the parts of Kubernetes that are not there: the controllers
+// of Deployments, ReplicaSets, Jobs, EndpointSlices, namespaces, load balancers and garbage, and one node with its
+// kubelet, its kube-proxy and the cluster's DNS. Manifests that were written for a cluster run on it as they are.
 //
 //   - node.go: the loop, which brings everything into order whenever something has changed; what it follows.
-//   - deployments.go, services.go, namespaces.go: the controllers.
+//   - deployments.go, replicasets.go, jobs.go, services.go, namespaces.go: the controllers.
 //   - pod.go, volumes.go, environment.go, container.go, probes.go: the kubelet: a pod is a network namespace of package
 //     pods, a container is a process with a root directory of its own.
 //   - api.go: what the API server asks a kubelet for: exec and logs.

@@ -54,13 +54,15 @@ func (n *Node) collect() error {
 	}
 	owners := map[string]list{
 		"Deployment": {deployments, n.factory.Apps().V1().Deployments().Informer().GetStore()},
+		"ReplicaSet": {replicaSets, n.factory.Apps().V1().ReplicaSets().Informer().GetStore()},
+		"Job":        {jobs, n.factory.Batch().V1().Jobs().Informer().GetStore()},
 		"Service":    {services, n.factory.Core().V1().Services().Informer().GetStore()},
 	}
 	for kind, r := range n.o.Owners {
 		owners[kind] = list{r, n.owners.ForResource(r).Informer().GetStore()}
 	}
 	owned := []list{
-		owners["Deployment"], owners["Service"],
+		owners["Deployment"], owners["Service"], owners["ReplicaSet"], owners["Job"],
 		{schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"}, n.factory.Core().V1().ServiceAccounts().Informer().GetStore()},
 		{schema.GroupVersionResource{Version: "v1", Resource: "pods"}, n.factory.Core().V1().Pods().Informer().GetStore()},
 		{schema.GroupVersionResource{Group: "discovery.k8s.io", Version: "v1", Resource: "endpointslices"},

@@ -29,6 +29,8 @@ const name = "node"
 
 var (
 	deployments = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
+	replicaSets = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "replicasets"}
+	jobs        = schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}
 	services    = schema.GroupVersionResource{Version: "v1", Resource: "services"}
 )
 
@@ -108,6 +110,7 @@ func (n *Node) start(ctx context.Context) error {
 	follow := []cache.SharedIndexInformer{
 		n.factory.Core().V1().Pods().Informer(), n.factory.Core().V1().Services().Informer(), n.factory.Core().V1().Namespaces().Informer(),
 		n.factory.Core().V1().ServiceAccounts().Informer(), n.factory.Apps().V1().Deployments().Informer(),
+		n.factory.Apps().V1().ReplicaSets().Informer(), n.factory.Batch().V1().Jobs().Informer(),
 		n.factory.Discovery().V1().EndpointSlices().Informer(),
 	}
 	for _, r := range n.o.Owners {
@@ -185,7 +188,8 @@ func (n *Node) loop() {
 		name string
 		do   func() error
 	}{
-		{"namespaces", n.syncNamespaces}, {"garbage", n.collect}, {"deployments", n.syncDeployments}, {"pods", n.syncPods},
+		{"namespaces", n.syncNamespaces}, {"garbage", n.collect}, {"deployments", n.syncDeployments},
+		{"replica sets", n.syncReplicaSets}, {"jobs", n.syncJobs}, {"pods", n.syncPods},
 		{"endpoints", n.syncEndpoints}, {"load balancers", n.syncLoadBalancers}, {"proxies", n.syncProxies},
 	}
 	retry := time.NewTicker(time.Second)

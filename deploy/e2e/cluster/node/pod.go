@@ -125,9 +125,12 @@ func (p *pod) run() {
 		case <-time.After(200 * time.Millisecond):
 		}
 	}
-	for {
-		if err := p.check(); err != nil && p.ctx.Err() == nil {
-			log.Info("status not written", "error", err.Error())
+	for done := false; ; {
+		if !done {
+			var err error
+			if done, err = p.check(); err != nil && p.ctx.Err() == nil {
+				log.Info("status not written", "error", err.Error())
+			}
 		}
 		select {
 		case <-p.ctx.Done():
@@ -153,7 +156,11 @@ func (p *pod) start() (err error) {
 		p.netns = netns
 		p.mu.Unlock()
 	}
-	if err := p.writeStatus(false); err != nil { // agents need the address
+	phase := corev1.PodPending
+	if len(p.containers) > 0 {
+		phase = corev1.PodRunning
+	}
+	if err := p.writeStatus(phase, false); err != nil { // agents need the address
 		return err
 	}
 	volumes, err := p.volumes()
@@ -188,9 +195,13 @@ func (p *pod) start() (err error) {
 	return nil
 }
 
-// check probes the pod, and writes its status if that has changed.
-func (p *pod) check() error {
+// check probes the pod, and writes its status if that has changed. It returns true once the pod has ended.
+func (p *pod) check() (done bool, err error) {
 	ready := true
+	if phase := p.ended(); phase != "" {
+		err := p.writeStatus(phase, false)
+		return err == nil, err
+	}
 	for _, c := range p.containers {
 		if c.isInit() {
 			continue
@@ -201,30 +212,49 @@ func (p *pod) check() error {
 	same := p.ready == ready
 	p.mu.Unlock()
 	if same {
-		return nil
+		return false, nil
 	}
-	if err := p.writeStatus(ready); err != nil {
-		return err
+	if err := p.writeStatus(corev1.PodRunning, ready); err != nil {
+		return false, err
 	}
 	p.mu.Lock()
 	p.ready = ready
 	p.mu.Unlock()
-	return nil
+	return false, nil
 }
 
-func (p *pod) writeStatus(ready bool) error {
+// ended returns the phase of a pod whose containers have ended and are not restarted, or an empty string.
+func (p *pod) ended() corev1.PodPhase {
+	if p.object.Spec.RestartPolicy == corev1.RestartPolicyAlways {
+		return ""
+	}
+	phase := corev1.PodSucceeded
+	for _, c := range p.containers {
+		if c.isInit() {
+			continue
+		}
+		select {
+		case <-c.ended:
+			if !c.cmd.ProcessState.Success() {
+				phase = corev1.PodFailed
+			}
+		default:
+			return ""
+		}
+	}
+	return phase
+}
+
+func (p *pod) writeStatus(phase corev1.PodPhase, ready bool) error {
 	now := metav1.Now()
 	truth := map[bool]corev1.ConditionStatus{true: corev1.ConditionTrue, false: corev1.ConditionFalse}
 	status := corev1.PodStatus{
-		Phase: corev1.PodRunning, PodIP: p.addr.String(), PodIPs: []corev1.PodIP{{IP: p.addr.String()}},
+		Phase: phase, PodIP: p.addr.String(), PodIPs: []corev1.PodIP{{IP: p.addr.String()}},
 		HostIP: p.node.host().String(), HostIPs: []corev1.HostIP{{IP: p.node.host().String()}}, StartTime: &now,
 	}
 	for _, kind := range []corev1.PodConditionType{corev1.PodScheduled, corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady} {
 		set := ready || kind == corev1.PodScheduled || kind == corev1.PodInitialized
 		status.Conditions = append(status.Conditions, corev1.PodCondition{Type: kind, Status: truth[set], LastTransitionTime: now})
-	}
-	if len(p.containers) == 0 {
-		status.Phase = corev1.PodPending
 	}
 	for _, c := range p.object.Spec.Containers {
 		status.ContainerStatuses = append(status.ContainerStatuses, corev1.ContainerStatus{
