@@ -47,8 +47,8 @@ STAGES   := vet e2e unit $(if $(RACE),race norace)
 # Tests with one goroutine, which take long under the race detector.
 NORACE   := deploy/tools/tests.sh 'histories\.(NoRace|FewerWithRace|Raced)' | grep -Ff <(deploy/tools/units.sh shared | sed 's/$$/ /') -
 # The parts of `make test-long`, each with its minutes on two cores; the folders of deploy and deploy/e2e that only it tests; and the tests that call testing.Short.
-LONG     := faults:1 conformance:4 boards:3 large:18 racing:9 mutants:12 seeds:10 compat:25
-LONG_PACKAGES := mutants agentfaults pilotagent conformance bench boards
+LONG     := faults:1 conformance:4 rollouts:3 boards:3 large:18 racing:9 mutants:12 seeds:10 compat:25
+LONG_PACKAGES := mutants agentfaults pilotagent conformance rollouts bench boards
 LARGE    := deploy/tools/tests.sh 'testing\.Short\(\)' | grep -vE '/($(subst $(space),|,$(LONG_PACKAGES))) '
 
 # Tests run the program that was built.
@@ -59,7 +59,7 @@ export ENVOY ENVOY_OLDEST ETCD KUBE_APISERVER HELM4 KUBECONFORM PROMQL
 export CGO_ENABLED := 0
 export GOFLAGS := $(filter-out -trimpath -tags=%,$(shell go env GOFLAGS)) -trimpath -tags=$(TAGS)
 
-.PHONY: help all build run demo check test test-long budget vet unit race norace e2e faults conformance boards large racing seeds mutants compat agents compat-helm soak ui bench lint fmt gen image tools clean micro
+.PHONY: help all build run demo check test test-long budget vet unit race norace e2e faults conformance rollouts boards large racing seeds mutants compat compat-tools agents compat-helm soak ui bench lint fmt gen image tools clean micro
 
 help: ## Show this list.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {n = split($$2, w, " "); line = sprintf("  %-11s", $$1); \
@@ -135,6 +135,9 @@ conformance: build $(ENVOY) $(CLUSTER) $(HELM4) $(if $(PEER),$(addprefix $(TOOLS
 faults: build $(ENVOY) $(ENVOY_OLDEST) $(GOTESTSUM) | bin/test ## long: no request fails during faults of an agent, its disk, its clock or the control plane. Needs an idle machine.
 	$(HERE) $(call GOTEST,faults,testname,1) -count=1 -timeout 20m ./deploy/e2e/agentfaults ./deploy/e2e/pilotagent
 
+rollouts: build $(ENVOY) $(CLUSTER) $(HELM4) $(TOOLS)/argo-rollouts $(GOTESTSUM) | bin/test ## long: Argo Rollouts shifts weights by deploy/samples/rollouts, and goes on when a step is in force. Its controller takes some minutes to build.
+	$(HERE) $(call GOTEST,rollouts,testname,1) -count=1 -timeout 20m ./deploy/e2e/rollouts
+
 boards: build $(ENVOY) $(CLUSTER) $(PROMQL) $(GOTESTSUM) | bin/test ## long: alerts, dashboards and every workload of the benchmark.
 	$(HERE) $(call GOTEST,boards,testname,1) -count=1 -timeout 20m ./deploy/e2e/boards ./deploy/e2e/bench
 
@@ -199,6 +202,8 @@ image: build ## Write bin/image.tar, an OCI image with only the two binaries. No
 
 tools: $(ENVOY) $(ENVOY_OLDEST) $(CLUSTER) $(CHARTS) $(PROMQL) $(GOTESTSUM) $(TOOLS)/golangci-lint-$(LINT) ## Fetch or build the tools that the other targets need into .tools.
 
+compat-tools: $(addprefix $(TOOLS)/,pilot-agent istiod istioctl istio-chart istio-dashboards argo-rollouts) ## Build the programs of other projects that compat and rollouts test against.
+
 clean: ## Remove the build results. .tools stays.
 	rm -rf bin
 
@@ -216,6 +221,10 @@ $(TOOLS)/promql: deploy/tools/promql.sh $(wildcard deploy/promql/*)
 
 $(addprefix $(TOOLS)/,pilot-agent istiod istioctl istio-chart istio-dashboards): deploy/tools/istio.sh
 	@JOBS=$(JOBS) deploy/tools/istio.sh $(TOOLS) $(@F)
+	@touch $@
+
+$(TOOLS)/argo-rollouts: deploy/tools/argo.sh
+	@JOBS=$(JOBS) deploy/tools/argo.sh $(TOOLS)
 	@touch $@
 
 $(TOOLS)/golangci-lint-$(LINT):
