@@ -3,6 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 space := $(subst ,, )
+comma := ,
 
 TOOLS    := $(CURDIR)/.tools
 VERSION  ?= 1.31.1-lite.1-$(shell git describe --always --dirty=-modified --abbrev=12 --exclude='*' 2>/dev/null || echo unknown)
@@ -26,6 +27,11 @@ HELM4          ?= $(TOOLS)/helm4
 HELM3          ?= $(TOOLS)/helm3
 KUBECONFORM    ?= $(TOOLS)/kubeconform
 PROMQL         ?= $(TOOLS)/promql
+# The programs of other projects that each package of deploy/e2e/integrations runs with, at the versions in deploy/tools/module.sh.
+PROGRAMS_rollouts := argo-rollouts
+PROGRAMS       := $(sort $(foreach i,$(filter PROGRAMS_%,$(.VARIABLES)),$($(i))))
+# The cheapest packages of deploy/e2e/integrations, or those that RUN names.
+INTEGRATIONS   := $(if $(filter all,$(RUN)),$(patsubst deploy/e2e/integrations/%/doc.go,%,$(wildcard deploy/e2e/integrations/*/doc.go)),$(or $(subst $(comma), ,$(RUN)),rollouts))
 CLUSTER        := $(ETCD) $(KUBE_APISERVER)
 CHARTS         := $(HELM4) $(KUBECONFORM)
 GOTESTSUM      := $(TOOLS)/gotestsum
@@ -47,8 +53,8 @@ STAGES   := vet e2e unit $(if $(RACE),race norace)
 # Tests with one goroutine, which take long under the race detector.
 NORACE   := deploy/tools/tests.sh 'histories\.(NoRace|FewerWithRace|Raced)' | grep -Ff <(deploy/tools/units.sh shared | sed 's/$$/ /') -
 # The parts of `make test-long`, each with its minutes on two cores; the folders of deploy and deploy/e2e that only it tests; and the tests that call testing.Short.
-LONG     := faults:1 conformance:4 rollouts:3 boards:3 large:18 racing:9 mutants:12 seeds:10 compat:25
-LONG_PACKAGES := mutants agentfaults pilotagent conformance rollouts bench boards
+LONG     := faults:1 conformance:4 integrations:3 boards:3 large:18 racing:9 mutants:12 seeds:10 compat:25
+LONG_PACKAGES := mutants agentfaults pilotagent conformance bench boards integrations/[a-z0-9]+
 LARGE    := deploy/tools/tests.sh 'testing\.Short\(\)' | grep -vE '/($(subst $(space),|,$(LONG_PACKAGES))) '
 
 # Tests run the program that was built.
@@ -59,11 +65,11 @@ export ENVOY ENVOY_OLDEST ETCD KUBE_APISERVER HELM4 KUBECONFORM PROMQL
 export CGO_ENABLED := 0
 export GOFLAGS := $(filter-out -trimpath -tags=%,$(shell go env GOFLAGS)) -trimpath -tags=$(TAGS)
 
-.PHONY: help all build run demo check test test-long budget vet unit race norace e2e faults conformance rollouts boards large racing seeds mutants compat compat-tools agents compat-helm soak ui bench lint fmt gen image tools clean micro
+.PHONY: help all build run demo check test test-long budget vet unit race norace e2e faults conformance integrations boards large racing seeds mutants compat compat-tools agents compat-helm soak ui bench lint fmt gen image tools clean micro
 
 help: ## Show this list.
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {n = split($$2, w, " "); line = sprintf("  %-11s", $$1); \
-		for (i = 1; i <= n; i++) {if (length(line) + 1 + length(w[i]) > 120) {print line; line = sprintf("%13s", "")} line = line " " w[i]} \
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {n = split($$2, w, " "); line = sprintf("  %-12s", $$1); \
+		for (i = 1; i <= n; i++) {if (length(line) + 1 + length(w[i]) > 120) {print line; line = sprintf("%14s", "")} line = line " " w[i]} \
 		print line}' $(MAKEFILE_LIST)
 
 all: build test ## Build and test.
@@ -135,8 +141,8 @@ conformance: build $(ENVOY) $(CLUSTER) $(HELM4) $(if $(PEER),$(addprefix $(TOOLS
 faults: build $(ENVOY) $(ENVOY_OLDEST) $(GOTESTSUM) | bin/test ## long: no request fails during faults of an agent, its disk, its clock or the control plane. Needs an idle machine.
 	$(HERE) $(call GOTEST,faults,testname,1) -count=1 -timeout 20m ./deploy/e2e/agentfaults ./deploy/e2e/pilotagent
 
-rollouts: build $(ENVOY) $(CLUSTER) $(HELM4) $(TOOLS)/argo-rollouts $(GOTESTSUM) | bin/test ## long: Argo Rollouts shifts weights by deploy/samples/rollouts, and goes on when a step is in force. Its controller takes some minutes to build.
-	$(HERE) $(call GOTEST,rollouts,testname,1) -count=1 -timeout 20m ./deploy/e2e/rollouts
+integrations: build $(ENVOY) $(CLUSTER) $(HELM4) $(foreach i,$(INTEGRATIONS),$(addprefix $(TOOLS)/,$(PROGRAMS_$(i)))) $(GOTESTSUM) | bin/test ## long: the packages of deploy/e2e/integrations with the real programs of other projects, which take minutes to build: the cheapest; RUN=all runs all, RUN=rollouts,flagger some.
+	$(HERE) $(call GOTEST,integrations,testname,1) -count=1 -timeout 30m $(INTEGRATIONS:%=./deploy/e2e/integrations/%)
 
 boards: build $(ENVOY) $(CLUSTER) $(PROMQL) $(GOTESTSUM) | bin/test ## long: alerts, dashboards and every workload of the benchmark.
 	$(HERE) $(call GOTEST,boards,testname,1) -count=1 -timeout 20m ./deploy/e2e/boards ./deploy/e2e/bench
@@ -202,7 +208,7 @@ image: build ## Write bin/image.tar, an OCI image with only the two binaries. No
 
 tools: $(ENVOY) $(ENVOY_OLDEST) $(CLUSTER) $(CHARTS) $(PROMQL) $(GOTESTSUM) $(TOOLS)/golangci-lint-$(LINT) ## Fetch or build the tools that the other targets need into .tools.
 
-compat-tools: $(addprefix $(TOOLS)/,pilot-agent istiod istioctl istio-chart istio-dashboards argo-rollouts) ## Build the programs of other projects that compat and rollouts test against.
+compat-tools: $(addprefix $(TOOLS)/,pilot-agent istiod istioctl istio-chart istio-dashboards $(PROGRAMS)) ## Build the programs of other projects that the long tests run with.
 
 clean: ## Remove the build results. .tools stays.
 	rm -rf bin
@@ -223,8 +229,8 @@ $(addprefix $(TOOLS)/,pilot-agent istiod istioctl istio-chart istio-dashboards):
 	@JOBS=$(JOBS) deploy/tools/istio.sh $(TOOLS) $(@F)
 	@touch $@
 
-$(TOOLS)/argo-rollouts: deploy/tools/argo.sh
-	@JOBS=$(JOBS) deploy/tools/argo.sh $(TOOLS)
+$(addprefix $(TOOLS)/,$(PROGRAMS)): deploy/tools/module.sh
+	@JOBS=$(JOBS) deploy/tools/module.sh $(TOOLS) $(@F)
 	@touch $@
 
 $(TOOLS)/golangci-lint-$(LINT):

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# module.sh DIR NAME: builds a program of another project as DIR/NAME, from the Go module proxy. It builds in the folder of
+# the module, with the versions and sums that the module itself has, and copies the manifests with which the program is
+# installed to DIR/NAME.yaml. A stamp names the version, so that it is built once. JOBS is the number of packages to compile
+# in parallel.
+set -euo pipefail
+
+dir=${1:?usage: module.sh DIR NAME} name=${2:?usage: module.sh DIR NAME} manifests= tags=
+case $name in
+argo-rollouts) module=github.com/argoproj/argo-rollouts@v1.8.3 package=./cmd/rollouts-controller manifests=manifests/install.yaml ;;
+*) echo "module.sh: no program is named $name" >&2; exit 2 ;;
+esac
+dir=$(mkdir -p "$dir" && cd "$dir" && pwd) version=${module#*@}
+progress=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/progress.sh
+stamp=$dir/$name.$version
+if [[ -e $stamp && -e $dir/$name && (-z $manifests || -e $dir/$name.yaml) ]]; then exit 0; fi
+tmp=$(mktemp -d "$dir/build.XXXXXX")
+trap 'rm -rf "$tmp"' EXIT
+export CGO_ENABLED=0 GOWORK=off GOFLAGS='-mod=readonly -buildvcs=false -trimpath'
+cd "$tmp"
+source=$(GOFLAGS='' go mod download -json "$module" | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')
+cd "$source"
+echo "building $name $version" >&2
+"$progress" -v "$name" go build -v -p "${JOBS:-2}" -tags "$tags" -ldflags '-s -w' -o "$tmp/$name" "$package" >&2
+if [[ -n $manifests ]]; then install -m 644 "$manifests" "$tmp/$name.yaml"; fi
+mv -f "$tmp/$name"* "$dir"
+rm -f "$dir/$name".v*
+touch "$stamp"
