@@ -14,7 +14,7 @@ import (
 // TestDescriptions: every scope that the control plane logs in says what it is about.
 func TestDescriptions(t *testing.T) {
 	about, found := descriptions(), 0
-	named := regexp.MustCompile(`"scope", "(\w+)"`)
+	named := regexp.MustCompile(`With\(.*"scope", "(\w+)"`)
 	for _, part := range []string{"citadel", "galley", "injector", "pilot", "registry"} {
 		err := filepath.WalkDir(filepath.Join("..", "..", part), func(path string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
