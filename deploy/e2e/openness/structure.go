@@ -418,7 +418,8 @@ func (c *comparison) hosts() error {
 	return nil
 }
 
-// markers returns the words by which patches in testdata are found again: marker- and letters.
+// markers returns the words by which patches in testdata are found again: marker- and letters. If the byte before a word
+// is the length of a shorter text, as it is in the wire format of Protocol Buffers, the word ends there.
 func markers(list []*envoy.Resource) (out []string) {
 	for _, r := range list {
 		for b := r.Bytes(); ; {
@@ -426,9 +427,13 @@ func markers(list []*envoy.Resource) (out []string) {
 			if i < 0 {
 				break
 			}
+			length := 0
+			if i > 0 {
+				length = int(b[i-1])
+			}
 			b = b[i:]
 			n := len("marker-")
-			for n < len(b) && b[n] >= 'a' && b[n] <= 'z' {
+			for n < len(b) && b[n] >= 'a' && b[n] <= 'z' && n != length {
 				n++
 			}
 			if word := string(b[:n]); !slices.Contains(out, word) {
