@@ -418,8 +418,8 @@ func (c *comparison) hosts() error {
 	return nil
 }
 
-// markers returns the words by which patches in testdata are found again: marker- and letters. If the byte before a word
-// is the length of a shorter text, as it is in the wire format of Protocol Buffers, the word ends there.
+// markers returns the words by which patches in testdata are found again: marker- and letters. If the byte before a
+// word is the length of a shorter text, as it is in the wire format of Protocol Buffers, the word ends there.
 func markers(list []*envoy.Resource) (out []string) {
 	for _, r := range list {
 		for b := r.Bytes(); ; {
