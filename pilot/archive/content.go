@@ -77,7 +77,7 @@ func contentOf(o *kinds.Object) (text []byte, lost string) {
 	switch {
 	case o.Partial:
 		return nil, "not all that was written was in force"
-	case o.Position == "" && !o.Kind.Istio && o.Kind.Group != kinds.KubeGateway.Group:
+	case o.Position == "" && !o.Kind.Istio && !o.Kind.IsGatewayAPI():
 		return nil, "only parts of objects of this kind are read"
 	}
 	m, err := describe(o)

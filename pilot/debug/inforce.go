@@ -102,7 +102,7 @@ func (a *API) aboutObject(peer identity.Peer, about *authorize.Page, query url.V
 	if !about.OwnObject {
 		return
 	}
-	if list, err := progress.Candidates(query.Get("object"), ""); err == nil && !query.Has("cluster") {
+	if list, err := kinds.Parse(query.Get("object")); err == nil && !query.Has("cluster") {
 		about.Namespace = list[0].Namespace
 	}
 	if a.o.Authorizer.Debug(peer, authorize.Page{Name: about.Name}) != nil {

@@ -189,44 +189,16 @@ func (q Question) query(connected []string) string {
 	return v.Encode()
 }
 
-// Candidates returns the objects that KIND/NAME.NAMESPACE may name. KIND is a name or a plural, in any case, and may
-// have a group: Gateway.networking.istio.io. There are several if several groups have the kind.
-func Candidates(text, cluster string) (list []kinds.Key, err error) {
-	kind, name, ok := strings.Cut(text, "/")
-	if !ok || kind == "" || name == "" {
-		return nil, fmt.Errorf("object=%.200q: write KIND/NAME.NAMESPACE, for example VirtualService/reviews.shop", text)
-	}
-	word, group, grouped := strings.Cut(kind, ".")
-	var known []string
-	for _, k := range kinds.All() {
-		known = append(known, k.Name)
-		if !strings.EqualFold(word, k.Name) && !strings.EqualFold(word, k.Plural) || grouped && group != k.Group {
-			continue
-		}
-		key := kinds.Key{Kind: k, Name: name, Cluster: cluster}
-		if !k.Cluster {
-			i := strings.LastIndexByte(name, '.')
-			if i <= 0 || i == len(name)-1 {
-				return nil, fmt.Errorf("object=%.200q: write KIND/NAME.NAMESPACE, for example VirtualService/reviews.shop", text)
-			}
-			key.Name, key.Namespace = name[:i], name[i+1:]
-		}
-		list = append(list, key)
-	}
-	if len(list) == 0 {
-		return nil, fmt.Errorf("object=%.200q: there is no such kind%s", text, diag.NearNames(word, known))
-	}
-	return list, nil
-}
-
 // Find returns the object that KIND/NAME.NAMESPACE names. If several groups have the kind, it is the one that exists.
 func (t *Tracker) Find(text, cluster string) (kinds.Key, error) {
-	list, err := Candidates(text, cluster)
+	list, err := kinds.Parse(text)
 	if err != nil {
-		return kinds.Key{}, err
+		return kinds.Key{}, fmt.Errorf("object=%.200q: %w", text, err)
 	}
 	var known []kinds.Key
-	for _, k := range list {
+	for i := range list {
+		list[i].Cluster = cluster
+		k := list[i]
 		if t.o.Archive.Has(k) || t.o.World.Origin(k) != nil {
 			known = append(known, k)
 		} else if o, _, _ := t.o.World.Stored(k); o != nil { // hidden

@@ -111,10 +111,11 @@ func (p progressOf) Briefs(keys []kinds.Key) []progress.Brief {
 }
 
 func (progressOf) Find(text, cluster string) (kinds.Key, error) {
-	list, err := progress.Candidates(text, cluster)
+	list, err := kinds.Parse(text)
 	if err != nil {
 		return kinds.Key{}, err
 	}
+	list[0].Cluster = cluster
 	return list[0], nil
 }
 

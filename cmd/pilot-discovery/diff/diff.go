@@ -284,16 +284,23 @@ func (f *flags) changes(c *cobra.Command, i *inspect.Inspection, o ingest.Option
 	return list, found, nil
 }
 
-// keyOf returns the object that KIND/NAME.NAMESPACE names.
+// keyOf returns the object that KIND/NAME.NAMESPACE names. If several groups have the kind, it is the one that exists.
 func keyOf(text string, i *inspect.Inspection) (kinds.Key, error) {
-	k, err := input.ParseKey(text, i.Names)
-	switch _, name, _ := strings.Cut(text, "/"); {
-	case err != nil:
-		return k, fmt.Errorf("--delete=%s: %w", cli.Quoted(text), err)
-	case i.Object(k) == nil:
-		return k, fmt.Errorf("--delete=%s: there is no %s %s%s", text, k.Kind.Name, name, diag.NearNames(name, i.Names(k.Kind)))
+	list, err := kinds.Parse(text)
+	_, name, _ := strings.Cut(text, "/")
+	near := ""
+	if len(list) > 0 {
+		near = diag.NearNames(name, i.Names(list[0].Kind))
 	}
-	return k, nil
+	if err != nil {
+		return kinds.Key{}, fmt.Errorf("--delete=%s: %w%s", cli.Quoted(text), err, near)
+	}
+	for _, k := range list {
+		if i.Object(k) != nil {
+			return k, nil
+		}
+	}
+	return kinds.Key{}, fmt.Errorf("--delete=%s: there is no %s %s%s", text, list[0].Kind.Name, name, near)
 }
 
 // gitTree is a directory as it was at a revision of Git.

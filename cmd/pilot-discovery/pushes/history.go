@@ -22,11 +22,11 @@ import (
 
 // historyOf asks the server for the last versions of an object: the newest limit ones, or all if limit is 0.
 func historyOf(ctx context.Context, address, object string, limit int) (h progress.History, err error) {
-	k, err := input.ParseKey(object, nil)
+	name, err := input.ObjectName(object)
 	if err != nil {
 		return h, fmt.Errorf("--object %s: %w", cli.Quoted(object), err)
 	}
-	query := url.Values{"object": {progress.Name(k)}}
+	query := url.Values{"object": {name}}
 	err = cli.Ask(ctx, http.MethodGet, address, "/debug/"+progress.HistoryPage+"?"+query.Encode(), func(body io.Reader) error {
 		return json.NewDecoder(body).Decode(&h)
 	})

@@ -17,7 +17,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/cli"
 	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/env"
 	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/input"
@@ -137,26 +136,26 @@ func (f *flags) run(c *cobra.Command, args []string) error {
 // targets returns the objects that the arguments and the files name.
 func (f *flags) targets(ctx context.Context, c *cobra.Command, args []string) ([]*target, error) {
 	var list []*target
-	named := map[kinds.Key]bool{}
+	named := map[string]bool{}
 	add := func(t *target) {
-		if !named[t.key] {
-			named[t.key] = true
+		if !named[t.name] {
+			named[t.name] = true
 			list = append(list, t)
 		}
 	}
 	for _, text := range args {
-		k, err := input.ParseKey(text, nil)
+		name, err := input.ObjectName(text)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", cli.Quoted(text), err)
 		}
-		add(&target{key: k, generation: f.generation})
+		add(&target{name: name, generation: f.generation})
 	}
 	if len(f.files) == 0 {
 		return list, nil
 	}
 	objects, err := readFiles(ctx, c.InOrStdin(), f.files, f.namespace, c.ErrOrStderr())
 	for _, o := range objects {
-		t := &target{key: o.Key}
+		t := &target{name: progress.Name(o.Key)}
 		if !f.deleted {
 			t.object = o
 		}
@@ -167,7 +166,7 @@ func (f *flags) targets(ctx context.Context, c *cobra.Command, args []string) ([
 
 // ask asks the server for the state of an object.
 func (f *flags) ask(ctx context.Context, t *target) (a progress.Answer, err error) {
-	query := url.Values{"object": {progress.Name(t.key)}}
+	query := url.Values{"object": {t.name}}
 	if t.generation > 0 {
 		query.Set("generation", strconv.FormatInt(t.generation, 10))
 	}
@@ -188,12 +187,8 @@ func (f *flags) ask(ctx context.Context, t *target) (a progress.Answer, err erro
 		}
 		token = strings.TrimSpace(string(text))
 	}
-	var refused *cli.StatusError
 	err = cli.AskAs(ctx, token, http.MethodGet, f.address, "/debug/inforce?"+query.Encode(), func(body io.Reader) error {
 		return json.NewDecoder(body).Decode(&a)
 	})
-	if errors.As(err, &refused) && (refused.Code == http.StatusTooManyRequests || refused.Code == http.StatusServiceUnavailable) {
-		return progress.Open(t.key, progress.Unknown, refused.Error()), nil // it is asked again
-	}
 	return a, err
 }

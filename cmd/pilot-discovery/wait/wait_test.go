@@ -27,10 +27,8 @@ func (f fake) ask(_ context.Context, t *target) (progress.Answer, error) { retur
 
 func (f fake) generationOf(context.Context, kinds.Key) (int64, error) { return f.generation() }
 
-// reviews is the object of the tests.
-func reviews() kinds.Key {
-	return kinds.Key{Kind: kinds.VirtualService, Namespace: "shop", Name: "reviews"}
-}
+// reviews is the name of the object of the tests.
+const reviews = "VirtualService.networking.istio.io/reviews.shop"
 
 // exitOf returns the exit code for an error.
 func exitOf(err error) int {
@@ -72,7 +70,7 @@ func TestStates(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var out, warnings bytes.Buffer
-				w := &waiter{out: &out, warnings: &warnings, output: "table", targets: []*target{{key: reviews()}}}
+				w := &waiter{out: &out, warnings: &warnings, output: "table", targets: []*target{{name: reviews}}}
 				w.current = strings.HasPrefix(name, "current")
 				asked := 0
 				w.servers = fake{answer: func(*target) (progress.Answer, error) {
@@ -103,7 +101,7 @@ func TestStates(t *testing.T) {
 
 // An object of a file is awaited in the version of the file, and never in an older one.
 func TestVersionOfFile(t *testing.T) {
-	o := &kinds.Object{Key: reviews(), Spec: &networkingv1.VirtualService{}}
+	o := &kinds.Object{Key: kinds.Key{Kind: kinds.VirtualService, Namespace: "shop", Name: "reviews"}, Spec: &networkingv1.VirtualService{}}
 	for name, x := range map[string]struct {
 		first progress.Answer
 		want  target
@@ -116,7 +114,7 @@ func TestVersionOfFile(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var asked []target
-			w := &waiter{out: &bytes.Buffer{}, warnings: &bytes.Buffer{}, output: "table", targets: []*target{{key: reviews(), object: o}}}
+			w := &waiter{out: &bytes.Buffer{}, warnings: &bytes.Buffer{}, output: "table", targets: []*target{{name: reviews, object: o}}}
 			w.servers = fake{answer: func(about *target) (progress.Answer, error) {
 				asked = append(asked, *about)
 				switch len(asked) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -20,7 +21,7 @@ import (
 
 // target is an object to wait for.
 type target struct {
-	key        kinds.Key
+	name       string        // as the server is asked for it, such as VirtualService.networking.istio.io/reviews.shop
 	object     *kinds.Object // as a file has it; nil if an argument names it
 	generation int64         // 0 for any
 	version    string        // hash of the content; empty for any
@@ -92,15 +93,17 @@ func (w *waiter) wait(ctx context.Context) error {
 	}
 }
 
-// question asks for the state of an object. Once the server has answered, an error is no reason to give up, because the
-// server may start again.
+// question asks for the state of an object. A server that is busy, or that has answered before and may start again, is
+// asked again: then the state is unknown.
 func (w *waiter) question(ctx context.Context, t *target) error {
 	answer, err := w.ask(ctx, t)
-	if err != nil && (!w.answered || ctx.Err() != nil) {
+	var refused *cli.StatusError
+	busy := errors.As(err, &refused) && (refused.Code == http.StatusTooManyRequests || refused.Code == http.StatusServiceUnavailable)
+	if err != nil && !busy && (!w.answered || ctx.Err() != nil) {
 		return err
 	}
 	if err != nil {
-		answer = progress.Open(t.key, progress.Unknown, err.Error())
+		answer = progress.Answer{Object: t.last.Object, State: progress.Unknown, Why: err.Error(), Owing: []progress.Owing{}}
 	}
 	t.last, w.answered = answer, true
 	return nil
@@ -132,7 +135,7 @@ func (w *waiter) askAll(ctx context.Context) (open bool, err error) {
 		open = open || !t.done()
 		if t.last.State == progress.WithoutEffect && !t.warned {
 			t.warned = true
-			fmt.Fprintf(w.warnings, "warning: %s has no effect on a connected proxy: %s\n", t.key, t.last.Why)
+			fmt.Fprintf(w.warnings, "warning: %s has no effect on a connected proxy: %s\n", t.name, t.last.Why)
 			for _, d := range t.last.Findings {
 				fmt.Fprintf(w.warnings, "  %s\n", d)
 			}
@@ -149,18 +152,18 @@ func (w *waiter) identify(ctx context.Context, t *target) (again bool, err error
 		t.last.State == progress.Unknown && t.last.Generation == 0 && t.last.Version == "": // the server has not said anything
 		return false, nil
 	case t.last.Generation > 0:
-		if t.generation, err = w.generationOf(ctx, t.key); err != nil {
-			return false, fmt.Errorf("failed to read the generation of %s from the API server: %w", t.key, err)
+		if t.generation, err = w.generationOf(ctx, t.object.Key); err != nil {
+			return false, fmt.Errorf("failed to read the generation of %s from the API server: %w", t.name, err)
 		}
 		return true, nil
-	case t.key.Kind.Istio || t.key.Kind.Group == kinds.KubeGateway.Group: // an API server would have given it a generation
+	case t.object.Kind.Istio || t.object.Kind.IsGatewayAPI(): // an API server would have given it a generation
 		t.version = archive.Content(t.object)
 		return true, nil
 	}
 	if !t.warned {
 		t.warned = true
 		fmt.Fprintf(w.warnings, "warning: objects of the kind %s have no generation: %s is awaited in the version that was read last\n",
-			t.key.Kind.Name, t.key)
+			t.object.Kind.Name, t.name)
 	}
 	return false, nil
 }
@@ -209,7 +212,7 @@ func (w *waiter) show(out io.Writer) error {
 	case "name":
 		for _, t := range w.targets {
 			if t.done() {
-				fmt.Fprintln(out, progress.Name(t.key))
+				fmt.Fprintln(out, t.name)
 			}
 		}
 		return nil
@@ -222,7 +225,7 @@ func (w *waiter) show(out io.Writer) error {
 	}
 	table := tabwriter.NewWriter(out, 8, 8, 3, ' ', 0)
 	for _, t := range w.targets {
-		fmt.Fprintf(table, "%s\t%s\t%s\n", progress.Name(t.key), cmp.Or(t.last.State, progress.Unknown), reason(&t.last))
+		fmt.Fprintf(table, "%s\t%s\t%s\n", t.name, cmp.Or(t.last.State, progress.Unknown), reason(&t.last))
 	}
 	if err := table.Flush(); err != nil {
 		return err
