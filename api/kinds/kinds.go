@@ -42,7 +42,7 @@ type Object struct {
 	Annotations map[string]string
 	Created     time.Time // zero if unknown: then objects are ordered by namespace and name
 	Relayed     bool      // received from another control plane, which serves it too
-	Partial     bool      // lacks something that its author wrote
+	Partial     bool      // a field that its author wrote is left out, because it is unknown or has an error
 	Position    string    // file:line:column; empty for objects of an API server
 
 	// Spec is a pointer: the spec message for an Istio kind (*networkingv1.VirtualService …), the whole object for any
@@ -347,6 +347,9 @@ func (k *Kind) IsGatewayAPI() bool { return k.Group == KubeGateway.Group || k.Is
 // IsAlpha reports whether a kind belongs to the alpha parts of the Gateway API, which are read only if the server is
 // told to.
 func (k *Kind) IsAlpha() bool { return k == XBackendTrafficPolicy }
+
+// IsWorkload reports whether controllers write the objects of a kind, and do so all the time.
+func (k *Kind) IsWorkload() bool { return k == Pod || k == EndpointSlice || k == Node }
 
 // IsOptional reports whether a kind is read only if a setting enables it.
 func (k *Kind) IsOptional() bool { return k.IsMultiCluster() || k.IsAlpha() }

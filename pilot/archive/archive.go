@@ -110,18 +110,12 @@ func (a *Archive) newEntries(size int, floor *uint64) *simplelru.LRU[kinds.Key, 
 	return l
 }
 
-// IsWorkload reports whether objects of a kind change all the time, so that they are kept separately and without
-// content.
-func IsWorkload(k *kinds.Kind) bool {
-	return k == kinds.Pod || k == kinds.EndpointSlice || k == kinds.Node
-}
-
 // IsKept reports whether the Archive keeps versions of an object with that key: an object of a source, and not a fact
 // or the last good version beside another one.
 func IsKept(k kinds.Key) bool { return len(k.Kind.Versions) > 0 && !k.IsLastGood() }
 
 func (a *Archive) shelfOf(k *kinds.Kind) *shelf {
-	if IsWorkload(k) {
+	if k.IsWorkload() {
 		return &a.workloads
 	}
 	return &a.objects
@@ -188,7 +182,7 @@ func (a *Archive) Add(c Change) bool {
 	}
 	e.versions = append(e.versions, v)
 	most := a.o.Versions
-	if IsWorkload(c.Key.Kind) {
+	if c.Key.Kind.IsWorkload() {
 		most = ofWorkload
 	}
 	if n := len(e.versions) - most; n > 0 {
@@ -223,7 +217,7 @@ func (v *version) take(o *kinds.Object) {
 	switch {
 	case o.Kind == kinds.Secret:
 		v.lost = "the content of Secrets is not kept"
-	case IsWorkload(o.Kind):
+	case o.Kind.IsWorkload():
 		v.lost = "controllers write objects of this kind"
 	default:
 		v.object = o

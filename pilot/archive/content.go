@@ -135,7 +135,7 @@ func removal(k kinds.Key, position string) Restore {
 	if position != "" {
 		return Restore{Command: "remove " + k.String() + " from " + position}
 	}
-	if k.Kind == kinds.Secret || IsWorkload(k.Kind) {
+	if k.Kind == kinds.Secret || k.Kind.IsWorkload() {
 		return Restore{Lost: "objects of this kind have more than one writer"}
 	}
 	command := "kubectl delete " + k.Kind.Plural

@@ -115,7 +115,7 @@ func (t *Tracker) Begin(batch []kinds.Change) {
 	keys := make([]kinds.Key, 0, len(batch))
 	for _, c := range batch {
 		keys = append(keys, c.Key)
-		if archive.IsWorkload(c.Kind) || !archive.IsKept(c.Key) || t.o.Archive.Has(c.Key) {
+		if c.Kind.IsWorkload() || !archive.IsKept(c.Key) || t.o.Archive.Has(c.Key) {
 			continue
 		}
 		if o, _, _ := t.o.World.Stored(c.Key); o != nil {
@@ -147,7 +147,7 @@ func (t *Tracker) Commit(snap *snapshot.Snapshot, batch []kinds.Change, at time.
 		}
 		added := t.o.Archive.Add(archive.Change{Key: c.Key, Object: c.Object, Before: t.before[c.Key], Revision: snap.Revision,
 			Unchanged: snap.Revision == t.last, Time: at})
-		if added && !archive.IsWorkload(c.Kind) && snap.Revision != t.last && len(now.keys) < maxKeys {
+		if added && !c.Kind.IsWorkload() && snap.Revision != t.last && len(now.keys) < maxKeys {
 			now.keys = append(now.keys, c.Key)
 		}
 	}

@@ -226,7 +226,7 @@ func (f *feed) item(data []byte, protobuf bool) (*item, error) {
 	}
 	it.fingerprint = maphash.Bytes(f.s.seed, f.masked)
 	if f.loaded.Load() {
-		if f.s.opts.Writes != nil && !isWorkload(f.kind) {
+		if f.s.opts.Writes != nil && !f.kind.IsWorkload() {
 			it.manager, it.managed = managerIn(data)
 		}
 		it.data = bytes.Clone(f.masked) // most events do not change the masked object

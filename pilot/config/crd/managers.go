@@ -5,14 +5,7 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
-
-	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
-
-// isWorkload reports whether objects of a kind are written by controllers only, and often.
-func isWorkload(k *kinds.Kind) bool {
-	return k == kinds.Pod || k == kinds.EndpointSlice || k == kinds.Node
-}
 
 // managerOf returns the field manager of the newest write to an object that is not to its status, and its time. data is
 // the object as JSON.
