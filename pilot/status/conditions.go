@@ -9,6 +9,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/lists"
+	"github.com/istiod-lite/istiod-lite/pilot/config"
 	"github.com/istiod-lite/istiod-lite/pilot/progress"
 )
 
@@ -49,7 +50,7 @@ func outcomeOf(a *progress.Answer) (o outcome, ok bool) {
 		o.stalled = rejections(a)
 	case progress.Invalid:
 		o.message, o.stalled = a.Why, a.Why
-		list := lists.Filter(a.Findings, func(d diag.Diagnostic) bool { return d.Severity == diag.Error || d.Code == unusable })
+		list := lists.Filter(a.Findings, func(d diag.Diagnostic) bool { return d.Severity == diag.Error || config.IsUnusable(d) })
 		if len(list) > 0 {
 			o.stalled = texts(list)
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/api/lists"
+	"github.com/istiod-lite/istiod-lite/pilot/config"
 	"github.com/istiod-lite/istiod-lite/pilot/progress"
 )
 
@@ -130,7 +131,7 @@ func (r *Distribution) All() (list []reconcile.Request) {
 	now := map[kinds.Key]struct{}{}
 	findings, _ := r.host.Found()
 	for _, d := range findings {
-		if d.File != "" || d.Code != unusable {
+		if d.File != "" || !config.IsUnusable(d) {
 			continue
 		}
 		key, ok := keyNamed(d.Object)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/pilot/config"
 )
 
 // Code is the name and the ID of a code of findings in a status.
@@ -22,8 +23,6 @@ const (
 	messages   = "validationMessages"
 	generation = "observedGeneration"
 	conditions = "conditions"
-
-	unusable = "Unusable" // code of findings about versions that are not accepted
 
 	passed   = "PassedAnalysis"
 	clean    = "noErrorsFound"
@@ -63,7 +62,7 @@ func want(findings []diag.Diagnostic, object func(kinds.Key) *kinds.Object, desc
 		count := map[diag.Severity]int{}
 		for _, d := range list {
 			count[d.Severity]++
-			w.unusable = w.unusable || d.Code == unusable
+			w.unusable = w.unusable || config.IsUnusable(d)
 			code := describe(d.Code)
 			m := map[string]any{"level": strings.ToUpper(d.Severity.String()), "type": map[string]any{"code": code.ID, "name": code.Name}}
 			if code.URL != "" {
