@@ -8,7 +8,6 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/names"
-	"github.com/istiod-lite/istiod-lite/galley/analysis"
 	"github.com/istiod-lite/istiod-lite/pilot/components"
 	"github.com/istiod-lite/istiod-lite/pilot/controllers"
 	"github.com/istiod-lite/istiod-lite/pilot/status"
@@ -45,11 +44,8 @@ func (c *conditions) Committed(batch []kinds.Change) {
 	}
 }
 
-// Found returns the findings about objects, and whether they are complete.
-func (c *conditions) Found() ([]diag.Diagnostic, bool) {
-	list := c.server.objectFindings()
-	return list, !analysis.LeftOut(list)
-}
+// ObjectFindings returns the findings about objects.
+func (c *conditions) ObjectFindings() []diag.Diagnostic { return c.server.objectFindings() }
 
 // Notify adds requests to the queue of the reconciler.
 func (c *conditions) Notify(requests ...reconcile.Request) { c.controller.Notify(requests...) }

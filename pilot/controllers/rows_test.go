@@ -196,12 +196,12 @@ func analysisRow() row {
 // refused is a planet whose object is unusable, so that it is reconciled at once.
 type refused struct{ *planet }
 
-func (r refused) Found() ([]diag.Diagnostic, bool) {
+func (r refused) ObjectFindings() []diag.Diagnostic {
 	o := r.own()
 	if o == nil {
-		return nil, true
+		return nil
 	}
-	return []diag.Diagnostic{{Code: "Unusable", Object: o.String()}}, true
+	return []diag.Diagnostic{{Code: "Unusable", Object: o.String()}}
 }
 
 func (refused) Notify(...reconcile.Request) {}

@@ -42,7 +42,7 @@ type Analysis struct {
 	world    World
 	findings Findings
 	analysed atomic.Bool // true after the first analysis of this process
-	leaves   bool        // observedGeneration belongs to a Distribution
+	leaves   bool        // a Distribution writes observedGeneration
 
 	// The fields below are owned by the goroutine that reconciles.
 	listed      bool                 // the kinds have been requested in this term
@@ -57,8 +57,8 @@ func NewAnalysis(w World, f Findings, limit *rate.Limiter) *Analysis {
 	return &Analysis{world: w, findings: f, writer: writer{limit: limit}}
 }
 
-// LeaveGeneration leaves observedGeneration to a Distribution, because it tells clients which generation is in force.
-// It is called before the first term.
+// LeaveGeneration makes the Analysis write no observedGeneration, because a Distribution does: kstatus reads it as the
+// generation that is in force. It is called before the first term.
 func (r *Analysis) LeaveGeneration() { r.leaves = true }
 
 // Analysed records an analysis. Nothing is written before the first one.
@@ -181,7 +181,7 @@ func (r *Analysis) write(ctx context.Context, key kinds.Key, n wanted) error {
 	if parts == nil {
 		return nil
 	}
-	return r.patch(ctx, key, version, map[string]any{"metadata": map[string]any{"resourceVersion": u.GetResourceVersion()}, "status": parts})
+	return r.update(ctx, key, version, u, parts)
 }
 
 // list records the objects of a kind that this revision owns and whose status already has messages. If the API server

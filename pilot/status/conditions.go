@@ -33,8 +33,8 @@ type outcome struct {
 	reconciling, stalled        string // their messages; empty if the condition is absent
 }
 
-// outcomeOf returns what the conditions say for an answer. Nothing is to be said about a version that is not read yet
-// or was replaced.
+// outcomeOf returns what the conditions say for an answer. ok is false for a version that is not read yet or was
+// replaced: the conditions say nothing about it.
 func outcomeOf(a *progress.Answer) (o outcome, ok bool) {
 	o = outcome{reconciled: isFalse, reason: strings.ReplaceAll(words(string(a.State)), " ", ""), message: numbers(a)}
 	switch a.State {
@@ -82,16 +82,13 @@ func numbers(a *progress.Answer) string {
 	return fmt.Sprintf("%d of %d proxies", max(0, p.Connected-p.Behind-p.Rejected), p.Connected)
 }
 
-// rejects is the state of a proxy that has rejected a version.
-const rejects = "rejected"
-
-// longestList is the number of proxies that a message names.
-const longestList = 3
+// maxNamed is the number of proxies that a message names. The message of each has at most 512 bytes: see xds.Owing.
+const maxNamed = 3
 
 // awaited returns what is awaited.
 func awaited(a *progress.Answer) string {
 	var list []string
-	for i := range min(len(a.Owing), longestList) {
+	for i := range min(len(a.Owing), maxNamed) {
 		o := &a.Owing[i]
 		list = append(list, fmt.Sprintf("%s since %s", o.Proxy, o.Since.UTC().Format(time.RFC3339)))
 	}
@@ -103,8 +100,8 @@ func rejections(a *progress.Answer) string {
 	var list []string
 	for i := range a.Owing {
 		o := &a.Owing[i]
-		if o.State == rejects && len(list) < longestList {
-			list = append(list, fmt.Sprintf("%s rejects it (%s): %s", o.Proxy, o.Type, shortened(o.Message)))
+		if o.State == string(progress.Rejected) && len(list) < maxNamed {
+			list = append(list, fmt.Sprintf("%s rejects it (%s): %s", o.Proxy, o.Type, o.Message))
 		}
 	}
 	return summary("", list, a.Proxies.Rejected, a.Why)
@@ -127,15 +124,6 @@ func summary(begin string, list []string, all int, why string) string {
 	return why + "; " + begin + text
 }
 
-// shortened returns the beginning of a text of a proxy.
-func shortened(text string) string {
-	const longest = 1024
-	if len(text) <= longest {
-		return text
-	}
-	return strings.ToValidUTF8(text[:longest], "") + "…"
-}
-
 // conditionOf returns the condition of a type, or nil.
 func conditionOf(status map[string]any, name string) map[string]any {
 	for _, c := range list(status, conditions) {
@@ -153,7 +141,7 @@ func holds(status map[string]any, of int64) bool {
 		conditionOf(status, reconciling) == nil && conditionOf(status, stalled) == nil
 }
 
-// exact returns a number of JSON, or -1 for another value, such as a number in a text.
+// exact returns a JSON number, or -1 for another value, such as a number in a string.
 func exact(v any) int64 {
 	switch v := v.(type) {
 	case int64:

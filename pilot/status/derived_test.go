@@ -236,7 +236,7 @@ func TestProgrammed(t *testing.T) {
 			check("a quick change", "True", "fine")
 			rejected := behind(1, 2)
 			rejected.State, rejected.Proxies.Rejected = progress.Rejected, 1
-			rejected.Owing = []progress.Owing{{Proxy: "front-0.a", State: rejects, Type: "lds", Message: "no"}}
+			rejected.Owing = []progress.Owing{{Proxy: "front-0.a", State: string(progress.Rejected), Type: "lds", Message: "no"}}
 			derives(3, "True", rejected)
 			r.pass(10 * time.Second)
 			check("rejected", "False", "front-0.a rejects it (lds): no")

@@ -73,10 +73,10 @@ type DistributedWorld interface {
 	Selections() uint64 // number of commits that selected or unselected namespaces
 }
 
-// Host is what a Distribution is part of.
+// Host is the server of a Distribution.
 type Host interface {
-	// Found returns the findings about objects. all is false if some are left out.
-	Found() (found []diag.Diagnostic, all bool)
+	// ObjectFindings returns the findings about objects.
+	ObjectFindings() []diag.Diagnostic
 	// Notify adds requests to the queue of the reconciler.
 	Notify(requests ...reconcile.Request)
 }
@@ -129,8 +129,7 @@ func (r *Distribution) All() (list []reconcile.Request) {
 		}
 	}
 	now := map[kinds.Key]struct{}{}
-	findings, _ := r.host.Found()
-	for _, d := range findings {
+	for _, d := range r.host.ObjectFindings() {
 		if d.File != "" || !config.IsUnusable(d) {
 			continue
 		}
@@ -220,8 +219,12 @@ func (r *Distribution) follow(ctx context.Context, key kinds.Key) (reconcile.Res
 }
 
 // pause returns the time until the next look at an object.
-func (r *Distribution) pause(x *unsettled) time.Duration {
-	return max(minLook, min(time.Since(x.since)/8, maxLook), time.Duration(len(r.open))*lookEach)
+func (r *Distribution) pause(x *unsettled) time.Duration { return pauseOf(x.since, len(r.open)) }
+
+// pauseOf returns the time until the next look at one of several objects that are not in force. since is the time of
+// the first look at it.
+func pauseOf(since time.Time, objects int) time.Duration {
+	return max(minLook, min(time.Since(since)/8, maxLook), time.Duration(objects)*lookEach)
 }
 
 // write writes conditions with the version of an object that it reads, unless it has them. It returns errForeign if
@@ -244,7 +247,7 @@ func (r *Distribution) write(ctx context.Context, key kinds.Key, x *unsettled, a
 	if parts == nil {
 		return nil
 	}
-	return r.patch(ctx, key, version, map[string]any{"metadata": map[string]any{"resourceVersion": u.GetResourceVersion()}, "status": parts})
+	return r.update(ctx, key, version, u, parts)
 }
 
 // list reconciles the objects of a kind that this revision owns and whose status does not say that they are in force,

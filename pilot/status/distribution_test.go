@@ -75,10 +75,10 @@ func (r *distributionRig) Selections() uint64 {
 	return r.selections
 }
 
-func (r *distributionRig) Found() ([]diag.Diagnostic, bool) {
+func (r *distributionRig) ObjectFindings() []diag.Diagnostic {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.findings, true
+	return r.findings
 }
 
 func (r *distributionRig) Notify(list ...reconcile.Request) { r.controller.Notify(list...) }
@@ -195,7 +195,7 @@ func inForce(concerned int) progress.Answer {
 func TestConditions(t *testing.T) {
 	rejected := behind(11, 12)
 	rejected.State, rejected.Proxies.Rejected, rejected.Proxies.Behind = progress.Rejected, 1, 0
-	rejected.Owing = []progress.Owing{{Proxy: "web-0.a", State: rejects, Type: "rds", Message: "no such cluster"}}
+	rejected.Owing = []progress.Owing{{Proxy: "web-0.a", State: string(progress.Rejected), Type: "rds", Message: "no such cluster"}}
 	unknown := behind(12, 12)
 	unknown.State, unknown.Why = progress.Unknown, "these replicas cannot be asked: istiod-b"
 	none := progress.Answer{State: progress.WithoutEffect, Counted: true, Why: "it changed nothing that a connected proxy is sent"}

@@ -34,7 +34,7 @@ func (r *Derived) hold(ctx context.Context, s *derive.Status, o *kinds.Object) (
 		x = awaitedGateway{o.Generation, time.Now()}
 		r.awaited[key] = x
 	}
-	again = max(minLook, min(time.Since(x.since)/8, maxLook), time.Duration(len(r.awaited))*lookEach)
+	again = pauseOf(x.since, len(r.awaited))
 	a := r.progress.Own(progress.Question{Key: key})
 	if a.State.Final() {
 		a = r.progress.Ask(ctx, progress.Question{Key: key, Generation: o.Generation})

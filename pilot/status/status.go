@@ -145,7 +145,8 @@ func keyNamed(text string) (kinds.Key, bool) {
 	return kinds.Key{}, false
 }
 
-// patch returns the parts of a status that differ from the wanted one, or nil. It may leave observedGeneration alone.
+// patch returns the parts of a status that differ from the wanted one, or nil. If leaves is true, they have no
+// observedGeneration.
 func patch(u *unstructured.Unstructured, w wanted, now time.Time, leaves bool) map[string]any {
 	old, _, _ := unstructured.NestedMap(u.Object, "status")
 	next := map[string]any{messages: append([]any{}, w.messages...)}

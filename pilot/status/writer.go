@@ -117,6 +117,12 @@ func (w *writer) get(ctx context.Context, key kinds.Key) (u *unstructured.Unstru
 	return u, version, err
 }
 
+// update merges parts into the status of an object that was read. It is a conflict if the object has changed since.
+func (w *writer) update(ctx context.Context, key kinds.Key, version string, read *unstructured.Unstructured, parts map[string]any) error {
+	meta := map[string]any{"resourceVersion": read.GetResourceVersion()}
+	return w.patch(ctx, key, version, map[string]any{"metadata": meta, "status": parts})
+}
+
 // patch merges parts into an object.
 func (w *writer) patch(ctx context.Context, key kinds.Key, version string, parts map[string]any) error {
 	text, err := json.Marshal(parts)
