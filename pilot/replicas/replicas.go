@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
 
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/pilot/xds"
@@ -82,7 +83,7 @@ type Peer struct {
 	Address string // host:port of its secure port
 }
 
-// Member is a replica that is ready or not.
+// Member is one of the other replicas. It may not be ready.
 type Member struct {
 	Peer
 	Ready bool
@@ -91,14 +92,10 @@ type Member struct {
 // Peers returns the other ready replicas, sorted by name. It has one address of a replica, which may have one of each
 // IP family.
 func (r *Replicas) Peers() []Peer {
-	var peers []Peer
-	for _, m := range r.Members() {
-		if m.Ready {
-			peers = append(peers, m.Peer)
-		}
-	}
-	return peers
+	return peersOf(lists.Filter(r.Members(), func(m Member) bool { return m.Ready }))
 }
+
+func peersOf(list []Member) []Peer { return lists.Map(list, func(m Member) Peer { return m.Peer }) }
 
 // Affected reports whether a snapshot may have other members than the one before.
 func (r *Replicas) Affected(s *snapshot.Snapshot) bool {
@@ -132,15 +129,9 @@ func (r *Replicas) Members() []Member {
 			}
 		}
 	}
+	rank := map[bool]int{true: 0, false: 1} // of a replica with several addresses, a ready one comes first
 	slices.SortFunc(members, func(a, b Member) int {
-		ready := 0
-		if a.Ready != b.Ready { // the ready address of a replica with several
-			ready = 1
-			if a.Ready {
-				ready = -1
-			}
-		}
-		return cmp.Or(cmp.Compare(a.Name, b.Name), ready, cmp.Compare(a.Address, b.Address))
+		return cmp.Or(cmp.Compare(a.Name, b.Name), rank[a.Ready]-rank[b.Ready], cmp.Compare(a.Address, b.Address))
 	})
 	return slices.CompactFunc(members, func(a, b Member) bool { return a.Name == b.Name })
 }
@@ -163,14 +154,12 @@ func (r *Replicas) Ask(ctx context.Context, question string) []Answer {
 // are not ready and refuse connections: no process serves there.
 func (r *Replicas) AskMembers(ctx context.Context, question string) []Answer {
 	members := r.Members()
-	var peers []Peer
+	ready := map[string]bool{}
 	for _, m := range members {
-		peers = append(peers, m.Peer)
+		ready[m.Address] = m.Ready
 	}
-	answers := r.askAll(ctx, peers, question)
-	return slices.DeleteFunc(answers, func(a Answer) bool {
-		i := slices.IndexFunc(members, func(m Member) bool { return m.Address == a.Address })
-		return a.Err != nil && i >= 0 && !members[i].Ready && refuses(ctx, a.Address)
+	return slices.DeleteFunc(r.askAll(ctx, peersOf(members), question), func(a Answer) bool {
+		return a.Err != nil && !ready[a.Address] && refuses(ctx, a.Address)
 	})
 }
 
@@ -183,6 +172,7 @@ func refuses(ctx context.Context, address string) bool {
 	return errors.Is(err, syscall.ECONNREFUSED)
 }
 
+// askAll asks a list of peers.
 func (r *Replicas) askAll(ctx context.Context, peers []Peer, question string) []Answer {
 	if len(peers) == 0 {
 		return nil
