@@ -143,13 +143,12 @@ func (t *Tracker) look() (more bool) {
 	n := min(perLook, len(t.open))
 	list := append([]open(nil), t.open[:n]...)
 	t.mu.Unlock()
-	settled := map[uint64]bool{}
+	settled := map[uint64]bool{} // of the revisions in list
 	for _, o := range list {
 		p := t.o.Streams.Progress(o.revision, false, 0)
 		var at time.Time
-		if p.InForce() {
+		if settled[o.revision] = p.InForce(); p.InForce() {
 			at = t.o.Clock.Now()
-			settled[o.revision] = true
 		}
 		for _, k := range o.keys {
 			t.o.Archive.Outcome(k, o.revision, p.Concerned, p.Counted, at)
@@ -159,23 +158,13 @@ func (t *Tracker) look() (more bool) {
 	defer t.mu.Unlock()
 	var rest, tried []open // the ones that were looked at go to the end
 	for _, o := range t.open {
-		switch {
-		case settled[o.revision]:
-		case containsRevision(list, o.revision):
-			tried = append(tried, o)
-		default:
+		switch is, looked := settled[o.revision]; {
+		case !looked:
 			rest = append(rest, o)
+		case !is:
+			tried = append(tried, o)
 		}
 	}
 	t.open = append(rest, tried...)
 	return len(t.open) > 0
-}
-
-func containsRevision(list []open, revision uint64) bool {
-	for _, o := range list {
-		if o.revision == revision {
-			return true
-		}
-	}
-	return false
 }

@@ -85,7 +85,7 @@ type Tracker struct {
 	turn       uint64      // revision of the last commit that selected or unselected namespaces; 0 if none did
 	committing []kinds.Key // objects of the batch that is being committed
 	before     map[kinds.Key]*kinds.Object
-	open       []open // oldest first
+	open       []open // the next one to look at comes first
 	members    members
 }
 
