@@ -13,7 +13,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 )
 
-// Options of an Archive. Zero values mean the defaults.
+// Options are the bounds of an Archive. 0 means the default.
 type Options struct {
 	Objects   int // most objects of configuration; default 4096
 	Workloads int // most Pods, EndpointSlices and Nodes; default 1024
@@ -32,16 +32,16 @@ type Archive struct {
 	o Options
 
 	mu        sync.Mutex
-	objects   shelf
-	workloads shelf
+	objects   cache
+	workloads cache
 	writes    *simplelru.LRU[kinds.Key, config.Write] // of versions that are read and not committed
 	encoded   []*version                              // versions with content, in the order of encoding
 	bytes     int                                     // of content
 	waiting   []*version                              // not encoded yet
 }
 
-// shelf keeps the entries of some kinds.
-type shelf struct {
+// cache keeps the entries of some kinds.
+type cache struct {
 	entries *simplelru.LRU[kinds.Key, *entry]
 	floor   uint64 // newest revision of a version that was dropped with its object
 }
@@ -55,19 +55,19 @@ type entry struct {
 // Version is one version of an object.
 type Version struct {
 	Revision   uint64    // of the snapshot that put it in force
-	AsOld      bool      // it was in force before Revision, and Revision is the oldest that is known
-	Time       time.Time // of its commit; zero if AsOld
+	AsOld      bool      // it came into force at Revision or before: all that is owed up to Revision may be of it
+	Time       time.Time // of its commit; zero for a version of the first load
 	UID        string
-	Generation int64  // 0 if its kind has none, or if it is in a file
-	Gone       bool   // the object was deleted
-	Manager    string // field manager that wrote it; empty if unknown
-	Written    time.Time
-	Position   string // file:line:column; empty for objects of an API server
+	Generation int64     // metadata.generation; 0 if its kind has none, or if the object is in a file
+	Gone       bool      // the object was deleted
+	Manager    string    // field manager that wrote it; empty if unknown
+	Written    time.Time // of that write; zero if unknown
+	Position   string    // file:line:column; empty for objects of an API server
 
 	// Proxies is the largest number of proxies that it concerned at a time, and Counted is false if that is unknown.
 	Proxies int
 	Counted bool
-	Settled time.Time // when all of them had it; zero if not yet, or unknown
+	Settled time.Time // time at which all of them had it; zero if some lack it, or if that is unknown
 
 	object *kinds.Object // until it is encoded
 	hash   string        // of the content; empty until it is encoded
@@ -86,7 +86,7 @@ type version struct {
 	Version
 	content []byte // YAML; nil if it is not kept
 	lost    string // why there is no content; empty if there is
-	dropped bool
+	dropped bool   // the Archive no longer keeps the version
 }
 
 // New returns an empty Archive.
@@ -114,7 +114,7 @@ func (a *Archive) newEntries(size int, floor *uint64) *simplelru.LRU[kinds.Key, 
 // or the last good version beside another one.
 func IsKept(k kinds.Key) bool { return len(k.Kind.Versions) > 0 && !k.IsLastGood() }
 
-func (a *Archive) shelfOf(k *kinds.Kind) *shelf {
+func (a *Archive) cacheOf(k *kinds.Kind) *cache {
 	if k.IsWorkload() {
 		return &a.workloads
 	}
@@ -141,7 +141,7 @@ type Change struct {
 func (a *Archive) Has(k kinds.Key) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.shelfOf(k.Kind).entries.Contains(k)
+	return a.cacheOf(k.Kind).entries.Contains(k)
 }
 
 // Add records a change, and reports whether it is a new version.
@@ -155,12 +155,12 @@ func (a *Archive) Add(c Change) bool {
 	if written && (c.Object == nil || write.Generation == c.Object.Generation) {
 		a.writes.Remove(c.Key)
 	}
-	shelf := a.shelfOf(c.Key.Kind)
-	e, ok := shelf.entries.Get(c.Key)
+	of := a.cacheOf(c.Key.Kind)
+	e, ok := of.entries.Get(c.Key)
 	if !ok {
 		e = &entry{}
 		if c.Before != nil {
-			e.versions = append(e.versions, a.first(c, shelf))
+			e.versions = append(e.versions, a.first(c, of))
 		}
 	}
 	last := e.last()
@@ -178,7 +178,7 @@ func (a *Archive) Add(c Change) bool {
 		}
 	}
 	if last != nil {
-		a.retire(last)
+		a.enqueue(last)
 	}
 	e.versions = append(e.versions, v)
 	most := a.o.Versions
@@ -192,13 +192,13 @@ func (a *Archive) Add(c Change) bool {
 		e.versions, e.trimmed = slices.Delete(e.versions, 0, n), true
 	}
 	if !ok {
-		shelf.entries.Add(c.Key, e)
+		of.entries.Add(c.Key, e)
 	}
 	return true
 }
 
 // first returns the version of an object that was in force before its first change. The caller holds mu.
-func (a *Archive) first(c Change, s *shelf) *version {
+func (a *Archive) first(c Change, s *cache) *version {
 	v := &version{Version: Version{Revision: max(1, s.floor), AsOld: true}}
 	v.take(c.Before)
 	return v
@@ -211,7 +211,8 @@ func (e *entry) last() *version {
 	return e.versions[len(e.versions)-1]
 }
 
-// take sets what a version has of an object. The newest version has the object, which the World has too.
+// take sets the fields of a version from an object. The version holds the object until Encode: while it is the newest
+// one, the World holds the object too.
 func (v *version) take(o *kinds.Object) {
 	v.UID, v.Generation, v.Position = o.UID, o.Generation, o.Position
 	switch {
@@ -232,15 +233,15 @@ func (v *version) is(o *kinds.Object) bool {
 	case v.UID != o.UID || v.Generation != o.Generation:
 		return false
 	case v.object == nil:
-		return false // a source hands over only changed ones
+		return false // a source hands over only objects that have changed
 	case o.Generation != 0:
 		return maps.Equal(v.object.Labels, o.Labels) && maps.Equal(v.object.Annotations, o.Annotations)
 	}
 	return config.Equal(v.object, o)
 }
 
-// retire lets the content of a version be encoded, because the World no longer has the object. The caller holds mu.
-func (a *Archive) retire(v *version) {
+// enqueue lets Encode encode the content of a version that another one replaces. The caller holds mu.
+func (a *Archive) enqueue(v *version) {
 	switch {
 	case v.object == nil:
 	case len(a.waiting) >= maxUnencoded:
@@ -250,12 +251,13 @@ func (a *Archive) retire(v *version) {
 	}
 }
 
-// drop forgets the content of a version that is no longer kept. The caller holds mu.
+// drop marks a version that is no longer kept, and drops its content. The caller holds mu.
 func (a *Archive) drop(v *version) {
 	v.dropped, v.object = true, nil
-	a.forget(v, "it is too old")
+	a.forget(v, tooOld)
 }
 
+// forget drops the content of a version. The caller holds mu.
 func (a *Archive) forget(v *version, why string) {
 	if v.content != nil {
 		a.bytes -= len(v.content)
@@ -290,7 +292,7 @@ func (a *Archive) Encode() {
 	}
 }
 
-// keep counts the content of a version, and forgets the oldest contents beyond the bound. The caller holds mu.
+// keep counts the content of a version, and drops the oldest contents beyond the bound. The caller holds mu.
 func (a *Archive) keep(v *version) {
 	if v.content == nil {
 		return
@@ -299,7 +301,7 @@ func (a *Archive) keep(v *version) {
 	a.encoded = append(a.encoded, v)
 	drop := 0
 	for a.bytes > a.o.Bytes && drop < len(a.encoded)-1 {
-		a.forget(a.encoded[drop], "it is too old")
+		a.forget(a.encoded[drop], tooOld)
 		drop++
 	}
 	a.encoded = slices.Delete(a.encoded, 0, drop)
@@ -313,7 +315,7 @@ func (a *Archive) keep(v *version) {
 func (a *Archive) Outcome(k kinds.Key, revision uint64, proxies int, counted bool, settled time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	e, ok := a.shelfOf(k.Kind).entries.Peek(k)
+	e, ok := a.cacheOf(k.Kind).entries.Peek(k)
 	if !ok {
 		return
 	}
@@ -324,12 +326,12 @@ func (a *Archive) Outcome(k kinds.Key, revision uint64, proxies int, counted boo
 	}
 }
 
-// Versions returns the versions of an object, oldest first, and the Floor of its kind: an object without versions has
-// not changed after the revision Floor, which is 0 if nothing was dropped.
+// Versions returns the versions of an object, oldest first, and the floor of its kind: an object without versions has
+// not changed after the revision floor, which is 0 if nothing was dropped.
 func (a *Archive) Versions(k kinds.Key) (list []Version, floor uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	s := a.shelfOf(k.Kind)
+	s := a.cacheOf(k.Kind)
 	if e, ok := s.entries.Peek(k); ok {
 		for _, v := range e.versions {
 			list = append(list, v.Version)

@@ -116,7 +116,7 @@ func TestAuthors(t *testing.T) {
 	}
 }
 
-// TestBounds: objects, versions of workloads and bytes are bounded, and Floor is not older than what was dropped.
+// TestBounds: objects, versions of workloads and bytes are bounded, and the floor is not older than what was dropped.
 func TestBounds(t *testing.T) {
 	a := New(Options{Objects: 10, Workloads: 3, Bytes: 2000})
 	key := func(k *kinds.Kind, i int) kinds.Key { return kinds.Key{Kind: k, Namespace: "a", Name: fmt.Sprint(i)} }

@@ -93,6 +93,9 @@ func contentOf(o *kinds.Object) (text []byte, lost string) {
 	return text, ""
 }
 
+// tooOld is the reason for content that was dropped.
+const tooOld = "it is too old"
+
 // Restore is how an earlier version of an object is brought back.
 type Restore struct {
 	Command string // what to run or, for an object in a file, what to write; empty if there is none
@@ -102,10 +105,10 @@ type Restore struct {
 // Restore returns how the version before an object's version with index i is brought back.
 func (a *Archive) Restore(k kinds.Key, i int) Restore {
 	a.mu.Lock()
-	e, ok := a.shelfOf(k.Kind).entries.Peek(k)
+	e, ok := a.cacheOf(k.Kind).entries.Peek(k)
 	if !ok || i < 0 || i >= len(e.versions) {
 		a.mu.Unlock()
-		return Restore{Lost: "it is too old"}
+		return Restore{Lost: tooOld}
 	}
 	v, whole := *e.versions[i], !e.trimmed
 	var before *version
@@ -115,12 +118,10 @@ func (a *Archive) Restore(k kinds.Key, i int) Restore {
 	}
 	a.mu.Unlock()
 	switch {
-	case v.Gone && before == nil:
-		return Restore{Lost: "it is too old"}
-	case before == nil && whole && !v.AsOld, before != nil && before.Gone:
+	case before == nil && whole && !v.AsOld && !v.Gone, before != nil && before.Gone:
 		return removal(k, v.Position)
 	case before == nil:
-		return Restore{Lost: "it is too old"}
+		return Restore{Lost: tooOld}
 	case before.object != nil:
 		before.content, before.lost = contentOf(before.object)
 	}
