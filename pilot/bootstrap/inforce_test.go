@@ -105,7 +105,7 @@ spec:
 		t.Errorf("the version before: %+v", a)
 	}
 	answer(r, "")
-	if a := ask("watch&version=" + url.QueryEscape(second)); a.State != progress.InForce || a.Proxies.InForce != 1 || len(a.Owing) > 0 {
+	if a := final("version="+url.QueryEscape(second), progress.InForce); a.Proxies.InForce != 1 || len(a.Owing) > 0 {
 		t.Errorf("acknowledged: %+v", a)
 	}
 

@@ -106,7 +106,7 @@ type API struct {
 	pages []page
 	slots *quota.Slots[identity.Holder] // bounds concurrent requests over HTTP
 
-	watchers *quota.Slots[identity.Holder] // bounds requests over HTTP that wait
+	watchers *quota.Slots[identity.Holder] // bounds requests over HTTP that wait for a push
 	closing  context.Context
 	close    context.CancelFunc
 }
@@ -122,7 +122,7 @@ type page struct {
 	ownObject    bool   // accounts without full access may read it about objects of their own namespace
 	acts         bool   // always changes something
 	actsWith     string // the parameter with which it changes something, or empty
-	waits        bool   // the parameter watch waits for a change
+	waits        bool   // the parameter watch waits for a push
 
 	// overADS answers the page's own type over ADS. It is nil if ADS clients request the page by name.
 	overADS func(url.Values) ([]*anypb.Any, error)
@@ -178,8 +178,8 @@ func New(o Options) *API {
 		a.pages = append(
 			a.pages,
 			page{name: progress.InForcePage, about: "whether a version of an object is in force; ?object=KIND/NAME.NAMESPACE, " +
-				"&generation=N, or current, &version=HASH, &deleted, &cluster=ID, &scope=self, &watch",
-				waits: true, ownObject: true, answer: a.inForce},
+				"&generation=N, or current, &version=HASH, &deleted, &cluster=ID, &scope=self",
+				ownObject: true, answer: a.inForce},
 			page{name: progress.HistoryPage, about: "the last versions of an object; ?object=KIND/NAME.NAMESPACE, &cluster=ID, &scope=self",
 				answer: a.history},
 		)

@@ -22,77 +22,75 @@ const readerParameter = "reader"
 // currentTime is how long the API server may take to say which generation it has.
 const currentTime = 2 * time.Second
 
-// subject returns the question that a query asks, and whether it is for this replica alone.
-func (a *API) subject(query url.Values) (q progress.Question, self bool, err error) {
-	if q.Key, err = a.o.Progress.Find(query.Get("object"), query.Get("cluster")); err != nil {
-		return q, false, fmt.Errorf("%w: %w", ErrBadQuery, err)
+// object returns the object that a query is about, and whether this replica alone is asked.
+func (a *API) object(query url.Values) (k kinds.Key, self bool, err error) {
+	scope := query.Get("scope")
+	if scope != "" && scope != "self" {
+		return k, false, fmt.Errorf("%w: scope=%.64q is not self", ErrBadQuery, scope)
 	}
-	switch scope := query.Get("scope"); scope {
-	case "self":
-		self = true
-	case "":
-	default:
-		return q, false, fmt.Errorf("%w: scope=%.64q is not self", ErrBadQuery, scope)
+	if k, err = a.o.Progress.Find(query.Get("object"), query.Get("cluster")); err != nil {
+		return k, false, fmt.Errorf("%w: %w", ErrBadQuery, err)
+	}
+	return k, scope == "self", nil
+}
+
+// inForce says whether a version of an object is in force at the proxies of all replicas.
+func (a *API) inForce(query url.Values) (any, error) {
+	k, self, err := a.object(query)
+	if err != nil {
+		return nil, err
+	}
+	q := progress.Question{Key: k, Version: query.Get("version")}
+	if q.Deleted, err = truth(query, "deleted"); err != nil {
+		return nil, err
 	}
 	if query.Get("generation") == "current" {
-		q.Generation, err = a.current(q.Key)
+		var unread *progress.Answer
+		if q.Generation, unread, err = a.current(k); unread != nil {
+			return unread, nil
+		}
 	} else {
 		var generation uint64
 		generation, err = number(query, "generation")
 		q.Generation = int64(generation)
 	}
 	if err != nil {
-		return q, self, err
+		return nil, err
 	}
-	q.Version = query.Get("version")
-	q.Deleted, err = truth(query, "deleted")
-	return q, self, err
+	reader := query.Get(readerParameter)
+	if !self {
+		return a.o.Progress.Ask(a.closing, q).For(reader), nil
+	}
+	var proxies []string
+	if list := query.Get("connected"); list != "" {
+		proxies = strings.Split(list, ",")
+	}
+	return a.o.Progress.OwnOf(q, proxies).For(reader), nil
 }
 
-// unreadError is the error for an object whose generation is not known, with the answer about it.
-type unreadError struct{ answer progress.Answer }
-
-func (e *unreadError) Error() string { return e.answer.Why }
-
-// current returns the generation that the API server has of an object now.
-func (a *API) current(k kinds.Key) (int64, error) {
+// current returns the generation that the API server has of an object now, or the answer if the object cannot be read.
+func (a *API) current(k kinds.Key) (generation int64, answer *progress.Answer, err error) {
 	if a.o.Server == nil {
-		return 0, fmt.Errorf("%w: generation=current: this server reads no API server", ErrBadQuery)
+		return 0, nil, fmt.Errorf("%w: generation=current: this server reads no API server", ErrBadQuery)
 	}
 	ctx, cancel := context.WithTimeout(a.closing, currentTime)
 	defer cancel()
-	generation, err := a.o.Server.Generation(ctx, k)
+	generation, err = a.o.Server.Generation(ctx, k)
+	unread := func(s progress.State, why string) (int64, *progress.Answer, error) {
+		answer := progress.Open(k, s, why)
+		return 0, &answer, nil
+	}
 	switch {
 	case apierrors.IsNotFound(err):
-		return 0, &unreadError{progress.Open(k, progress.NotSeen, "the API server does not have the object")}
+		return unread(progress.NotSeen, "the API server does not have the object")
 	case errors.Is(err, ErrBadQuery):
-		return 0, err
+		return 0, nil, err
 	case err != nil:
-		return 0, &unreadError{progress.Open(k, progress.Unknown, "failed to read the object from the API server: "+err.Error())}
+		return unread(progress.Unknown, "failed to read the object from the API server: "+err.Error())
 	case generation == 0:
-		return 0, fmt.Errorf("%w: generation=current: objects of the kind %s have no generation", ErrBadQuery, k.Kind.Name)
+		return 0, nil, fmt.Errorf("%w: generation=current: objects of the kind %s have no generation", ErrBadQuery, k.Kind.Name)
 	}
-	return generation, nil
-}
-
-// inForce says whether a version of an object is in force at the proxies of all replicas.
-func (a *API) inForce(query url.Values) (any, error) {
-	reader := query.Get(readerParameter)
-	q, self, err := a.subject(query)
-	var unread *unreadError
-	switch {
-	case errors.As(err, &unread):
-		return unread.answer, nil
-	case err != nil:
-		return nil, err
-	case self:
-		var proxies []string
-		if list := query.Get("connected"); list != "" {
-			proxies = strings.Split(list, ",")
-		}
-		return a.o.Progress.OwnOf(q, proxies).For(reader), nil
-	}
-	return a.o.Progress.Ask(a.closing, q).For(reader), nil
+	return generation, nil, nil
 }
 
 // aboutObject tells the Authorizer the namespace of the object that a page is about, and the page the namespace of a
@@ -110,27 +108,14 @@ func (a *API) aboutObject(peer identity.Peer, about *authorize.Page, query url.V
 	}
 }
 
-// settled returns what waits until waiting longer changes nothing about a version.
-func (a *API) settled(query url.Values) (func(context.Context), error) {
-	q, _, err := a.subject(query)
-	var unread *unreadError
-	switch {
-	case errors.As(err, &unread):
-		return func(context.Context) {}, nil
-	case err != nil:
-		return nil, err
-	}
-	return func(ctx context.Context) { a.o.Progress.Wait(ctx, q) }, nil
-}
-
 // history returns the last versions of an object.
 func (a *API) history(query url.Values) (any, error) {
-	q, self, err := a.subject(query)
+	k, self, err := a.object(query)
 	switch {
 	case err != nil:
 		return nil, err
 	case self:
-		return a.o.Progress.OwnHistory(q.Key), nil
+		return a.o.Progress.OwnHistory(k), nil
 	}
-	return a.o.Progress.AskHistory(a.closing, q.Key), nil
+	return a.o.Progress.AskHistory(a.closing, k), nil
 }

@@ -8,14 +8,13 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/istiod-lite/istiod-lite/pilot/progress"
 	"github.com/istiod-lite/istiod-lite/pilot/pushes"
 )
 
-// watchTime bounds how long a request over HTTP waits. It is less than the time limit for a response.
+// watchTime bounds how long a request over HTTP waits for a push. It is less than the time limit for a response.
 const watchTime = 25 * time.Second
 
-// maxWatchers bounds the requests that wait. They take no slot while they wait.
+// maxWatchers bounds the requests that wait for a push. They take no slot while they wait.
 const maxWatchers = 64
 
 // pushes returns the last pushes: with since=ID the ones after it, and with limit=N at most N.
@@ -47,41 +46,28 @@ func number(query url.Values, name string) (uint64, error) {
 	return n, nil
 }
 
-// nextPush returns what waits for a push newer than since.
-func (a *API) nextPush(query url.Values) (func(context.Context), error) {
-	since, err := number(query, "since")
-	return func(ctx context.Context) { a.o.Pushes.Wait(ctx, since) }, err
-}
-
-// await waits for what a page waits for if the request has the parameter watch. It returns false if it has answered the
-// request.
+// await waits for a push newer than since if the request has the parameter watch. It returns false if it has answered
+// the request.
 func (a *API) await(w http.ResponseWriter, r *http.Request) bool {
 	query := r.URL.Query()
-	p, _ := a.page(r.PathValue("name"))
-	if !p.waits || !query.Has("watch") {
+	if p, _ := a.page(r.PathValue("name")); !p.waits || !query.Has("watch") || a.o.Pushes == nil {
 		return true
 	}
-	waiting := a.nextPush
-	if p.name == progress.InForcePage {
-		waiting = a.settled
-	} else if a.o.Pushes == nil {
-		return true
-	}
-	wait, err := waiting(query)
+	since, err := number(query, "since")
 	if err != nil {
 		http.Error(w, err.Error(), statusOf(err))
 		return false
 	}
 	done := a.watchers.Try(holderOf(r))
 	if done == nil {
-		tooMany(w, "too many requests wait for changes")
+		tooMany(w, "too many requests wait for pushes")
 		return false
 	}
 	defer done()
 	ctx, cancel := context.WithTimeout(r.Context(), watchTime)
 	defer cancel()
 	defer context.AfterFunc(a.closing, cancel)()
-	wait(ctx)
+	a.o.Pushes.Wait(ctx, since)
 	return r.Context().Err() == nil
 }
 

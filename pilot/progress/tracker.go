@@ -2,7 +2,6 @@ package progress
 
 import (
 	"cmp"
-	"context"
 	"slices"
 	"sync"
 	"time"
@@ -360,24 +359,3 @@ func (t *Tracker) shorten(a *Answer) {
 
 // rank orders proxies in a list.
 func rank(state string) int { return slices.Index([]string{rejected, departed, behind}, state) }
-
-// Wait blocks until the answer to a question is final, or until ctx ends.
-func (t *Tracker) Wait(ctx context.Context, q Question) {
-	const own, all = 100 * time.Millisecond, 500 * time.Millisecond // between looks at this replica, and at all
-	tick := time.NewTicker(own)
-	defer tick.Stop()
-	var asked time.Time
-	for {
-		if t.answer(q, nil).State.Final() && t.o.Clock.Now().Sub(asked) >= all {
-			if t.o.Replicas == nil || t.Ask(ctx, q).State.Final() {
-				return
-			}
-			asked = t.o.Clock.Now()
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
-	}
-}

@@ -3,7 +3,6 @@ package progress
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"net/url"
 	"slices"
 	"strings"
@@ -484,14 +483,4 @@ func TestFind(t *testing.T) {
 			t.Errorf("%q is %v", text, k)
 		}
 	}
-}
-
-// TestWait: it waits until the answer is final, of all replicas.
-func TestWait(t *testing.T) {
-	f, tr := newFake(version(1, "a"))
-	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(errors.New("over"))
-	tr.Wait(ctx, Question{Key: web, Generation: 2}) // it ends with its context
-	f.debts = []debt{{from: 0, to: 1, settled: true}}
-	tr.Wait(t.Context(), Question{Key: web, Generation: 1})
 }
