@@ -26,15 +26,13 @@ func (j judge) FindingsAbout(k kinds.Key) []diag.Diagnostic {
 }
 
 // Unread implements progress.Judge.
-func (j judge) Unread(k kinds.Key) string { return j.s.from.Leaves(k) }
+func (j judge) Unread(k kinds.Key) string { return j.s.from.WhyUnread(k) }
 
 // newProgress returns the Tracker of a server, which knows what is in force.
-func (s *Server) newProgress(kept *archive.Archive, others debug.Replicas) *progress.Tracker {
-	o := progress.Options{Streams: s.discovery, Archive: kept, World: s.world, Judge: judge{s}, Name: s.o.Instance()}
-	if members, ok := others.(progress.Replicas); ok {
-		o.Replicas = members
-	}
-	return progress.New(o)
+func (s *Server) newProgress(kept *archive.Archive, others otherReplicas) *progress.Tracker {
+	return progress.New(progress.Options{
+		Streams: s.discovery, Archive: kept, World: s.world, Judge: judge{s}, Replicas: others, Name: s.o.Instance(),
+	})
 }
 
 // Generation returns the generation that the API server has of an object now.

@@ -8,6 +8,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/citadel/secureport"
 	"github.com/istiod-lite/istiod-lite/pilot/debug"
+	"github.com/istiod-lite/istiod-lite/pilot/progress"
 	"github.com/istiod-lite/istiod-lite/pilot/replicas"
 )
 
@@ -28,8 +29,14 @@ func (c replicaCaller) RootsChanged() { c.s.secure.Client.Renew() }
 // Findings returns nothing: what is wrong with a replica is shown in place of its answer.
 func (replicaCaller) Findings() []diag.Diagnostic { return nil }
 
+// otherReplicas answers what debug pages and the Tracker ask other replicas: a *replicas.Replicas.
+type otherReplicas interface {
+	debug.Replicas
+	progress.Replicas
+}
+
 // newReplicas returns the other replicas of this server; nil if it is no pod of its cluster.
-func (s *Server) newReplicas() debug.Replicas {
+func (s *Server) newReplicas() otherReplicas {
 	if !s.o.member() {
 		return nil
 	}

@@ -45,8 +45,8 @@
 //     committed before all sources have answered, including the sources in the mesh configuration: [TestWhenHeard].
 //   - Objects of other revisions and of unselected namespaces are hidden, and changes of either apply at once:
 //     [TestRevision], [TestDiscoverySelectors].
-//   - What is read and not committed, or hidden, is known of each object: [TestStored]. So is why objects with a key
-//     are not read: [TestLeaves].
+//   - Of each object it is known whether a newer version is not committed yet, and whether the filter hides it:
+//     [TestStored]. Objects that are not read have a reason: [TestWhyUnread].
 //   - serviceEntryVisibility applies at once, as do labels of namespaces: [TestServiceEntryVisibility].
 //   - With Options.WatchNamespace, no objects of other namespaces than it and the root namespace are requested, and no
 //     other gets roots: [pilot/bootstrap.TestWatchNamespace], [pilot/config/crd.TestNamespaces]. The chart grants it no

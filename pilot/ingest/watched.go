@@ -98,9 +98,9 @@ func (s *Sources) watched() (d diag.Diagnostic, wrong bool) {
 	}, true
 }
 
-// Leaves returns why objects with such a key are not read from the API server of the server's own cluster, or an empty
-// string.
-func (s *Sources) Leaves(k kinds.Key) string {
+// WhyUnread returns why objects with such a key are not read from the API server of the own cluster, or an empty
+// string if they are.
+func (s *Sources) WhyUnread(k kinds.Key) string {
 	switch {
 	case s.o.Client == nil || k.Cluster != "":
 	case slices.Contains(s.o.Ignored, k.Kind):
@@ -112,7 +112,7 @@ func (s *Sources) Leaves(k kinds.Key) string {
 }
 
 // Unusable reports whether the last version of an object is not in force as it is written, and returns its generation,
-// which is 0 for an object in a file. It knows the server's own cluster and its files.
+// which is 0 for an object in a file. The object is in the server's own cluster or in its files.
 func (s *Sources) Unusable(k kinds.Key) (generation int64, is bool) {
 	s.mu.Lock()
 	readers := slices.Clone(s.readers)

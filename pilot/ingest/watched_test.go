@@ -27,8 +27,8 @@ func TestIgnored(t *testing.T) {
 	}
 }
 
-// TestLeaves: why objects are not read, if they are not.
-func TestLeaves(t *testing.T) {
+// TestWhyUnread: why objects are not read, if they are not.
+func TestWhyUnread(t *testing.T) {
 	o := Options{Namespace: "istio-system", WatchNamespace: "a", Ignored: []*kinds.Kind{kinds.Sidecar}, Client: &rest.Config{}}
 	for key, want := range map[kinds.Key]string{
 		{Kind: kinds.Sidecar, Namespace: "a", Name: "s"}:                              "PILOT_IGNORE_RESOURCES",
@@ -38,12 +38,12 @@ func TestLeaves(t *testing.T) {
 		{Kind: kinds.Namespace, Name: "b"}:                                            "",
 		{Kind: kinds.VirtualService, Namespace: "b", Name: "v", Cluster: "elsewhere"}: "",
 	} {
-		if got := (&Sources{o: o}).Leaves(key); (got == "") != (want == "") || !strings.Contains(got, want) {
+		if got := (&Sources{o: o}).WhyUnread(key); (got == "") != (want == "") || !strings.Contains(got, want) {
 			t.Errorf("%v: %q, want %q", key, got, want)
 		}
 	}
 	o.Client = nil
-	if got := (&Sources{o: o}).Leaves(kinds.Key{Kind: kinds.Sidecar, Namespace: "b", Name: "s"}); got != "" {
+	if got := (&Sources{o: o}).WhyUnread(kinds.Key{Kind: kinds.Sidecar, Namespace: "b", Name: "s"}); got != "" {
 		t.Errorf("in a file: %q", got)
 	}
 }
