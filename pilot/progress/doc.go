@@ -6,8 +6,8 @@
 // is worked out before it is asked.
 //
 // An object that has not changed since the start has the oldest revision, as have the versions that the archive has
-// dropped: then everything that is owed up to that revision must be settled. If objects took effect that a commit did
-// not have, because a namespace became selected, that commit is the oldest revision for all of them.
+// dropped: then everything that is owed up to that revision must be settled. A commit that selects a namespace puts
+// objects in force that its batch does not have. So its revision is the oldest one for all objects.
 //
 // # States
 //

@@ -79,19 +79,19 @@ type Tracker struct {
 	wake    chan struct{} // capacity 1; wakes Run
 
 	mu         sync.Mutex
-	last       uint64 // revision of the last commit; 0 before the first
-	selections uint64
-	turn       uint64      // revision of the last commit that selected or unselected namespaces; 0 if none did
-	committing []kinds.Key // objects of the batch that is being committed
-	before     map[kinds.Key]*kinds.Object
-	open       []open // the next one to look at comes first
+	last       uint64                      // revision of the last commit; 0 before the first
+	selections uint64                      // number of selections of namespaces at the last commit
+	reselected uint64                      // revision of the last commit that selected or unselected namespaces; 0 if none did
+	committing []kinds.Key                 // objects of the batch that is being committed
+	before     map[kinds.Key]*kinds.Object // objects of that batch that have no versions, as they were before it
+	open       []open                      // the next one to look at comes first
 	members    members
 }
 
 // open is a revision whose outcome is not known yet.
 type open struct {
 	revision uint64
-	keys     []kinds.Key
+	keys     []kinds.Key // objects that it changed; at most maxKeys
 }
 
 // New returns a Tracker.
@@ -151,7 +151,7 @@ func (t *Tracker) Commit(snap *snapshot.Snapshot, batch []kinds.Change, at time.
 		}
 	}
 	if selections != t.selections {
-		t.turn, t.selections = snap.Revision, selections
+		t.reselected, t.selections = snap.Revision, selections
 	}
 	t.last, t.committing, t.before = snap.Revision, nil, nil
 	if t.o.Replicas != nil && t.o.Replicas.Affected(snap) {
@@ -190,16 +190,17 @@ type subject struct {
 	versions          []archive.Version // oldest first
 	object            *kinds.Object     // committed version; nil if there is none
 	accepted, pending bool
-	committing        bool // its batch is being committed: object may be the old or the new version
-	floor, turn       uint64
-	loaded            bool  // there was a first commit
-	many              *many // nil if the question is about one object
+	committing        bool   // its batch is being committed: object may be the old or the new version
+	floor             uint64 // an object without versions has not changed after this revision
+	reselected        uint64 // revision of the last commit that selected or unselected namespaces; 0 if none did
+	loaded            bool   // there was a first commit
+	many              *many  // nil if the question is about one object
 }
 
 func (t *Tracker) subject(k kinds.Key) subject {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	s := subject{key: k, turn: t.turn, loaded: t.last != 0, committing: slices.Contains(t.committing, k)}
+	s := subject{key: k, reselected: t.reselected, loaded: t.last != 0, committing: slices.Contains(t.committing, k)}
 	s.versions, s.floor = t.o.Archive.Versions(k)
 	s.object, s.accepted, s.pending = t.o.World.Stored(k)
 	if o := s.object; len(s.versions) == 0 && o != nil && !s.committing {
@@ -315,8 +316,8 @@ func (t *Tracker) supersede(a *Answer, s *subject) {
 // measure sets the state of the newest version from what streams owe.
 func (t *Tracker) measure(a *Answer, s *subject, v *archive.Version) {
 	revision, upto := v.Revision, v.AsOld
-	if s.turn > revision {
-		revision, upto = s.turn, true
+	if s.reselected > revision {
+		revision, upto = s.reselected, true
 	}
 	var p owed
 	if s.many != nil {

@@ -49,10 +49,7 @@ func (n *Node) syncJob(j *batchv1.Job, owned []*corev1.Pod) error {
 			active++
 		}
 	}
-	if j.Spec.BackoffLimit == nil {
-		return errors.New("the API server sets a default")
-	}
-	limit := *j.Spec.BackoffLimit
+	limit := ptr.Deref(j.Spec.BackoffLimit, 6)
 	if active == 0 && succeeded == 0 && failed <= limit {
 		owner := metav1.NewControllerRef(j, batchv1.SchemeGroupVersion.WithKind("Job"))
 		if err := n.create(podOf(&j.Spec.Template, j.Namespace, j.Name, len(owned), owner)); err != nil {

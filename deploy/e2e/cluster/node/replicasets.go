@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 )
 
 // owned returns the pods of each controller, by name.
@@ -79,10 +80,7 @@ func (n *Node) syncReplicaSets() error {
 }
 
 func (n *Node) syncReplicaSet(s *appsv1.ReplicaSet, owned []*corev1.Pod) error {
-	want := 1
-	if s.Spec.Replicas != nil {
-		want = int(*s.Spec.Replicas)
-	}
+	want := int(ptr.Deref(s.Spec.Replicas, 1))
 	taken, left, ready := map[string]bool{}, 0, int32(0)
 	var errs []error
 	for _, p := range owned {

@@ -18,7 +18,7 @@ const DirVar = "E2E_NODE_DIR"
 
 // Chart says how to render the chart of the control plane.
 type Chart struct {
-	Path string   // by default the one of this tree
+	Path string   // folder of the chart; empty for the chart of this tree
 	Args []string // more arguments for Helm
 }
 

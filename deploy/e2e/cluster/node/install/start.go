@@ -20,16 +20,17 @@ import (
 // Namespace is the namespace of the charts.
 const Namespace = "istio-system"
 
-// Options configure Start. All fields but Network and Work are optional.
+// Options configure Start. Network and Work are required.
 type Options struct {
+	// Network has the namespaces of pods.
 	Network *pods.Network
 	// Work is a folder for data and logs.
 	Work string
 	// Definitions are files and folders with CustomResourceDefinitions that are installed before the node starts.
 	Definitions []string
-	// Image knows more images than Image.
+	// Image returns an image by its name. It comes before the images of the charts.
 	Image func(name string) (node.Image, bool)
-	// Usable and Owners are options of the node.
+	// Usable and Owners are options of the node: see node.Options.
 	Usable []netip.Addr
 	Owners map[string]schema.GroupVersionResource
 }
