@@ -184,7 +184,7 @@ func (s *Session) hostsInForce(routes *watch, route string) bool {
 }
 
 // referenceInForce reports whether the client subscribes to a name, and has what the name stands for.
-func (s *Session) referenceInForce(r envoy.Reference, depth int) bool {
+func (s *Session) referenceInForce(r Reference, depth int) bool {
 	switch r.TypeURL {
 	case envoy.ClusterType:
 		if !s.profile.Named {
@@ -204,6 +204,9 @@ func (s *Session) referenceInForce(r envoy.Reference, depth int) bool {
 	}
 	return s.inForce(w, r.Name, depth)
 }
+
+// Reference is a name in a resource.
+type Reference = envoy.Reference
 
 // mayNotHave reports whether the client may not have a secret. It is false while that is undecided.
 func (s *Session) mayNotHave(name string) bool {

@@ -159,9 +159,11 @@ func (s *Session) Take(r *wire.Request) (Verdict, error) {
 		w.rejecting = true
 	}
 	var rejected *delivery
-	if i := slices.IndexFunc(w.sent, func(d delivery) bool { return d.nonce == r.Nonce }); i >= 0 && v.Kind == Rejected {
-		d := w.sent[i]
-		rejected = &d
+	if v.Kind == Rejected {
+		if i := slices.IndexFunc(w.sent, func(d delivery) bool { return d.nonce == r.Nonce }); i >= 0 {
+			d := w.sent[i] // a copy, because the delivery is forgotten below
+			rejected = &d
+		}
 	}
 	resumed := s.resumed
 	var err error
