@@ -8,8 +8,8 @@
 // The first load is not kept, so memory does not grow with the mesh: the first version of such an object is kept once
 // the object changes. An object without versions has not changed since the start, or its versions were dropped. In both
 // cases it has not changed after the revision of the newest dropped version, which is the floor. Objects, versions of
-// each object, and bytes of content are bounded. Kinds that controllers write all the time, such as EndpointSlice, have bounds of their own and neither
-// content nor authors.
+// each object, and bytes of content are bounded. Kinds that controllers write all the time, such as EndpointSlice, have
+// bounds of their own and neither content nor authors.
 //
 // The content of a Secret is never kept, shown or hashed ahead of a question.
 //
