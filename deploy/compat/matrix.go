@@ -29,28 +29,40 @@ func (t Table) String() string {
 	if t.About != "" {
 		b.WriteString(t.About + "\n\n")
 	}
-	line := func(cells []string) {
-		for _, c := range cells {
-			b.WriteString("| " + strings.ReplaceAll(c, "|", `\|`) + " ")
-		}
-		b.WriteString("|\n")
-	}
-	line(t.Head)
-	b.WriteString(strings.Repeat("|---", len(t.Head)) + "|\n")
-	for _, r := range t.Rows {
-		line(r)
+	for _, line := range t.lines() {
+		b.WriteString(line + "\n")
 	}
 	return b.String()
 }
 
-const head = `# What was tried with Istio's own tools
+// lines returns the lines of the table: two of the head, and one for each row.
+func (t Table) lines() []string {
+	line := func(cells []string) string {
+		var b strings.Builder
+		for _, c := range cells {
+			b.WriteString("| " + strings.ReplaceAll(c, "|", `\|`) + " ")
+		}
+		return b.String() + "|"
+	}
+	all := []string{line(t.Head), strings.Repeat("|---", len(t.Head)) + "|"}
+	for _, r := range t.Rows {
+		all = append(all, line(r))
+	}
+	return all
+}
 
-Made by ` + "`make compat`" + `, with the tools of Istio 1.31. ` + "`COMPAT_UPDATE=1 make compat`" + ` writes it again.
+const head = `# What was tried with other tools
+
+Made by ` + "`make compat`" + `, with the tools of Istio 1.31, and by ` + "`make integrations RUN=all`" + `. With COMPAT_UPDATE=1 they write
+it again.
 
 `
 
 // Check returns an error if MATRIX.md differs from the section. With Update it writes the section instead.
-func Check(t Table) error {
+func Check(t Table) error { return check(t, replace) }
+
+// check compares MATRIX.md with what a function makes of it and of a section, or writes that.
+func check(t Table, replace func(text string, t Table) string) error {
 	root, err := binaries.ModuleRoot()
 	if err != nil {
 		return err
@@ -75,15 +87,21 @@ func Check(t Table) error {
 
 // replace returns the document with the section replaced, or added at the end.
 func replace(text string, t Table) string {
+	return replaceSection(text, t.Title, strings.TrimPrefix(t.String(), "## "+t.Title+"\n\n"))
+}
+
+// replaceSection returns the document with the content of a section replaced, or with the section added at the end.
+func replaceSection(text, title, content string) string {
 	if text == "" {
 		text = head
 	}
 	sections := strings.Split(text, "\n## ")
+	section := title + "\n\n" + content
 	for i, s := range sections[1:] {
-		if strings.HasPrefix(s, t.Title+"\n") {
-			sections[i+1] = strings.TrimPrefix(t.String(), "## ")
+		if strings.HasPrefix(s, title+"\n") {
+			sections[i+1] = section
 			return strings.Join(sections, "\n## ")
 		}
 	}
-	return strings.TrimRight(text, "\n") + "\n\n" + t.String()
+	return strings.TrimRight(text, "\n") + "\n\n## " + section
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 )
 
 // Set holds the paths of the programs.
@@ -75,6 +76,32 @@ func Tool(name, variable string) (string, error) {
 	}
 	return path, nil
 }
+
+// Program copies a program of another project, built by deploy/tools/module.sh, to a folder, with its manifests if it
+// has any. It returns the environment with which Version finds the version. NAME in capital letters is the variable
+// with the path of a program that is built elsewhere.
+func Program(dir, name string) (environ []string, err error) {
+	path, err := Tool(name, variable(name))
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(path + ".yaml"); err == nil {
+		if err := Copy(filepath.Join(dir, name+".yaml"), path+".yaml"); err != nil {
+			return nil, err
+		}
+	}
+	version := "unknown"
+	if stamps, err := filepath.Glob(path + ".v*"); err == nil && len(stamps) == 1 {
+		version = strings.TrimPrefix(stamps[0], path+".")
+	}
+	return []string{variable(name) + "_VERSION=" + version}, Copy(filepath.Join(dir, name), path)
+}
+
+// Version returns the version of a program that Program copied.
+func Version(name string) string { return os.Getenv(variable(name) + "_VERSION") }
+
+// variable returns the variable with the path of a program.
+func variable(name string) string { return strings.ToUpper(strings.ReplaceAll(name, "-", "_")) }
 
 // Build builds a main package, named relative to the module, without cgo and gRPC's traces, like a release.
 func Build(ctx context.Context, to, pkg string) error {

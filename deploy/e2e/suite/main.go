@@ -21,6 +21,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/istiod-lite/istiod-lite/deploy/compat"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/binaries"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/pods"
 )
@@ -57,7 +58,7 @@ type User struct {
 }
 
 // Main runs the tests inside the namespaces of pods as an ordinary user, which is the harder case: without root, and
-// without a route to other networks. It does not return.
+// without a route to other networks. Then it checks the rows of package compat that they made. It does not return.
 func Main(m *testing.M, o Options) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -131,13 +132,16 @@ func (o Options) outside(ctx context.Context) error {
 	running.Wait()
 	for i := range said {
 		_, err := said[i].WriteTo(os.Stdout)
-		errs = append(errs, err)
+		errs = append(errs, err, compat.CheckRows(users[i].rows()))
 	}
 	if o.Report != nil {
 		errs = append(errs, o.Report(users))
 	}
 	return errors.Join(errs...)
 }
+
+// rows returns the file for the rows of package compat.
+func (u User) rows() string { return filepath.Join(u.Dir, "compat-rows") }
 
 // run runs the tests as the user, and writes their output.
 func (u User) run(ctx context.Context, to io.Writer, test string, environ []string, atOnce int) error {
@@ -151,7 +155,9 @@ func (u User) run(ctx context.Context, to io.Writer, test string, environ []stri
 	command := func(to io.Writer, args ...string) *exec.Cmd {
 		cmd := exec.CommandContext(ctx, test, slices.Concat(testArgs(), args)...)
 		cmd.Dir, cmd.Stdout, cmd.Stderr = filepath.Dir(test), to, to
-		cmd.Env = slices.Concat(os.Environ(), environ, []string{"TMPDIR=" + u.Dir, "HOME=" + u.Dir, fmt.Sprint(userVar, "=", u.ID)})
+		cmd.Env = slices.Concat(os.Environ(), environ, []string{
+			"TMPDIR=" + u.Dir, "HOME=" + u.Dir, fmt.Sprint(userVar, "=", u.ID), compat.RowsVar + "=" + u.rows(),
+		})
 		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 		if u.ID != os.Getuid() {
 			cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(u.ID), Gid: uint32(u.ID)}

@@ -23,7 +23,7 @@ func prepare(ctx context.Context, dir string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	program, err := binaries.Tool("argo-rollouts", "ARGO_ROLLOUTS")
+	program, err := binaries.Program(dir, "argo-rollouts")
 	if err != nil {
 		return nil, err
 	}
@@ -31,15 +31,10 @@ func prepare(ctx context.Context, dir string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	for to, from := range map[string]string{"argo-rollouts": program, "argo-rollouts.yaml": program + ".yaml",
-		"web.yaml": sample(root, "web"), "analysis-job.yaml": sample(root, "analysis-job"), "analysis-web.yaml": sample(root, "analysis-web")} {
-		if err := binaries.Copy(filepath.Join(dir, to), from); err != nil {
+	for _, name := range []string{"web.yaml", "analysis-job.yaml", "analysis-web.yaml"} {
+		if err := binaries.Copy(filepath.Join(dir, name), filepath.Join(root, "deploy", "samples", "rollouts", name)); err != nil {
 			return nil, err
 		}
 	}
-	return environ, nil
-}
-
-func sample(root, name string) string {
-	return filepath.Join(root, "deploy", "samples", "rollouts", name+".yaml")
+	return append(environ, program...), nil
 }

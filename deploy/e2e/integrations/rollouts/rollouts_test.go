@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/istiod-lite/istiod-lite/deploy/compat"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/binaries"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
@@ -33,6 +35,10 @@ func TestSample(t *testing.T) {
 	})
 	for i, form := range []string{"job", "web"} {
 		t.Run(form, func(t *testing.T) { w.roll(t, form, fmt.Sprint("v", i+1)) })
+	}
+	if !t.Failed() {
+		must.Succeed(t, compat.CheckProject("Argo Rollouts", binaries.Version("argo-rollouts"),
+			"its controller sets weights of a VirtualService; analyses wait by a Job and by the page inforce", "works"))
 	}
 }
 
