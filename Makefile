@@ -29,9 +29,10 @@ KUBECONFORM    ?= $(TOOLS)/kubeconform
 PROMQL         ?= $(TOOLS)/promql
 # The programs of other projects that each package of deploy/e2e/integrations runs with, at the versions in deploy/tools/module.sh.
 PROGRAMS_rollouts := argo-rollouts
+PROGRAMS_ratelimit := ratelimit miniredis
 PROGRAMS       := $(sort $(foreach i,$(filter PROGRAMS_%,$(.VARIABLES)),$($(i))))
 # The cheapest packages of deploy/e2e/integrations, or those that RUN names.
-INTEGRATIONS   := $(if $(filter all,$(RUN)),$(patsubst deploy/e2e/integrations/%/doc.go,%,$(wildcard deploy/e2e/integrations/*/doc.go)),$(or $(subst $(comma), ,$(RUN)),rollouts))
+INTEGRATIONS   := $(if $(filter all,$(RUN)),$(patsubst deploy/e2e/integrations/%/doc.go,%,$(wildcard deploy/e2e/integrations/*/doc.go)),$(or $(subst $(comma), ,$(RUN)),ratelimit))
 CLUSTER        := $(ETCD) $(KUBE_APISERVER)
 CHARTS         := $(HELM4) $(KUBECONFORM)
 GOTESTSUM      := $(TOOLS)/gotestsum
@@ -53,7 +54,7 @@ STAGES   := vet e2e unit $(if $(RACE),race norace)
 # Tests with one goroutine, which take long under the race detector.
 NORACE   := deploy/tools/tests.sh 'histories\.(NoRace|FewerWithRace|Raced)' | grep -Ff <(deploy/tools/units.sh shared | sed 's/$$/ /') -
 # The parts of `make test-long`, each with its minutes on two cores; the folders of deploy and deploy/e2e that only it tests; and the tests that call testing.Short.
-LONG     := faults:1 conformance:4 integrations:3 boards:3 large:18 racing:9 mutants:12 seeds:10 compat:25
+LONG     := faults:1 conformance:4 integrations:4 boards:3 large:18 racing:9 mutants:12 seeds:10 compat:25
 LONG_PACKAGES := mutants agentfaults pilotagent conformance bench boards integrations/[a-z0-9]+
 LARGE    := deploy/tools/tests.sh 'testing\.Short\(\)' | grep -vE '/($(subst $(space),|,$(LONG_PACKAGES))) '
 
