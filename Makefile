@@ -30,9 +30,10 @@ PROMQL         ?= $(TOOLS)/promql
 # The programs of other projects that each package of deploy/e2e/integrations runs with, at the versions in deploy/tools/module.sh.
 PROGRAMS_rollouts := argo-rollouts
 PROGRAMS_ratelimit := ratelimit miniredis
+PROGRAMS_login := oauth2-proxy mockoidc
 PROGRAMS       := $(sort $(foreach i,$(filter PROGRAMS_%,$(.VARIABLES)),$($(i))))
 # The cheapest packages of deploy/e2e/integrations, or those that RUN names.
-INTEGRATIONS   := $(if $(filter all,$(RUN)),$(patsubst deploy/e2e/integrations/%/doc.go,%,$(wildcard deploy/e2e/integrations/*/doc.go)),$(or $(subst $(comma), ,$(RUN)),ratelimit))
+INTEGRATIONS   := $(if $(filter all,$(RUN)),$(patsubst deploy/e2e/integrations/%/doc.go,%,$(wildcard deploy/e2e/integrations/*/doc.go)),$(or $(subst $(comma), ,$(RUN)),ratelimit login))
 CLUSTER        := $(ETCD) $(KUBE_APISERVER)
 CHARTS         := $(HELM4) $(KUBECONFORM)
 GOTESTSUM      := $(TOOLS)/gotestsum

@@ -10,6 +10,8 @@ case $name in
 argo-rollouts) module=github.com/argoproj/argo-rollouts@v1.8.3 package=./cmd/rollouts-controller manifests=manifests/install.yaml ;;
 ratelimit) module=github.com/envoyproxy/ratelimit@v1.4.1-0.20260122083618-3fb702589d36 package=./src/service_cmd ;;
 miniredis) module=github.com/envoyproxy/ratelimit@v1.4.1-0.20260122083618-3fb702589d36 package=$(realpath "$(dirname "$0")/../e2e/integrations/ratelimit/miniredis.go") ;;
+oauth2-proxy) module=github.com/oauth2-proxy/oauth2-proxy/v7@v7.15.6 package=. ;;
+mockoidc) module=github.com/oauth2-proxy/oauth2-proxy/v7@v7.15.6 package=$(realpath "$(dirname "$0")/../e2e/integrations/login/mockoidc.go") ;;
 *) echo "module.sh: no program is named $name" >&2; exit 2 ;;
 esac
 dir=$(mkdir -p "$dir" && cd "$dir" && pwd) version=${module#*@}
