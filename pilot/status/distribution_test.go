@@ -14,10 +14,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	kstatus "sigs.k8s.io/cli-utils/pkg/kstatus/status"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/progress"
 )
 
@@ -142,7 +144,7 @@ func (r *distributionRig) answer(name string, a progress.Answer) {
 
 // says fails unless the status of an object has these conditions, as TYPE=STATUS MESSAGE, and kstatus reads it like
 // this.
-func (r *distributionRig) says(name, kstatus string, want ...string) {
+func (r *distributionRig) says(name string, read kstatus.Status, want ...string) {
 	r.Helper()
 	u := r.Server.Object(r.path(name))
 	var got []string
@@ -154,25 +156,17 @@ func (r *distributionRig) says(name, kstatus string, want ...string) {
 	if !slices.Equal(got, want) {
 		r.Errorf("conditions of %s:\n%s\nwant\n%s", name, strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	if got := kstatusOf(u); got != kstatus {
-		r.Errorf("kstatus reads %s as %s, want %s: %v", name, got, kstatus, u.Object["status"])
+	if got := kstatusOf(r.T, u); got != read {
+		r.Errorf("kstatus reads %s as %s, want %s: %v", name, got, read, u.Object["status"])
 	}
 }
 
-// kstatusOf returns how kstatus reads an object of a kind that it does not know, by the rules of its documentation.
-func kstatusOf(u *unstructured.Unstructured) string {
-	if at, found, err := unstructured.NestedInt64(u.Object, "status", "observedGeneration"); err != nil || found && at != u.GetGeneration() {
-		return "InProgress"
-	}
-	conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
-	for _, rule := range []struct{ condition, result string }{{"Reconciling", "InProgress"}, {"Stalled", "Failed"}} {
-		for _, c := range conditions {
-			if c := c.(map[string]any); c["type"] == rule.condition && c["status"] == "True" {
-				return rule.result
-			}
-		}
-	}
-	return "Current"
+// kstatusOf returns how kstatus reads an object.
+func kstatusOf(t *testing.T, u *unstructured.Unstructured) kstatus.Status {
+	t.Helper()
+	result, err := kstatus.Compute(u)
+	must.Succeed(t, err)
+	return result.Status
 }
 
 func behind(settled, concerned int, names ...string) progress.Answer {
@@ -207,23 +201,25 @@ func TestConditions(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		answer  progress.Answer
-		kstatus string
+		kstatus kstatus.Status
 		want    []string
 	}{
-		{"in force", inForce(12), "Current", []string{"Reconciled=True 12 of 12 proxies"}},
-		{"without effect", none, "Current", []string{"Reconciled=True 0 of 0 proxies: it changed nothing that a connected proxy is sent"}},
-		{"behind", behind(8, 12, "web-0.a", "web-1.a", "web-2.a", "web-3.a"), "InProgress", []string{
+		{"in force", inForce(12), kstatus.CurrentStatus, []string{"Reconciled=True 12 of 12 proxies"}},
+		{"without effect", none, kstatus.CurrentStatus, []string{
+			"Reconciled=True 0 of 0 proxies: it changed nothing that a connected proxy is sent",
+		}},
+		{"behind", behind(8, 12, "web-0.a", "web-1.a", "web-2.a", "web-3.a"), kstatus.InProgressStatus, []string{
 			"Reconciled=False 8 of 12 proxies",
 			"Reconciling=True waiting for web-0.a since 2000-01-01T00:00:00Z, web-1.a since 2000-01-01T00:00:00Z, " +
 				"web-2.a since 2000-01-01T00:00:00Z and 1 more",
 		}},
-		{"unknown", unknown, "InProgress", []string{"Reconciled=Unknown 12 of 12 proxies",
+		{"unknown", unknown, kstatus.InProgressStatus, []string{"Reconciled=Unknown 12 of 12 proxies",
 			"Reconciling=True these replicas cannot be asked: istiod-b"}},
-		{"rejected", rejected, "Failed", []string{"Reconciled=False 11 of 12 proxies",
+		{"rejected", rejected, kstatus.FailedStatus, []string{"Reconciled=False 11 of 12 proxies",
 			"Stalled=True web-0.a rejects it (rds): no such cluster"}},
-		{"invalid", invalid, "Failed", []string{"Reconciled=False the control plane does not use it as it is written",
+		{"invalid", invalid, kstatus.FailedStatus, []string{"Reconciled=False the control plane does not use it as it is written",
 			"Stalled=True spec.http: is bad; mend it"}},
-		{"not seen", notSeen, "Current", nil}, // an object without a status is Current for kstatus
+		{"not seen", notSeen, kstatus.CurrentStatus, nil}, // an object without a status is Current for kstatus
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			onDistributionRig(t, func(r *distributionRig) {
@@ -247,14 +243,14 @@ func TestDistribution(t *testing.T) {
 		if n := r.pass(2 * time.Second); n != 1 {
 			t.Errorf("%d writes of a quick change, want 1", n)
 		}
-		r.says("web", "Current", "Reconciled=True 12 of 12 proxies")
+		r.says("web", kstatus.CurrentStatus, "Reconciled=True 12 of 12 proxies")
 		u := r.Server.Object(r.path("web"))
 		if _, ok := u.Object["status"].(map[string]any)["observedGeneration"].(int64); !ok {
 			t.Errorf("observedGeneration is no number: %v", u.Object["status"])
 		}
 
 		r.change("web", 2, behind(11, 12, "web-0.a"))
-		if got := kstatusOf(r.Server.Object(r.path("web"))); got != "InProgress" {
+		if got := kstatusOf(t, r.Server.Object(r.path("web"))); got != kstatus.InProgressStatus {
 			t.Errorf("kstatus before the first write of a generation: %s", got)
 		}
 		if n := r.pass(3 * time.Second); n != 1 {
@@ -271,7 +267,7 @@ func TestDistribution(t *testing.T) {
 		if n := r.pass(10 * time.Second); n != 1 {
 			t.Errorf("%d writes once it is in force, want 1", n)
 		}
-		r.says("web", "Current", "Reconciled=True 12 of 12 proxies")
+		r.says("web", kstatus.CurrentStatus, "Reconciled=True 12 of 12 proxies")
 
 		asked, reads := r.asked, r.reads
 		r.answer("web", behind(1, 2, "web-9.a")) // a proxy that connects again is no change
@@ -287,21 +283,21 @@ func TestOthers(t *testing.T) {
 		r.others = progress.Behind
 		r.change("web", 1, inForce(12))
 		r.pass(5 * time.Second)
-		if got := kstatusOf(r.Server.Object(r.path("web"))); got != "InProgress" {
+		if got := kstatusOf(t, r.Server.Object(r.path("web"))); got != kstatus.InProgressStatus {
 			t.Errorf("kstatus while another replica is behind: %s", got)
 		}
 		r.mu.Lock()
 		r.others = progress.Rejected
 		r.mu.Unlock()
 		r.pass(20 * time.Second)
-		if got := kstatusOf(r.Server.Object(r.path("web"))); got != "Failed" {
+		if got := kstatusOf(t, r.Server.Object(r.path("web"))); got != kstatus.FailedStatus {
 			t.Errorf("kstatus while another replica has a rejection: %s", got)
 		}
 		r.mu.Lock()
 		r.others = ""
 		r.mu.Unlock()
 		r.pass(20 * time.Second)
-		r.says("web", "Current", "Reconciled=True 12 of 12 proxies")
+		r.says("web", kstatus.CurrentStatus, "Reconciled=True 12 of 12 proxies")
 	})
 }
 
@@ -364,7 +360,7 @@ func TestFirstObjects(t *testing.T) {
 		for r.Server.Object(r.path("new")).Object["status"] == nil && time.Since(began) < 5*time.Second {
 			time.Sleep(100 * time.Millisecond)
 		}
-		r.says("new", "Current", "Reconciled=True 12 of 12 proxies")
+		r.says("new", kstatus.CurrentStatus, "Reconciled=True 12 of 12 proxies")
 		n := len(r.Writes())
 		if n > 20*16 {
 			t.Errorf("%d writes within 15 seconds", n)
@@ -372,8 +368,8 @@ func TestFirstObjects(t *testing.T) {
 		if n += r.pass(time.Minute); n != count { // all but old-0, and new
 			t.Errorf("%d writes, want %d", n, count)
 		}
-		r.says("old-1", "Current", "Reconciled=True 20 of 20 proxies")
-		r.says("old-0", "Current", "Reconciled=True 12 of 12 proxies")
+		r.says("old-1", kstatus.CurrentStatus, "Reconciled=True 20 of 20 proxies")
+		r.says("old-0", kstatus.CurrentStatus, "Reconciled=True 12 of 12 proxies")
 		r.stop()
 		r.begin()
 		if n := r.pass(time.Minute); n != 0 {
@@ -405,13 +401,13 @@ func TestUnusable(t *testing.T) {
 		if n := r.pass(20 * time.Second); n != 1 {
 			t.Errorf("%d writes, want 1", n)
 		}
-		r.says("web", "Failed", "Reconciled=False it is not used", "Stalled=True is bad")
+		r.says("web", kstatus.FailedStatus, "Reconciled=False it is not used", "Stalled=True is bad")
 		r.mu.Lock()
 		r.findings = nil
 		r.mu.Unlock()
 		r.change("web", 3, inForce(12))
 		r.pass(20 * time.Second)
-		r.says("web", "Current", "Reconciled=True 12 of 12 proxies")
+		r.says("web", kstatus.CurrentStatus, "Reconciled=True 12 of 12 proxies")
 	})
 }
 
@@ -438,14 +434,14 @@ func TestBesideAnalysis(t *testing.T) {
 	merge(conditionsPatch(u, yes, time.Unix(1000, 0)))
 	u.SetGeneration(4)
 	merge(patch(u, bad, time.Unix(2000, 0), true))
-	if got := kstatusOf(u); got != "InProgress" {
+	if got := kstatusOf(t, u); got != kstatus.InProgressStatus {
 		t.Errorf("kstatus after an analysis of a generation that is not in force: %s", got)
 	}
 	merge(conditionsPatch(u, yes, time.Unix(3000, 0)))
 	if c := conditionOf(u.Object["status"].(map[string]any), reconciled); c[transitionTime] != "1970-01-01T00:16:40Z" {
 		t.Errorf("the time of a condition whose status has not changed: %v", c)
 	}
-	if got := kstatusOf(u); got != "Current" || conditionsPatch(u, yes, time.Unix(4000, 0)) != nil ||
+	if got := kstatusOf(t, u); got != kstatus.CurrentStatus || conditionsPatch(u, yes, time.Unix(4000, 0)) != nil ||
 		patch(u, bad, time.Unix(4000, 0), true) != nil {
 		t.Errorf("kstatus %s, or one of both writes again: %v", got, u.Object["status"])
 	}

@@ -13,8 +13,10 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -26,6 +28,9 @@ import (
 
 // guard is a text that a resource has from the first time it is sent.
 type guard struct{ typ, name, text string }
+
+// refusedText is in resources that an adsClient rejects, in delta.
+const refusedText = "no-proxy-can-use-this"
 
 // adsClient is a proxy's stream. It keeps the resources that it was sent, as a proxy would, and records the resources
 // that it lost.
@@ -111,8 +116,15 @@ func (c *adsClient) delta(ctx context.Context, client discoveryv3.AggregatedDisc
 		if err != nil {
 			return err
 		}
-		c.takeDelta(r)
-		if err := stream.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: r.GetTypeUrl(), ResponseNonce: r.GetNonce()}); err != nil {
+		answer := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: r.GetTypeUrl(), ResponseNonce: r.GetNonce()}
+		if slices.ContainsFunc(r.GetResources(), func(m *discoveryv3.Resource) bool {
+			return bytes.Contains(m.GetResource().GetValue(), []byte(refusedText))
+		}) {
+			answer.ErrorDetail = &status.Status{Code: int32(codes.InvalidArgument), Message: "the name " + refusedText}
+		} else {
+			c.takeDelta(r)
+		}
+		if err := stream.Send(answer); err != nil {
 			return err
 		}
 	}
