@@ -31,6 +31,7 @@ PROMQL         ?= $(TOOLS)/promql
 PROGRAMS_rollouts := argo-rollouts
 PROGRAMS_ratelimit := ratelimit miniredis
 PROGRAMS_login := oauth2-proxy mockoidc
+PROGRAMS_spire := spire-server spire-agent
 PROGRAMS       := $(sort $(foreach i,$(filter PROGRAMS_%,$(.VARIABLES)),$($(i))))
 # The cheapest packages of deploy/e2e/integrations, or those that RUN names.
 INTEGRATIONS   := $(if $(filter all,$(RUN)),$(patsubst deploy/e2e/integrations/%/doc.go,%,$(wildcard deploy/e2e/integrations/*/doc.go)),$(or $(subst $(comma), ,$(RUN)),ratelimit login))

@@ -5,13 +5,16 @@
 # in parallel.
 set -euo pipefail
 
-dir=${1:?usage: module.sh DIR NAME} name=${2:?usage: module.sh DIR NAME} manifests= tags=
+dir=${1:?usage: module.sh DIR NAME} name=${2:?usage: module.sh DIR NAME} manifests= tags= cgo=0
 case $name in
 argo-rollouts) module=github.com/argoproj/argo-rollouts@v1.8.3 package=./cmd/rollouts-controller manifests=manifests/install.yaml ;;
 ratelimit) module=github.com/envoyproxy/ratelimit@v1.4.1-0.20260122083618-3fb702589d36 package=./src/service_cmd ;;
 miniredis) module=github.com/envoyproxy/ratelimit@v1.4.1-0.20260122083618-3fb702589d36 package=$(realpath "$(dirname "$0")/../e2e/integrations/ratelimit/miniredis.go") ;;
 oauth2-proxy) module=github.com/oauth2-proxy/oauth2-proxy/v7@v7.15.6 package=. ;;
 mockoidc) module=github.com/oauth2-proxy/oauth2-proxy/v7@v7.15.6 package=$(realpath "$(dirname "$0")/../e2e/integrations/login/mockoidc.go") ;;
+# The data store of SPIRE's server is sqlite3, which needs a C compiler.
+spire-server) module=github.com/spiffe/spire@v1.13.3 package=./cmd/spire-server cgo=1 ;;
+spire-agent) module=github.com/spiffe/spire@v1.13.3 package=./cmd/spire-agent ;;
 *) echo "module.sh: no program is named $name" >&2; exit 2 ;;
 esac
 dir=$(mkdir -p "$dir" && cd "$dir" && pwd) version=${module#*@}
@@ -20,7 +23,7 @@ stamp=$dir/$name.$version
 if [[ -e $stamp && -e $dir/$name && (-z $manifests || -e $dir/$name.yaml) ]]; then exit 0; fi
 tmp=$(mktemp -d "$dir/build.XXXXXX")
 trap 'rm -rf "$tmp"' EXIT
-export CGO_ENABLED=0 GOWORK=off GOFLAGS='-mod=readonly -buildvcs=false -trimpath'
+export CGO_ENABLED=$cgo GOWORK=off GOFLAGS='-mod=readonly -buildvcs=false -trimpath'
 cd "$tmp"
 source=$(GOFLAGS='' go mod download -json "$module" | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')
 cd "$source"
