@@ -1,6 +1,7 @@
 package xds
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
@@ -99,7 +101,7 @@ func (c *conn) markWaiting(log *slog.Logger) {
 	s.mu.Unlock()
 	if !c.inWaitList {
 		c.inWaitList = true
-		s.warnings.log(log.Warn, c.warnings, "finding", "finding", noCertificates([]string{c.proxy.ID}, name).String())
+		s.warnings.log(log.Warn, c.warnings, "finding", "finding", noCertificates([]string{c.proxy.ID}, c.proxy, name).String())
 	}
 }
 
@@ -122,18 +124,26 @@ func (s *Server) Findings() []diag.Diagnostic {
 	if len(s.withoutCertificates) == 0 {
 		return nil
 	}
-	byName := make(map[string]string, len(s.withoutCertificates))
-	for c, cluster := range s.withoutCertificates {
-		byName[c.proxy.ID] = cluster
+	byName := make(map[string]*conn, len(s.withoutCertificates))
+	for c := range s.withoutCertificates {
+		byName[c.proxy.ID] = c
 	}
 	proxies := slices.Sorted(maps.Keys(byName))
-	return []diag.Diagnostic{noCertificates(proxies, byName[proxies[0]])}
+	first := byName[proxies[0]]
+	return []diag.Diagnostic{noCertificates(proxies, first.proxy, s.withoutCertificates[first])}
 }
 
-func noCertificates(proxies []string, cluster string) diag.Diagnostic {
+// noCertificates returns the finding about proxies that wait for certificates. The first has a cluster that wants them.
+func noCertificates(proxies []string, first *node.Proxy, cluster string) diag.Diagnostic {
 	object := "proxy " + proxies[0]
 	if more := len(proxies) - 1; more > 0 {
 		object += fmt.Sprintf(" and %d more", more)
+	}
+	fix := "switch mTLS off with a PeerAuthentication of mode DISABLE in the root namespace, " +
+		"or run an SDS server and name it in the bootstrap (pilot-discovery bootstrap --sds)"
+	if first.ProxyConfig { // an agent runs it
+		fix = "read the log of its agent, which says why it has none; if SPIRE provides them, " +
+			"its server needs an entry for the service account " + first.Namespace + "/" + cmp.Or(first.Account, "default")
 	}
 	return diag.Diagnostic{
 		Severity: diag.Warning, Code: "NoCertificates", Object: object,
@@ -142,7 +152,6 @@ func noCertificates(proxies []string, cluster string) diag.Diagnostic {
 				"%s uses mTLS, and Envoy waits for certificates from the cluster %s of its bootstrap",
 			cluster, names.SDSCluster,
 		),
-		Fix: "switch mTLS off with a PeerAuthentication of mode DISABLE in the root namespace, " +
-			"or run an SDS server and name it in the bootstrap (pilot-discovery bootstrap --sds)",
+		Fix: fix,
 	}
 }

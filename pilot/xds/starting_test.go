@@ -73,7 +73,8 @@ func TestWaitsForCertificates(t *testing.T) {
 	}
 	eventually(t, "both are a finding", func() bool {
 		f := r.server.Findings()
-		return len(f) == 1 && f[0].Object == "proxy p.a and 1 more" && strings.Contains(f[0].Message, "b uses mTLS")
+		return len(f) == 1 && f[0].Object == "proxy p.a and 1 more" && strings.Contains(f[0].Message, "b uses mTLS") &&
+			strings.Contains(f[0].Fix, "--sds")
 	})
 	if got := r.waits("p.a"); !strings.Contains(got, "cluster b is warming until the cluster sds-grpc") {
 		t.Errorf("waits: %q", got)
@@ -89,10 +90,18 @@ func TestWaitsForCertificates(t *testing.T) {
 		t.Errorf("logged %d times:\n%s", n, r.log)
 	}
 
-	// One that leaves while it waits is forgotten.
-	gone := r.envoy("gone.a")
+	// One that leaves while it waits is forgotten. It has an agent, so that its certificates are the agent's task.
+	gone := r.silent()
+	n := envoyNode("gone.a")
+	n.Metadata = &structpb.Struct{Fields: map[string]*structpb.Value{
+		"PROXY_CONFIG": structpb.NewStructValue(&structpb.Struct{}), "SERVICE_ACCOUNT": structpb.NewStringValue("web"),
+	}}
+	gone.send(&discoveryv3.DeltaDiscoveryRequest{Node: n, TypeUrl: envoy.ClusterType})
 	gone.take("cds a=1 b=sds-grpc")
 	eventually(t, "it is a finding", func() bool { return len(r.server.Findings()) == 1 })
+	if fix := r.server.Findings()[0].Fix; strings.Contains(fix, "DISABLE") || !strings.Contains(fix, "the service account a/web") {
+		t.Errorf("fix of a proxy with an agent: %s", fix)
+	}
 	gone.cancel()
 	eventually(t, "it is none", func() bool { return len(r.server.Findings()) == 0 })
 }

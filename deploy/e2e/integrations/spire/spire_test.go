@@ -121,6 +121,10 @@ func (m *mesh) testUnregistered(t *testing.T, first *domain) {
 			t.Fatal("a workload without an entry is let in")
 		}
 	}
+	suite.Eventually(t, "the control plane says what is missing", func() bool {
+		log, err := os.ReadFile(m.Pilot.LogFile())
+		return err == nil && strings.Contains(string(log), "its server needs an entry for the service account b/late")
+	})
 	first.register("late")
 	m.ready("late")
 	m.open(t, "late", "stranger", first.account("late"))
