@@ -32,6 +32,7 @@ PROGRAMS_rollouts := argo-rollouts
 PROGRAMS_ratelimit := ratelimit miniredis
 PROGRAMS_login := oauth2-proxy mockoidc
 PROGRAMS_spire := spire-server spire-agent
+PROGRAMS_release := goreleaser cosign cyclonedx-gomod go-licenses
 PROGRAMS       := $(sort $(foreach i,$(filter PROGRAMS_%,$(.VARIABLES)),$($(i))))
 # The cheapest packages of deploy/e2e/integrations, or those that RUN names.
 INTEGRATIONS   := $(if $(filter all,$(RUN)),$(patsubst deploy/e2e/integrations/%/doc.go,%,$(wildcard deploy/e2e/integrations/*/doc.go)),$(or $(subst $(comma), ,$(RUN)),ratelimit login))
@@ -56,8 +57,8 @@ STAGES   := vet e2e unit $(if $(RACE),race norace)
 # Tests with one goroutine, which take long under the race detector.
 NORACE   := deploy/tools/tests.sh 'histories\.(NoRace|FewerWithRace|Raced)' | grep -Ff <(deploy/tools/units.sh shared | sed 's/$$/ /') -
 # The parts of `make test-long`, each with its minutes on two cores; the folders of deploy and deploy/e2e that only it tests; and the tests that call testing.Short.
-LONG     := faults:1 conformance:4 integrations:4 boards:3 large:18 racing:9 mutants:12 seeds:10 compat:25
-LONG_PACKAGES := mutants agentfaults pilotagent conformance bench boards integrations/[a-z0-9]+
+LONG     := faults:1 conformance:4 integrations:4 boards:3 large:18 racing:9 mutants:12 seeds:10 compat:25 releases:15
+LONG_PACKAGES := mutants agentfaults pilotagent conformance bench boards release integrations/[a-z0-9]+
 LARGE    := deploy/tools/tests.sh 'testing\.Short\(\)' | grep -vE '/($(subst $(space),|,$(LONG_PACKAGES))) '
 
 # Tests run the program that was built.
@@ -68,7 +69,7 @@ export ENVOY ENVOY_OLDEST ETCD KUBE_APISERVER HELM4 KUBECONFORM PROMQL
 export CGO_ENABLED := 0
 export GOFLAGS := $(filter-out -trimpath -tags=%,$(shell go env GOFLAGS)) -trimpath -tags=$(TAGS)
 
-.PHONY: help all build run demo check test test-long budget vet unit race norace e2e faults conformance integrations boards large racing seeds mutants compat compat-tools agents compat-helm soak ui bench lint fmt gen image tools clean micro
+.PHONY: help all build run demo check test test-long budget vet unit race norace e2e faults conformance integrations boards large racing seeds mutants compat compat-tools agents compat-helm soak ui bench lint fmt gen image release verify-release releases tools clean micro
 
 help: ## Show this list.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {n = split($$2, w, " "); line = sprintf("  %-12s", $$1); \
@@ -208,6 +209,15 @@ gen: $(HELM4) ## Write the custom resources and the golden files again, from the
 
 image: build ## Write bin/image.tar, an OCI image with only the two binaries. No Docker needed.
 	go run ./deploy/image -o bin/image.tar -version '$(VERSION)' bin/pilot-discovery bin/pilot-agent
+
+release: $(HELM4) $(addprefix $(TOOLS)/,$(PROGRAMS_release)) ## Write a signed release of the commit into bin/release, offline and the same each time: VERSION=1.31.1-lite.2 COSIGN_KEY=cosign.key.
+	deploy/release/release.sh '$(VERSION)' bin/release $(TOOLS)
+
+verify-release: $(HELM4) $(TOOLS)/cosign ## Check the release in bin/release, or in DIR=, as a company can that adopts it: signatures, checksums, provenance, contents. KEY=cosign.pub names the trusted key.
+	@PATH=$(TOOLS):$$PATH deploy/release/verify.sh $(or $(DIR),bin/release) $(KEY)
+
+releases: $(HELM4) $(addprefix $(TOOLS)/,$(PROGRAMS_release)) $(GOTESTSUM) | bin/test ## long: two clones make the same release, and a changed byte in any file of it is found.
+	$(call GOTEST,releases,testname,1) -count=1 -timeout 40m ./deploy/e2e/release
 
 tools: $(ENVOY) $(ENVOY_OLDEST) $(CLUSTER) $(CHARTS) $(PROMQL) $(GOTESTSUM) $(TOOLS)/golangci-lint-$(LINT) ## Fetch or build the tools that the other targets need into .tools.
 

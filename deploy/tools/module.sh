@@ -15,6 +15,10 @@ mockoidc) module=github.com/oauth2-proxy/oauth2-proxy/v7@v7.15.6 package=$(realp
 # The data store of SPIRE's server is sqlite3, which needs a C compiler.
 spire-server) module=github.com/spiffe/spire@v1.13.3 package=./cmd/spire-server cgo=1 ;;
 spire-agent) module=github.com/spiffe/spire@v1.13.3 package=./cmd/spire-agent ;;
+goreleaser) module=github.com/goreleaser/goreleaser/v2@v2.17.0 package=. ;;
+cosign) module=github.com/sigstore/cosign/v3@v3.1.3 package=./cmd/cosign ;;
+cyclonedx-gomod) module=github.com/CycloneDX/cyclonedx-gomod@v1.10.0 package=./cmd/cyclonedx-gomod ;;
+go-licenses) module=github.com/google/go-licenses@v1.6.0 package=. ;;
 *) echo "module.sh: no program is named $name" >&2; exit 2 ;;
 esac
 dir=$(mkdir -p "$dir" && cd "$dir" && pwd) version=${module#*@}
