@@ -69,7 +69,7 @@ export ENVOY ENVOY_OLDEST ETCD KUBE_APISERVER HELM4 KUBECONFORM PROMQL
 export CGO_ENABLED := 0
 export GOFLAGS := $(filter-out -trimpath -tags=%,$(shell go env GOFLAGS)) -trimpath -tags=$(TAGS)
 
-.PHONY: help all build run demo check test test-long budget vet unit race norace e2e faults conformance integrations boards large racing seeds mutants compat compat-tools agents compat-helm soak ui bench lint fmt gen image release verify-release releases tools clean micro
+.PHONY: help all build run demo check test test-long budget vet unit race norace e2e faults conformance integrations boards large racing seeds mutants compat compat-tools agents compat-helm soak ui bench lint fmt gen image licences release verify-release releases tools clean micro
 
 help: ## Show this list.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {n = split($$2, w, " "); line = sprintf("  %-12s", $$1); \
@@ -209,6 +209,9 @@ gen: $(HELM4) ## Write the custom resources and the golden files again, from the
 
 image: build ## Write bin/image.tar, an OCI image with only the two binaries. No Docker needed.
 	go run ./deploy/image -o bin/image.tar -version '$(VERSION)' bin/pilot-discovery bin/pilot-agent
+
+licences: ## Compare the licences of the modules that the programs link with the list in docs/dependencies.md.
+	go test -count=1 -vet=off -run Licences ./deploy/release
 
 release: $(HELM4) $(addprefix $(TOOLS)/,$(PROGRAMS_release)) ## Write a signed release of the commit into bin/release, offline and the same each time: VERSION=1.31.1-lite.2 COSIGN_KEY=cosign.key.
 	deploy/release/release.sh '$(VERSION)' bin/release $(TOOLS)

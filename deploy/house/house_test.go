@@ -40,26 +40,36 @@ func TestTools(t *testing.T) {
 	}
 }
 
-// TestDependencies checks that docs/dependencies.md has a row for each direct dependency, and for no other module.
+// TestDependencies checks that docs/dependencies.md has a row for each direct dependency, and for no other module, and
+// that the row says that the version in go.mod was looked at, and when.
 func TestDependencies(t *testing.T) {
 	text, err := os.ReadFile("../../docs/dependencies.md")
 	must.Succeed(t, err)
-	named := map[string]bool{}
-	for _, m := range regexp.MustCompile("(?m)^\\| (`.*`) \\| ").FindAllStringSubmatch(string(text), -1) {
+	lookedAt := map[string]string{}
+	for _, m := range regexp.MustCompile("(?m)^\\| (`.*`) \\| .* \\| ([^|]*) \\|$").FindAllStringSubmatch(string(text), -1) {
 		for _, path := range strings.Split(m[1], ", ") {
-			named[strings.Trim(path, "`")] = true
+			lookedAt[strings.Trim(path, "`")] = m[2]
 		}
 	}
 	text, err = os.ReadFile("../../go.mod")
 	must.Succeed(t, err)
-	direct := 0
-	for _, m := range regexp.MustCompile(`(?m)^\t(\S+) v\S+$`).FindAllStringSubmatch(string(text), -1) {
-		if direct++; !named[m[1]] {
-			t.Errorf("docs/dependencies.md has no row for %s: say why it is needed and what it costs", m[1])
+	direct, pseudo := 0, regexp.MustCompile(`[-.](\d{8})\d{6}-[0-9a-f]{12}$`)
+	for _, m := range regexp.MustCompile(`(?m)^\t(\S+) (v\S+)$`).FindAllStringSubmatch(string(text), -1) {
+		version := m[2]
+		if day := pseudo.FindStringSubmatch(version); day != nil {
+			version = day[1]
 		}
-		delete(named, m[1])
+		direct++
+		if at, ok := lookedAt[m[1]]; !ok {
+			t.Errorf("docs/dependencies.md has no row for %s: say why it is needed and what it costs", m[1])
+		} else if versions, month, ok := strings.Cut(at, ", "); !ok || !slices.Contains(strings.Split(versions, " and "), version) ||
+			!regexp.MustCompile(`^20\d\d-[01]\d$`).MatchString(month) {
+			t.Errorf("docs/dependencies.md: %s is at %s, and what was looked at is %q: look at what is new, and write \"%s, YEAR-MONTH\"",
+				m[1], m[2], at, version)
+		}
+		delete(lookedAt, m[1])
 	}
-	for path := range named {
+	for path := range lookedAt {
 		t.Errorf("docs/dependencies.md names %s, which is no direct dependency in go.mod", path)
 	}
 	if direct == 0 {

@@ -7,5 +7,7 @@
 //   - Release notes are the section of their version: [TestNotes].
 //   - A packaged chart has its version, image and changes, and is the same each time: [TestCharts].
 //   - A release has the programs, and is built, as `make build` builds them: [TestSettings].
+//   - The modules that the programs link have licences of a list, [TestLicences], and others are found:
+//     [TestOtherLicences]. docs/dependencies.md has the number of packages that they link: [TestLinked].
 //   - A release has no version that is none, and no changes without a commit: [TestRefused].
 package release
