@@ -11,6 +11,8 @@ LDFLAGS  := -s -w -X github.com/istiod-lite/istiod-lite/cmd/version.linked=$(VER
 # This tag leaves out gRPC's traces, which no page shows.
 TAGS     := grpcnotrace
 LINT     := 2.15.0
+# The version of the database of known vulnerabilities, which is a module.
+VULNDB   ?= v0.0.0-20261105234957-e22db6528018
 # The number of packages to compile in parallel. Each of the largest needs about a gigabyte.
 JOBS     ?= 2
 # The number of packages of end-to-end tests to run in parallel. They mostly wait.
@@ -33,6 +35,7 @@ PROGRAMS_ratelimit := ratelimit miniredis
 PROGRAMS_login := oauth2-proxy mockoidc
 PROGRAMS_spire := spire-server spire-agent
 PROGRAMS_release := goreleaser cosign cyclonedx-gomod go-licenses
+PROGRAMS_vulncheck := govulncheck
 PROGRAMS       := $(sort $(foreach i,$(filter PROGRAMS_%,$(.VARIABLES)),$($(i))))
 # The cheapest packages of deploy/e2e/integrations, or those that RUN names.
 INTEGRATIONS   := $(if $(filter all,$(RUN)),$(patsubst deploy/e2e/integrations/%/doc.go,%,$(wildcard deploy/e2e/integrations/*/doc.go)),$(or $(subst $(comma), ,$(RUN)),ratelimit login))
@@ -58,7 +61,7 @@ STAGES   := vet e2e unit $(if $(RACE),race norace)
 NORACE   := deploy/tools/tests.sh 'histories\.(NoRace|FewerWithRace|Raced)' | grep -Ff <(deploy/tools/units.sh shared | sed 's/$$/ /') -
 # The parts of `make test-long`, each with its minutes on two cores; the folders of deploy and deploy/e2e that only it tests; and the tests that call testing.Short.
 LONG     := faults:1 conformance:4 integrations:4 boards:3 large:18 racing:9 mutants:12 seeds:10 compat:25 releases:15
-LONG_PACKAGES := mutants agentfaults pilotagent conformance bench boards release integrations/[a-z0-9]+
+LONG_PACKAGES := mutants agentfaults pilotagent conformance bench boards release vulncheck integrations/[a-z0-9]+
 LARGE    := deploy/tools/tests.sh 'testing\.Short\(\)' | grep -vE '/($(subst $(space),|,$(LONG_PACKAGES))) '
 
 # Tests run the program that was built.
@@ -69,7 +72,7 @@ export ENVOY ENVOY_OLDEST ETCD KUBE_APISERVER HELM4 KUBECONFORM PROMQL
 export CGO_ENABLED := 0
 export GOFLAGS := $(filter-out -trimpath -tags=%,$(shell go env GOFLAGS)) -trimpath -tags=$(TAGS)
 
-.PHONY: help all build run demo check test test-long budget vet unit race norace e2e faults conformance integrations boards large racing seeds mutants compat compat-tools agents compat-helm soak ui bench lint fmt gen image licences release verify-release releases tools clean micro
+.PHONY: help all build run demo check test test-long budget vet unit race norace e2e faults conformance integrations boards large racing seeds mutants compat compat-tools agents compat-helm soak ui bench lint fmt gen image licences release verify-release releases vulncheck tools clean micro
 
 help: ## Show this list.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {n = split($$2, w, " "); line = sprintf("  %-12s", $$1); \
@@ -219,8 +222,12 @@ release: $(HELM4) $(addprefix $(TOOLS)/,$(PROGRAMS_release)) ## Write a signed r
 verify-release: $(HELM4) $(TOOLS)/cosign ## Check the release in bin/release, or in DIR=, as a company can that adopts it: signatures, checksums, provenance, contents. KEY=cosign.pub names the trusted key.
 	@PATH=$(TOOLS):$$PATH deploy/release/verify.sh $(or $(DIR),bin/release) $(KEY)
 
-releases: $(HELM4) $(addprefix $(TOOLS)/,$(PROGRAMS_release)) $(GOTESTSUM) | bin/test ## long: two clones make the same release, and a changed byte in any file of it is found.
-	$(call GOTEST,releases,testname,1) -count=1 -timeout 40m ./deploy/e2e/release
+vulncheck: $(TOOLS)/govulncheck ## Look for known vulnerabilities of functions that the programs call, offline. DB=folder is a copy of vuln.go.dev; by default it is the module golang.org/x/vulndb.
+	db='$(DB)'; if [[ -z $$db ]]; then db=$$(cd / && GOFLAGS= go mod download -json golang.org/x/vulndb@$(VULNDB) | sed -n 's/^\t"Dir": "\(.*\)",$$/\1/p')/data/osv; fi; \
+	$(TOOLS)/govulncheck -db "file://$$(realpath "$$db")" $(or $(PROGRAM),./cmd/pilot-discovery ./cmd/pilot-agent)
+
+releases: $(HELM4) $(addprefix $(TOOLS)/,$(PROGRAMS_release) $(PROGRAMS_vulncheck)) $(GOTESTSUM) | bin/test ## long: two clones make the same release, and a changed byte in any file of it is found; known vulnerabilities are found.
+	$(call GOTEST,releases,testname,1) -count=1 -timeout 40m ./deploy/e2e/release ./deploy/e2e/vulncheck
 
 tools: $(ENVOY) $(ENVOY_OLDEST) $(CLUSTER) $(CHARTS) $(PROMQL) $(GOTESTSUM) $(TOOLS)/golangci-lint-$(LINT) ## Fetch or build the tools that the other targets need into .tools.
 
