@@ -13,6 +13,9 @@ TAGS     := grpcnotrace
 LINT     := 2.15.0
 # The version of the database of known vulnerabilities, which is a module.
 VULNDB   ?= v0.0.0-20261105234957-e22db6528018
+# The version of Go's FIPS 140-3 module that has a certificate, and the packages that work with certificates and TLS.
+FIPS     ?= v1.0.0
+FIPS_PACKAGES := ./api/armor ./api/compliance ./api/credentials ./api/jwks ./citadel/... ./pilot/agent/ca ./pilot/agent/secrets ./pilot/agent/upstream
 # The number of packages to compile in parallel. Each of the largest needs about a gigabyte.
 JOBS     ?= 2
 # The number of packages of end-to-end tests to run in parallel. They mostly wait.
@@ -60,7 +63,7 @@ STAGES   := vet e2e unit $(if $(RACE),race norace)
 # Tests with one goroutine, which take long under the race detector.
 NORACE   := deploy/tools/tests.sh 'histories\.(NoRace|FewerWithRace|Raced)' | grep -Ff <(deploy/tools/units.sh shared | sed 's/$$/ /') -
 # The parts of `make test-long`, each with its minutes on two cores; the folders of deploy and deploy/e2e that only it tests; and the tests that call testing.Short.
-LONG     := faults:1 conformance:4 integrations:4 boards:3 large:18 racing:9 mutants:12 seeds:10 compat:25 releases:15
+LONG     := faults:1 conformance:4 integrations:4 boards:3 large:18 racing:9 mutants:12 seeds:10 compat:25 releases:15 fips:10
 LONG_PACKAGES := mutants agentfaults pilotagent conformance bench boards release vulncheck integrations/[a-z0-9]+
 LARGE    := deploy/tools/tests.sh 'testing\.Short\(\)' | grep -vE '/($(subst $(space),|,$(LONG_PACKAGES))) '
 
@@ -72,7 +75,7 @@ export ENVOY ENVOY_OLDEST ETCD KUBE_APISERVER HELM4 KUBECONFORM PROMQL
 export CGO_ENABLED := 0
 export GOFLAGS := $(filter-out -trimpath -tags=%,$(shell go env GOFLAGS)) -trimpath -tags=$(TAGS)
 
-.PHONY: help all build run demo check test test-long budget vet unit race norace e2e faults conformance integrations boards large racing seeds mutants compat compat-tools agents compat-helm soak ui bench lint fmt gen image licences release verify-release releases vulncheck tools clean micro
+.PHONY: help all build run demo check test test-long budget vet unit race norace e2e faults conformance integrations boards large racing seeds mutants compat compat-tools agents compat-helm soak ui bench lint fmt gen image licences release verify-release releases fips vulncheck tools clean micro
 
 help: ## Show this list.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {n = split($$2, w, " "); line = sprintf("  %-12s", $$1); \
@@ -221,6 +224,11 @@ release: $(HELM4) $(addprefix $(TOOLS)/,$(PROGRAMS_release)) ## Write a signed r
 
 verify-release: $(HELM4) $(TOOLS)/cosign ## Check the release in bin/release, or in DIR=, as a company can that adopts it: signatures, checksums, provenance, contents. KEY=cosign.pub names the trusted key.
 	@PATH=$(TOOLS):$$PATH deploy/release/verify.sh $(or $(DIR),bin/release) $(KEY)
+
+# In the mode fips140=only, each algorithm that FIPS 140-3 does not approve fails. The clients of the last test use such algorithms, and its server runs in that mode.
+fips: $(ENVOY) $(ENVOY_OLDEST) $(GOTESTSUM) | bin/test ## long: the CA, certificates and TLS, built with Go's validated module and in its FIPS 140-3 mode.
+	GOFIPS140=$(FIPS) $(call GOTEST,fips,pkgname-and-test-fails) -exec 'env GODEBUG=fips140=only' -short -count=1 -timeout 20m $(FIPS_PACKAGES)
+	GOFIPS140=$(FIPS) $(call GOTEST,fips-server,testname) -count=1 -timeout 20m -run '^TestCompliance$$' ./deploy/e2e/gatewaytls
 
 vulncheck: $(TOOLS)/govulncheck ## Look for known vulnerabilities of functions that the programs call, offline. DB=folder is a copy of vuln.go.dev; by default it is the module golang.org/x/vulndb.
 	db='$(DB)'; if [[ -z $$db ]]; then db=$$(cd / && GOFLAGS= go mod download -json golang.org/x/vulndb@$(VULNDB) | sed -n 's/^\t"Dir": "\(.*\)",$$/\1/p')/data/osv; fi; \
