@@ -96,6 +96,9 @@ func (a *Authority) sign(ctx context.Context, signer string, csr []byte, l pki.L
 	}
 	text, err := a.request(ctx, signer, csr, max(l.TTL, minTTL))
 	if err != nil {
+		if ctx.Err() == nil { // the caller waits for it
+			a.o.Logger.Error("failed to get a certificate from a signer", "signer", signer, "name", l.URI, "err", err)
+		}
 		return nil, err
 	}
 	chain, err := pki.ParseCertificates(text)

@@ -1,6 +1,8 @@
 package ra_test
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"crypto"
 	"crypto/rand"
@@ -9,9 +11,11 @@ import (
 	"encoding/base64"
 	"encoding/pem"
 	"errors"
+	"io"
 	"log/slog"
 	"math/big"
 	"net/url"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -121,9 +125,13 @@ func condition(kind string) func(*unstructured.Unstructured) bool {
 }
 
 func newAuthority(c *fake.FakeDynamicClient, roots ...*x509.Certificate) *ra.Authority {
+	return loggingAuthority(io.Discard, c, roots...)
+}
+
+func loggingAuthority(log io.Writer, c *fake.FakeDynamicClient, roots ...*x509.Certificate) *ra.Authority {
 	return ra.New(ra.Options{
 		Client: c, Signer: signer, Domain: "issuers.example", ServerSigner: "another.example/own",
-		TTL: time.Hour, MaxTTL: 24 * time.Hour, Logger: slog.New(slog.DiscardHandler),
+		TTL: time.Hour, MaxTTL: 24 * time.Hour, Logger: slog.New(slog.NewTextHandler(log, nil)),
 		Roots: func(string) []*x509.Certificate { return roots },
 	})
 }
@@ -184,7 +192,8 @@ func TestSigners(t *testing.T) {
 	}
 }
 
-// TestIssue has certificates signed, and hands out none but that which was asked for. No request is left behind.
+// TestIssue has certificates signed, and hands out none but that which was asked for. No request is left behind, and the
+// log says why there is no certificate.
 func TestIssue(t *testing.T) {
 	another, err := pki.GenerateKey()
 	must.Succeed(t, err)
@@ -192,6 +201,7 @@ func TestIssue(t *testing.T) {
 		change func(*x509.Certificate)
 		answer func(*unstructured.Unstructured) bool
 		want   error
+		logged string // why; by default that a certificate was not verified
 	}{
 		"good":         {},
 		"another name": {change: func(c *x509.Certificate) { c.URIs = uris(t, "spiffe://cluster.local/ns/a/sa/db") }, want: ca.ErrInternal},
@@ -205,10 +215,11 @@ func TestIssue(t *testing.T) {
 		"another key":       {change: func(c *x509.Certificate) { c.PublicKey = another.Public() }, want: ca.ErrInternal},
 		"for too long":      {change: func(c *x509.Certificate) { c.NotAfter = time.Now().Add(25 * time.Hour) }, want: ca.ErrInternal},
 		"expired":           {change: func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Second) }, want: ca.ErrInternal},
-		"denied":            {answer: condition("Denied"), want: ca.ErrInternal},
-		"failed":            {answer: condition("Failed"), want: ca.ErrInternal},
-		"nobody signs":      {answer: func(*unstructured.Unstructured) bool { return true }, want: ca.ErrUnavailable},
-		"no PEM":            {answer: garbage, want: ca.ErrInternal},
+		"denied":            {answer: condition("Denied"), want: ca.ErrInternal, logged: "the certificate request was Denied: no"},
+		"failed":            {answer: condition("Failed"), want: ca.ErrInternal, logged: "the certificate request was Failed: no"},
+		"nobody signs": {answer: func(*unstructured.Unstructured) bool { return true }, want: ca.ErrUnavailable,
+			logged: "has not signed in time"},
+		"no PEM": {answer: garbage, want: ca.ErrInternal},
 	} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -220,10 +231,14 @@ func TestIssue(t *testing.T) {
 					i.answer = c.answer
 				}
 				client := i.client(t)
-				out, err := newAuthority(client, i.root).Issue(t.Context(),
+				var log bytes.Buffer
+				out, err := loggingAuthority(&log, client, i.root).Issue(t.Context(),
 					ca.Request{ID: webID, CSR: request(t, x509.CertificateRequest{URIs: uris(t, web)})})
 				if !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
 					t.Errorf("%v: want %v", err, c.want)
+				}
+				if want := cmp.Or(c.logged, "failed to verify"); strings.Contains(log.String(), want) != (c.want != nil) {
+					t.Errorf("the log says %q, and not %q", log.String(), want)
 				}
 				if c.want == nil && err == nil {
 					if len(out.Chain) != 2 || time.Until(out.NotAfter) > time.Hour || i.signer != signer || len(i.usages) != 4 {
