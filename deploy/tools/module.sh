@@ -6,12 +6,14 @@
 set -euo pipefail
 
 dir=${1:?usage: module.sh DIR NAME} name=${2:?usage: module.sh DIR NAME} manifests= tags= cgo=0
+# Programs that are files of this tree call packages of the module.
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 case $name in
 argo-rollouts) module=github.com/argoproj/argo-rollouts@v1.8.3 package=./cmd/rollouts-controller manifests=manifests/install.yaml ;;
 ratelimit) module=github.com/envoyproxy/ratelimit@v1.4.1-0.20260122083618-3fb702589d36 package=./src/service_cmd ;;
-miniredis) module=github.com/envoyproxy/ratelimit@v1.4.1-0.20260122083618-3fb702589d36 package=$(realpath "$(dirname "$0")/../e2e/integrations/ratelimit/miniredis.go") ;;
+miniredis) module=github.com/envoyproxy/ratelimit@v1.4.1-0.20260122083618-3fb702589d36 package=$here/../e2e/integrations/ratelimit/miniredis.go ;;
 oauth2-proxy) module=github.com/oauth2-proxy/oauth2-proxy/v7@v7.15.6 package=. ;;
-mockoidc) module=github.com/oauth2-proxy/oauth2-proxy/v7@v7.15.6 package=$(realpath "$(dirname "$0")/../e2e/integrations/login/mockoidc.go") ;;
+mockoidc) module=github.com/oauth2-proxy/oauth2-proxy/v7@v7.15.6 package=$here/../e2e/integrations/login/mockoidc.go ;;
 # The data store of SPIRE's server is sqlite3, which needs a C compiler.
 spire-server) module=github.com/spiffe/spire@v1.13.3 package=./cmd/spire-server cgo=1 ;;
 spire-agent) module=github.com/spiffe/spire@v1.13.3 package=./cmd/spire-agent ;;
@@ -20,10 +22,11 @@ cosign) module=github.com/sigstore/cosign/v3@v3.1.3 package=./cmd/cosign ;;
 cyclonedx-gomod) module=github.com/CycloneDX/cyclonedx-gomod@v1.10.0 package=./cmd/cyclonedx-gomod ;;
 go-licenses) module=github.com/google/go-licenses@v1.6.0 package=. ;;
 govulncheck) module=golang.org/x/vuln@v1.9.0 package=./cmd/govulncheck ;;
+cert-manager) module=github.com/cert-manager/cert-manager@v1.21.2 package=$here/../certmanager/main.go manifests='deploy/crds/*.yaml' ;;
 *) echo "module.sh: no program is named $name" >&2; exit 2 ;;
 esac
 dir=$(mkdir -p "$dir" && cd "$dir" && pwd) version=${module#*@}
-progress=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/progress.sh
+progress=$here/progress.sh
 stamp=$dir/$name.$version
 if [[ -e $stamp && -e $dir/$name && (-z $manifests || -e $dir/$name.yaml) ]]; then exit 0; fi
 tmp=$(mktemp -d "$dir/build.XXXXXX")
@@ -34,7 +37,7 @@ source=$(GOFLAGS='' go mod download -json "$module" | sed -n 's/^\t"Dir": "\(.*\
 cd "$source"
 echo "building $name $version" >&2
 "$progress" -v "$name" go build -v -p "${JOBS:-2}" -tags "$tags" -ldflags '-s -w' -o "$tmp/$name" "$package" >&2
-if [[ -n $manifests ]]; then install -m 644 "$manifests" "$tmp/$name.yaml"; fi
+if [[ -n $manifests ]]; then for file in $manifests; do echo ---; cat "$file"; done >"$tmp/$name.yaml"; fi
 mv -f "$tmp/$name"* "$dir"
 rm -f "$dir/$name".v*
 touch "$stamp"

@@ -60,23 +60,28 @@ exec /usr/local/bin/envoy.real "$@" --config-yaml \
 
 // render writes the manifests of the charts.
 func render(ctx context.Context, dir string, istiod Chart) error {
-	helms, err := charts.Helms(filepath.Join(dir, "helm"), os.DevNull)
-	if err != nil {
-		return err
-	}
 	for name, chart := range map[string]Chart{"base": {}, "istiod": istiod} {
-		ours, err := charts.Chart(name)
-		if err != nil {
-			return err
-		}
-		args := append([]string{"template", name, cmp.Or(chart.Path, ours), "-n", Namespace, "--include-crds"}, chart.Args...)
-		manifests, err := helms[len(helms)-1].Run(ctx, args...)
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(filepath.Join(dir, name+".yaml"), []byte(manifests), 0o644); err != nil {
+		if err := Render(ctx, dir, name, name, Namespace, chart); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// Render writes the manifests of a release of a chart to RELEASE.yaml in the folder.
+func Render(ctx context.Context, dir, name, release, namespace string, chart Chart) error {
+	helms, err := charts.Helms(filepath.Join(dir, "helm"), os.DevNull)
+	if err != nil {
+		return err
+	}
+	ours, err := charts.Chart(name)
+	if err != nil {
+		return err
+	}
+	args := append([]string{"template", release, cmp.Or(chart.Path, ours), "-n", namespace, "--include-crds"}, chart.Args...)
+	manifests, err := helms[len(helms)-1].Run(ctx, args...)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, release+".yaml"), []byte(manifests), 0o644)
 }
