@@ -202,6 +202,19 @@ func TestSecrets(t *testing.T) {
 	if Content(secret("x")) == Content(secret("y")) {
 		t.Error("two contents have one hash")
 	}
+	typed := secret("x")
+	typed.Spec.(*corev1.Secret).Type = corev1.SecretTypeTLS
+	if Content(secret("x")) == Content(typed) {
+		t.Error("two types have one hash")
+	}
+	// An API server stores text as data, and the type Opaque where none is given. Tools add labels and annotations.
+	written := &kinds.Object{Key: k, Spec: &corev1.Secret{StringData: map[string]string{"tls.key": "x"}}}
+	stored := secret("x")
+	stored.Spec.(*corev1.Secret).Type = corev1.SecretTypeOpaque
+	stored.Labels, stored.Annotations = map[string]string{"by": "helm"}, map[string]string{"release": "1"}
+	if Content(written) != Content(stored) {
+		t.Error("a Secret that is written and the one that an API server stores have two hashes")
+	}
 }
 
 // TestContent: a hash is of what a user writes.

@@ -1,6 +1,7 @@
 package archive
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -20,8 +21,19 @@ import (
 const maxContent = 64 << 10
 
 // Content returns a hash of what an object says: its labels, annotations and everything but its metadata and status. It
-// is the version of an object whose kind has no generations. The hash of a Secret must not be shown.
+// is the version of an object whose kind has no generations. The hash of a Secret is about its type and data alone, as
+// an API server stores them, and must not be shown.
 func Content(o *kinds.Object) string {
+	if s, ok := o.Spec.(*corev1.Secret); ok {
+		stored := corev1.Secret{Type: cmp.Or(s.Type, corev1.SecretTypeOpaque), Data: maps.Clone(s.Data)}
+		for key, value := range s.StringData {
+			if stored.Data == nil {
+				stored.Data = map[string][]byte{}
+			}
+			stored.Data[key] = []byte(value)
+		}
+		o = &kinds.Object{Key: o.Key, Spec: &stored}
+	}
 	m, err := describe(o)
 	if err != nil {
 		return ""

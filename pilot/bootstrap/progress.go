@@ -17,7 +17,12 @@ import (
 type judge struct{ s *Server }
 
 // Unusable implements progress.Judge.
-func (j judge) Unusable(k kinds.Key) (int64, bool) { return j.s.from.Unusable(k) }
+func (j judge) Unusable(k kinds.Key) (generation int64, is bool) {
+	if generation, is = j.s.from.Unusable(k); !is && k.Kind == kinds.Secret {
+		is = j.s.world.UnusableSecret(k)
+	}
+	return generation, is
+}
 
 // FindingsAbout implements progress.Judge.
 func (j judge) FindingsAbout(k kinds.Key) []diag.Diagnostic {
@@ -27,6 +32,9 @@ func (j judge) FindingsAbout(k kinds.Key) []diag.Diagnostic {
 
 // Unread implements progress.Judge.
 func (j judge) Unread(k kinds.Key) string { return j.s.from.WhyUnread(k) }
+
+// Unneeded implements progress.Judge.
+func (j judge) Unneeded(k kinds.Key) string { return j.s.from.Unneeded(k) }
 
 // newProgress returns the Tracker of a server, which knows what is in force.
 func (s *Server) newProgress(kept *archive.Archive, others otherReplicas) *progress.Tracker {

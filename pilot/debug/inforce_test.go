@@ -60,6 +60,8 @@ func (settledWorld) FindingsAbout(kinds.Key) []diag.Diagnostic { return nil }
 
 func (settledWorld) Unread(kinds.Key) string { return "" }
 
+func (settledWorld) Unneeded(kinds.Key) string { return "" }
+
 // apiServer has a generation or an error for each object.
 type apiServer struct {
 	Server

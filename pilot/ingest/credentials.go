@@ -211,6 +211,15 @@ func (s *credentialStore) findings() []diag.Diagnostic {
 	return list
 }
 
+// UnusableSecret reports whether proxies are not sent what a Secret says, because it has an error: they keep the last
+// good content, or have none.
+func (w *World) UnusableSecret(k kinds.Key) bool {
+	name := k.String()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.ContainsFunc(w.findings["credentials"], func(d diag.Diagnostic) bool { return d.Severity == diag.Error && d.Object == name })
+}
+
 // lackingPart is a field that names a Secret or a ConfigMap without the part of a credential that it needs.
 type lackingPart struct {
 	object    kinds.Key

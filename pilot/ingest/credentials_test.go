@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/credentials"
+	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/config/file"
@@ -101,6 +102,10 @@ func TestCredentials(t *testing.T) {
 	step("written again", 0, "", secret("x", map[string]string{"tls.crt": certificate, "tls.key": key, "more": "data"}))
 	step("another key", 1, "", secret("x", map[string]string{"tls.crt": certificate, "tls.key": other}))
 	step("garbage", 2, "", secret("x", map[string]string{"tls.crt": "garbage", "tls.key": key, "ca.crt": "garbage"}))
+	w := &World{findings: map[string][]diag.Diagnostic{"credentials": s.findings()}}
+	if !w.UnusableSecret(secret("x", nil).Key) || w.UnusableSecret(secret("y", nil).Key) {
+		t.Error("the broken Secret can be used, or the other one cannot")
+	}
 	is := step(
 		"roots", 0, "SecretCredential a/x certificate roots",
 		secret("x", map[string]string{"tls.crt": certificate, "tls.key": key, "ca.crt": certificate}),

@@ -111,6 +111,15 @@ func (s *Sources) WhyUnread(k kinds.Key) string {
 	return ""
 }
 
+// Unneeded returns why a Secret is not read from the API server of the server's own cluster now, or an empty string: it
+// is read once a connected proxy or another object needs it.
+func (s *Sources) Unneeded(k kinds.Key) string {
+	if k.Kind != kinds.Secret || k.Cluster != "" || s.secrets == nil || s.o.ConfigDir != "" || s.secrets.Wants(k) {
+		return ""
+	}
+	return "no connected proxy needs it, so it is not read"
+}
+
 // Unusable reports whether the last version of an object is not in force as it is written, and returns its generation,
 // which is 0 for an object in a file. The object is in the server's own cluster or in its files.
 func (s *Sources) Unusable(k kinds.Key) (generation int64, is bool) {

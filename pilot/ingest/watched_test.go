@@ -8,6 +8,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
+	"github.com/istiod-lite/istiod-lite/pilot/config/crd"
 )
 
 func TestIgnored(t *testing.T) {
@@ -45,5 +47,25 @@ func TestWhyUnread(t *testing.T) {
 	o.Client = nil
 	if got := (&Sources{o: o}).WhyUnread(kinds.Key{Kind: kinds.Sidecar, Namespace: "b", Name: "s"}); got != "" {
 		t.Errorf("in a file: %q", got)
+	}
+}
+
+// TestUnneeded: Secrets are read while they are wanted, and other kinds always.
+func TestUnneeded(t *testing.T) {
+	key := kinds.Key{Kind: kinds.Secret, Namespace: "a", Name: "tls"}
+	source, err := crd.New(crd.Options{Client: &rest.Config{}})
+	must.Succeed(t, err)
+	s := &Sources{secrets: source}
+	unneeded := func(k kinds.Key) bool { return s.Unneeded(k) != "" }
+	if !unneeded(key) || unneeded(kinds.Key{Kind: kinds.VirtualService, Namespace: "a", Name: "tls"}) {
+		t.Error("a Secret is read that is not wanted, or a VirtualService is not")
+	}
+	s.secrets.Want([]kinds.Key{key})
+	if unneeded(key) || !unneeded(kinds.Key{Kind: kinds.Secret, Namespace: "b", Name: "tls"}) {
+		t.Error("the wanted Secret is not read, or another one is")
+	}
+	s.o.ConfigDir = "mesh"
+	if unneeded(kinds.Key{Kind: kinds.Secret, Namespace: "b", Name: "tls"}) {
+		t.Error("a Secret of a file is not read")
 	}
 }

@@ -79,6 +79,8 @@ type Answer struct {
 	key     kinds.Key // the origin if the object is derived
 	content string    // hash of the content, which is not shown for a Secret
 	unread  bool      // no source reads such objects
+	// unneeded is true if no proxy of this replica needs the object, so that only other replicas may have read it.
+	unneeded bool
 }
 
 // Proxies are numbers of proxies.

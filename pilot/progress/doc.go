@@ -45,7 +45,10 @@
 //   - InForce is never said while a stream owes something of the version, while a newer change of the object is on its
 //     way, or about a version that has not been read: [TestStates], [TestBetweenBeginAndCommit].
 //   - A version that is not used as written is Invalid, and never InForce, whatever proxies acknowledge: [TestInvalid].
+//     So is a Secret with an error: [TestContents].
 //   - Objects that the filter hides, and kinds that are not read, are WithoutEffect with the reason: [TestHidden].
+//   - A Secret that no proxy of a replica needs is not read there, and WithoutEffect there. The replicas that need it
+//     decide: [TestUnneeded].
 //   - Objects that became visible without a change of their own are awaited: [TestSelections].
 //   - The answer of several replicas is never InForce unless each has said so: [TestReplicas]. A proxy that moves
 //     between replicas is awaited in one of both places: [TestMovedProxies]. A replica that ends or starts again makes

@@ -92,7 +92,7 @@ func (t *Tracker) Ask(ctx context.Context, q Question) Answer {
 	if t.o.Replicas == nil || own.State == Superseded || own.State == Invalid || own.unread {
 		return t.explain(own)
 	}
-	if !q.exact() {
+	if !q.exact() && !own.unneeded { // else each of the others answers for the version that it has read last
 		if q = own.exactly(); !q.exact() {
 			if own.State.Final() {
 				own.State, own.Why = Unknown, "the version has no number by which other replicas know it"
@@ -142,7 +142,9 @@ func (t *Tracker) ask(ctx context.Context, q Question, list []string) (all Answe
 		all.add(p)
 		if i > 0 {
 			all.Replicas = append(all.Replicas, Replica{Name: p.name, State: p.State, Why: p.Why})
-			all.State = worse(all.State, p.State)
+			if state := worse(all.State, p.State); state != all.State {
+				all.State, all.Why = state, p.Why
+			}
 		} else {
 			all.State, all.Why = p.State, p.Why
 		}

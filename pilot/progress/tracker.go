@@ -2,6 +2,7 @@ package progress
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -42,6 +43,8 @@ type Judge interface {
 	FindingsAbout(k kinds.Key) []diag.Diagnostic
 	// Unread returns why objects with such a key are not read at all, or an empty string.
 	Unread(k kinds.Key) string
+	// Unneeded returns why an object with such a key is not read now although others are, or an empty string.
+	Unneeded(k kinds.Key) string
 }
 
 // Options configure a Tracker.
@@ -273,8 +276,14 @@ func (t *Tracker) decide(a *Answer, q Question, s *subject) {
 	case !s.loaded:
 		a.State, a.Why = NotSeen, "the configuration is not read yet"
 		return
-	case unusable && (!q.exact() || q.Generation != 0 && q.Generation <= refused && (i < 0 || s.versions[i].Generation == refused) &&
-		(newest < 0 || q.Generation >= s.versions[newest].Generation)):
+	case s.object == nil && !q.Deleted && !s.committing && !s.pending:
+		if why := t.o.Judge.Unneeded(s.key); why != "" {
+			t.measureUnneeded(a, why)
+			return
+		}
+	}
+	switch {
+	case unusable && s.isRefused(q, i, refused):
 		a.State, a.Generation, a.Why = Invalid, refused, "the control plane does not use it as it is written"
 		return
 	case !q.exact() && (s.pending || s.committing):
@@ -302,6 +311,21 @@ func (t *Tracker) decide(a *Answer, q Question, s *subject) {
 		return
 	}
 	t.measure(a, s, v)
+}
+
+// isRefused reports whether a question is about the version that the control plane does not use. i is the index of the
+// version, and refused the generation of the one that is not used.
+func (s *subject) isRefused(q Question, i int, refused int64) bool {
+	newest := len(s.versions) - 1
+	switch {
+	case !q.exact():
+		return true
+	case q.Generation != 0:
+		return q.Generation <= refused && (i < 0 || s.versions[i].Generation == refused) &&
+			(newest < 0 || q.Generation >= s.versions[newest].Generation)
+	}
+	// A Secret with an error is read as it is, because what it must hold depends on the objects that name it.
+	return s.key.Kind == kinds.Secret && q.Version != "" && i >= 0 && i == newest
 }
 
 // supersede says which version replaced the one that is asked for.
@@ -336,7 +360,7 @@ func (t *Tracker) measure(a *Answer, s *subject, v *archive.Version) {
 	case a.Proxies.Behind > 0:
 		a.State = Behind
 	case p.Unknown:
-		a.State, a.Why = Unknown, "so many proxies have left lately that it is not known which of them lack it"
+		a.State, a.Why = Unknown, manyDeparted
 	case !p.InForce():
 		a.State, a.Why = Behind, "not all proxies have acknowledged it"
 	case !v.Gone && !s.accepted:
@@ -349,6 +373,28 @@ func (t *Tracker) measure(a *Answer, s *subject, v *archive.Version) {
 		a.State = InForce
 	}
 }
+
+// measureUnneeded sets the state of an object that is not read because no proxy needs it. Proxies that have left lately
+// may have an older version.
+func (t *Tracker) measureUnneeded(a *Answer, why string) {
+	p := t.owed(math.MaxUint64, true)
+	a.unneeded = true
+	a.Owing = slices.DeleteFunc(p.owing, func(o Owing) bool { return o.State != departed })
+	n := len(a.Owing)
+	a.Proxies = Proxies{Connected: p.Connected, Concerned: n, Behind: n}
+	switch {
+	case n > 0:
+		a.State = Behind
+	case p.Unknown:
+		a.State, a.Why = Unknown, manyDeparted
+	default:
+		a.State, a.Why = WithoutEffect, why
+	}
+	t.shorten(a)
+}
+
+// manyDeparted says why an answer is Unknown.
+const manyDeparted = "so many proxies have left lately that it is not known which of them lack it"
 
 // shorten limits the listed proxies. Rejections are listed first.
 func (t *Tracker) shorten(a *Answer) {

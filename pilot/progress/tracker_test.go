@@ -49,6 +49,7 @@ type fake struct {
 	selections uint64
 	unusable   map[kinds.Key]int64
 	unread     string
+	unneeded   string
 	revision   uint64
 	now        time.Time
 
@@ -111,6 +112,8 @@ func (f *fake) FindingsAbout(k kinds.Key) []diag.Diagnostic {
 }
 
 func (f *fake) Unread(kinds.Key) string { return f.unread }
+
+func (f *fake) Unneeded(kinds.Key) string { return f.unneeded }
 
 func (*fake) Affected(*snapshot.Snapshot) bool { return true }
 
@@ -344,6 +347,42 @@ func TestHidden(t *testing.T) {
 	expect(t, "ignored", tr.Own(Question{Key: ignored, Generation: 3}), WithoutEffect, "ignored")
 }
 
+// TestUnneeded: a Secret that no proxy of a replica needs is not read there, and has no effect there. The replicas that
+// need it decide, and proxies that have left lately are awaited.
+func TestUnneeded(t *testing.T) {
+	k := kinds.Key{Kind: kinds.Secret, Namespace: "a", Name: "tls"}
+	secret := &kinds.Object{Key: k, Spec: &corev1.Secret{Data: map[string][]byte{"tls.key": []byte("x")}}}
+	newest, newer := Question{Key: k, Version: archive.Content(secret)}, Question{Key: k, Version: "newer"}
+	f, tr := newFakes(2)
+	f[0].unneeded = "no proxy needs it"
+	for _, q := range []Question{{Key: k}, newest, newer} {
+		expect(t, "one replica", tr[0].Own(q), WithoutEffect, "no proxy needs it")
+	}
+	expect(t, "needed and not read elsewhere", tr[0].Ask(t.Context(), newest), Behind, "")
+	expect(t, "needed and not read elsewhere", tr[0].Ask(t.Context(), Question{Key: k}), Behind, "")
+	f[1].commit(tr[1], true, change(secret))
+	f[1].debts = []debt{{from: f[1].revision, to: f[1].revision, Owing: xds.Owing{Proxy: "p.a", State: xds.Behind}}}
+	expect(t, "behind elsewhere", tr[0].Ask(t.Context(), Question{Key: k}), Behind, "")
+	f[1].debts[0].settled = true
+	for _, q := range []Question{{Key: k}, newest} {
+		a := tr[0].Ask(t.Context(), q)
+		if expect(t, "in force elsewhere", a, InForce, ""); a.Why != "" {
+			t.Errorf("%+v", a)
+		}
+	}
+	expect(t, "not read elsewhere", tr[0].Ask(t.Context(), newer), Behind, "")
+	f[0].debts = []debt{{from: 0, to: 0, Owing: xds.Owing{Proxy: "away.a", State: xds.Departed}}}
+	a := tr[0].Ask(t.Context(), newest)
+	if expect(t, "a proxy has left", a, Behind, ""); len(a.Owing) != 1 || a.Proxies.Concerned != 2 {
+		t.Errorf("%+v", a)
+	}
+	f[1].proxies = []string{"away.a"}
+	expect(t, "it is connected elsewhere", tr[0].Ask(t.Context(), newest), InForce, "")
+	f[0].debts, f[1].unneeded, f[1].objects[k] = nil, "no proxy needs it", nil
+	expect(t, "needed nowhere", tr[0].Ask(t.Context(), newer), WithoutEffect, "no proxy needs it")
+	expect(t, "the deletion", tr[0].Ask(t.Context(), Question{Key: k, Deleted: true}), Behind, "") // the other has not read it
+}
+
 // TestSelections: an object that takes effect without a change of its own waits for the commit that selected it.
 func TestSelections(t *testing.T) {
 	f, tr := newFake(version(1, "a"))
@@ -394,6 +433,11 @@ func TestContents(t *testing.T) {
 		}
 	}
 	expect(t, "another Secret", tr.Own(Question{Key: k, Version: b}), NotSeen, "")
+	f.unusable[k] = 0 // it was read, and the last good one stays
+	expect(t, "a Secret with an error", tr.Own(Question{Key: k, Version: hash}), Invalid, "as it is written")
+	expect(t, "a Secret with an error", tr.Own(Question{Key: k}), Invalid, "as it is written")
+	expect(t, "its correction", tr.Own(Question{Key: k, Version: b}), NotSeen, "")
+	delete(f.unusable, k)
 	text, err := json.Marshal([]any{tr.Own(Question{Key: k}), tr.OwnHistory(k)})
 	if err != nil || strings.Contains(string(text), hash) || strings.Contains(string(text), "S3CRET") {
 		t.Errorf("%s %v", text, err)

@@ -53,8 +53,8 @@ The server at --address answers for all replicas of its Service. While a replica
 the answer is unknown, and the command goes on waiting.
 
 -f names the files that were applied. Each object in them is awaited in the version of the file: its
-content, if the server reads files, else the generation that the API server gave it. The command asks
-the API server that kubectl would ask. An object that is named by an argument is awaited in
+content, if the server reads files or it is a Secret, else the generation that the API server gave it. The
+command asks the API server that kubectl would ask. An object that is named by an argument is awaited in
 --generation, or else in the newest version that the server has read.
 
 With --current, an object is awaited in the version that the API server has, also if the server is behind

@@ -2,12 +2,15 @@ package wait
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 
 	networkingv1 "istio.io/api/networking/v1"
 
@@ -99,22 +102,54 @@ func TestStates(t *testing.T) {
 	}
 }
 
+// A Secret without effect is asked about again after the Gateway that makes proxies need it.
+func TestNeededMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const gateway, secret = "Gateway.networking.istio.io/edge.shop", "Secret/edge.shop"
+		var out, warnings bytes.Buffer
+		w := &waiter{out: &out, warnings: &warnings, output: "table", targets: []*target{{name: secret}, {name: gateway}}}
+		needed := []progress.State{progress.Behind, progress.InForce}
+		opened := false
+		w.servers = fake{answer: func(about *target) (a progress.Answer, err error) {
+			switch a.State = progress.InForce; {
+			case about.name == gateway:
+				opened = true
+			case !opened:
+				a.State = progress.WithoutEffect
+			default:
+				a.State, needed = needed[0], needed[1:]
+			}
+			return a, nil
+		}}
+		if err := w.wait(t.Context()); err != nil || len(needed) > 0 || warnings.Len() > 0 {
+			t.Errorf("%v, %d questions are left: %s%s", err, len(needed), &out, &warnings)
+		}
+	})
+}
+
 // An object of a file is awaited in the version of the file, and never in an older one.
 func TestVersionOfFile(t *testing.T) {
 	o := &kinds.Object{Key: kinds.Key{Kind: kinds.VirtualService, Namespace: "shop", Name: "reviews"}, Spec: &networkingv1.VirtualService{}}
+	secret := &kinds.Object{Key: kinds.Key{Kind: kinds.Secret, Namespace: "shop", Name: "edge"}, Spec: &corev1.Secret{}}
 	for name, x := range map[string]struct {
-		first progress.Answer
-		want  target
-		fails bool
+		object *kinds.Object // o if nil
+		first  progress.Answer
+		want   target
+		asked  int // questions
+		fails  bool
 	}{
-		"an API server": {first: progress.Answer{State: progress.InForce, Generation: 3}, want: target{generation: 4}},
+		"an API server": {first: progress.Answer{State: progress.InForce, Generation: 3}, want: target{generation: 4}, asked: 3},
 		"files": {first: progress.Answer{State: progress.InForce, Version: "x"},
-			want: target{version: archive.Content(o)}},
+			want: target{version: archive.Content(o)}, asked: 3},
+		"a Secret, whose version is not shown": {object: secret, first: progress.Answer{State: progress.InForce},
+			want: target{version: archive.Content(secret)}, asked: 2},
 		"an API server that is refused": {first: progress.Answer{State: progress.InForce, Generation: 3}, fails: true},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var asked []target
-			w := &waiter{out: &bytes.Buffer{}, warnings: &bytes.Buffer{}, output: "table", targets: []*target{{name: reviews, object: o}}}
+			object := cmp.Or(x.object, o)
+			w := &waiter{out: &bytes.Buffer{}, warnings: &bytes.Buffer{}, output: "table"}
+			w.targets = []*target{{name: progress.Name(object.Key), object: object}}
 			w.servers = fake{answer: func(about *target) (progress.Answer, error) {
 				asked = append(asked, *about)
 				switch len(asked) {
@@ -137,7 +172,8 @@ func TestVersionOfFile(t *testing.T) {
 				}
 				return
 			}
-			if last := asked[len(asked)-1]; err != nil || len(asked) != 3 || last.generation != x.want.generation || last.version != x.want.version {
+			if last := asked[len(asked)-1]; err != nil || len(asked) != x.asked ||
+				last.generation != x.want.generation || last.version != x.want.version {
 				t.Errorf("%s: %d questions, the last about %d and %q: %v", name, len(asked), last.generation, last.version, err)
 			}
 		})

@@ -71,6 +71,7 @@ func (w *waiter) wait(ctx context.Context) error {
 			return err
 		}
 		if w.watch {
+			w.warn()
 			var out bytes.Buffer
 			if err := w.show(&out); err != nil {
 				return err
@@ -110,20 +111,32 @@ func (w *waiter) question(ctx context.Context, t *target) error {
 }
 
 // askAll asks for the state of each object that was not in force at the last question, or of all with watch. It reports
-// whether one of them may still come into force.
+// whether one of them may still come into force. An object without effect is asked about again after the others,
+// because one of them may have made a proxy need it.
 func (w *waiter) askAll(ctx context.Context) (open bool, err error) {
+	if err := w.askEach(ctx, func(t *target) bool { return w.watch || !t.done() }); err != nil {
+		return true, err
+	}
+	if err := w.askEach(ctx, func(t *target) bool { return t.last.State == progress.WithoutEffect && len(w.targets) > 1 }); err != nil {
+		return true, err
+	}
+	return slices.ContainsFunc(w.targets, func(t *target) bool { return !t.done() }), nil
+}
+
+// askEach asks for the states of some objects.
+func (w *waiter) askEach(ctx context.Context, about func(*target) bool) error {
 	for _, t := range w.targets {
-		if !w.watch && t.done() {
+		if !about(t) {
 			continue
 		}
 		if err := w.question(ctx, t); err != nil {
-			return true, err
+			return err
 		}
 		if again, err := w.identify(ctx, t); err != nil {
-			return true, err
+			return err
 		} else if again {
 			if err := w.question(ctx, t); err != nil {
-				return true, err
+				return err
 			}
 		}
 		switch {
@@ -132,7 +145,13 @@ func (w *waiter) askAll(ctx context.Context) (open bool, err error) {
 		case t.rejected.IsZero():
 			t.rejected = time.Now()
 		}
-		open = open || !t.done()
+	}
+	return nil
+}
+
+// warn warns of the objects without effect.
+func (w *waiter) warn() {
+	for _, t := range w.targets {
 		if t.last.State == progress.WithoutEffect && !t.warned {
 			t.warned = true
 			fmt.Fprintf(w.warnings, "warning: %s has no effect on a connected proxy: %s\n", t.name, t.last.Why)
@@ -141,14 +160,18 @@ func (w *waiter) askAll(ctx context.Context) (open bool, err error) {
 			}
 		}
 	}
-	return open, nil
 }
 
 // identify finds out which version of an object a file has, once the server has read the object. It returns true if the
 // server must be asked again, about this version.
 func (w *waiter) identify(ctx context.Context, t *target) (again bool, err error) {
 	switch {
-	case t.object == nil || t.generation > 0 || t.version != "" || t.last.State == progress.NotSeen,
+	case t.object == nil || t.generation > 0 || t.version != "":
+		return false, nil
+	case t.object.Kind == kinds.Secret: // an API server stores it as it is written
+		t.version = archive.Content(t.object)
+		return true, nil
+	case t.last.State == progress.NotSeen,
 		t.last.State == progress.Unknown && t.last.Generation == 0 && t.last.Version == "": // the server has not said anything
 		return false, nil
 	case t.last.Generation > 0:
@@ -189,6 +212,7 @@ func (w *waiter) failed() bool {
 
 // result prints the states, and returns the error for the exit code.
 func (w *waiter) result() error {
+	w.warn()
 	var out bytes.Buffer
 	if err := w.show(&out); err != nil {
 		return err

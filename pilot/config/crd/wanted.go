@@ -36,6 +36,14 @@ func (s *Source) Want(objects []kinds.Key) {
 	s.wake()
 }
 
+// Wants reports whether an object is wanted.
+func (s *Source) Wants(k kinds.Key) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, wanted := s.wanted[wantedIn{k.Kind, k.Namespace}][k.Name]
+	return wanted
+}
+
 // allFeeds calls yield for each feed. The caller holds s.mu.
 func (s *Source) allFeeds(yield func(*feed) bool) {
 	for _, f := range s.feeds {
