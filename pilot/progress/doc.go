@@ -57,4 +57,6 @@
 //     history and costs no memory: [TestFirstLoad].
 //   - With real streams, answers and clients agree, for changes, deletions and rejections:
 //     [pilot/bootstrap.TestInForce].
+//   - With real Envoys and two replicas, requests meet the new version only once it is in force, and no proxy that is
+//     stopped, rejects or has lost its replica is left out: [deploy/e2e/inforce.TestInForce].
 package progress

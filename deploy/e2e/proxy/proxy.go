@@ -122,6 +122,9 @@ func (p *Proxy) Stop() {
 	<-p.ended
 }
 
+// Signal sends a signal to the process: Envoy or, if there is one, its agent.
+func (p *Proxy) Signal(s os.Signal) error { return p.cmd.Process.Signal(s) }
+
 // Stats returns the counters and gauges whose names match the regular expression.
 func (p *Proxy) Stats(ctx context.Context, filter string) (map[string]int, error) {
 	body, err := p.Get(ctx, "/stats?filter="+url.QueryEscape(filter))
