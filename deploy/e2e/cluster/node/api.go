@@ -114,3 +114,15 @@ func (n *Node) Signal(namespace, podName, containerName string, s os.Signal) err
 	}
 	return fmt.Errorf("no container %s runs in pod %s/%s", containerName, namespace, podName)
 }
+
+// Dialer returns a function that connects as a program in a running pod does. Addresses are literal.
+func (n *Node) Dialer(namespace, podName string) (func(ctx context.Context, network, address string) (net.Conn, error), error) {
+	if p := n.find(namespace, podName); p != nil {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.netns != nil {
+			return p.netns.DialContext, nil
+		}
+	}
+	return nil, fmt.Errorf("pod %s/%s does not run", namespace, podName)
+}

@@ -6,7 +6,7 @@
 //   - deployments.go, replicasets.go, jobs.go, services.go, namespaces.go: the controllers.
 //   - pod.go, volumes.go, environment.go, container.go, probes.go: the kubelet: a pod is a network namespace of package
 //     pods, a container is a process with a root directory of its own.
-//   - api.go: what the API server asks a kubelet for: exec and logs.
+//   - api.go: what the API server asks a kubelet for: exec and logs; what tests ask for: signals and connections.
 //   - dns.go, proxy.go: the names of Services, and their addresses for clients without an Envoy.
 //
 // Images are a table: which files are in it, and the program that runs. The folder contain has the small program that

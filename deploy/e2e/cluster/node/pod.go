@@ -23,6 +23,9 @@ import (
 // controlPlanePort is the control plane's port, which the rules of a pod do not redirect for its agent.
 const controlPlanePort = 15012
 
+// refreshEvery is the time between two looks at the ConfigMaps and Secrets in a pod's volumes.
+const refreshEvery = 10 * time.Second
+
 // pod is a pod on this node.
 type pod struct {
 	node   *Node
@@ -125,12 +128,19 @@ func (p *pod) run() {
 		case <-time.After(200 * time.Millisecond):
 		}
 	}
+	refreshed := time.Now()
 	for done := false; ; {
 		if !done {
 			var err error
 			if done, err = p.check(); err != nil && p.ctx.Err() == nil {
 				log.Info("status not written", "error", err.Error())
 			}
+		}
+		if time.Since(refreshed) > refreshEvery {
+			if err := p.refresh(); err != nil && p.ctx.Err() == nil {
+				log.Info("volumes not refreshed", "error", err.Error())
+			}
+			refreshed = time.Now()
 		}
 		select {
 		case <-p.ctx.Done():

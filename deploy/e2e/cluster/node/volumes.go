@@ -1,7 +1,9 @@
 package node
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -28,6 +30,34 @@ func (p *pod) volumes() (map[string]string, error) {
 		}
 	}
 	return out, nil
+}
+
+// refresh writes ConfigMaps and Secrets of volumes again that have changed, as a kubelet does from time to time.
+func (p *pod) refresh() error {
+	var errs []error
+	for _, v := range p.object.Spec.Volumes {
+		sources := []corev1.VolumeProjection{}
+		switch {
+		case v.ConfigMap != nil:
+			sources = append(sources, corev1.VolumeProjection{ConfigMap: &corev1.ConfigMapProjection{
+				LocalObjectReference: v.ConfigMap.LocalObjectReference, Items: v.ConfigMap.Items, Optional: v.ConfigMap.Optional}})
+		case v.Secret != nil:
+			sources = append(sources, corev1.VolumeProjection{Secret: &corev1.SecretProjection{
+				LocalObjectReference: corev1.LocalObjectReference{Name: v.Secret.SecretName}, Items: v.Secret.Items, Optional: v.Secret.Optional}})
+		case v.Projected != nil:
+			sources = v.Projected.Sources
+		}
+		dir := filepath.Join(p.dir, "volumes", v.Name)
+		for _, s := range sources {
+			switch {
+			case s.Secret != nil:
+				errs = append(errs, p.secret(dir, s.Secret.Name, s.Secret.Items, s.Secret.Optional))
+			case s.ConfigMap != nil:
+				errs = append(errs, p.configMap(dir, s.ConfigMap.Name, s.ConfigMap.Items, s.ConfigMap.Optional))
+			}
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func (p *pod) fill(dir string, v corev1.Volume) error {
@@ -112,11 +142,19 @@ func write(dir string, data map[string][]byte, items []corev1.KeyToPath) error {
 	return nil
 }
 
+// writeFile replaces a file whole, unless it has the value already.
 func writeFile(path string, value []byte) error {
+	if now, err := os.ReadFile(path); err == nil && bytes.Equal(now, value) {
+		return nil
+	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	return os.WriteFile(path, value, 0o644)
+	next := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".next")
+	if err := os.WriteFile(next, value, 0o644); err != nil {
+		return err
+	}
+	return os.Rename(next, path)
 }
 
 func (p *pod) downward(dir string, items []corev1.DownwardAPIVolumeFile) error {

@@ -58,8 +58,8 @@ func prepare(ctx context.Context, dir string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := install.Render(ctx, dir, "gateway", "istio-ingress", "istio-ingress",
-		install.Chart{Args: []string{"--set", "autoscaling.enabled=false"}}); err != nil {
+	if err := install.Render(ctx, dir, "istio-ingress", "gateway",
+		install.Chart{Release: "istio-ingress", Namespace: "istio-ingress", Args: []string{"--set", "autoscaling.enabled=false"}}); err != nil {
 		return nil, err
 	}
 	program, err := binaries.Program(dir, "cert-manager")

@@ -3,6 +3,7 @@ package install
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -18,8 +19,10 @@ const DirVar = "E2E_NODE_DIR"
 
 // Chart says how to render the chart of the control plane.
 type Chart struct {
-	Path string   // folder of the chart; empty for the chart of this tree
-	Args []string // more arguments for Helm
+	Release   string   // by default the name of the chart
+	Namespace string   // by default istio-system
+	Path      string   // by default the folder of the chart in this tree
+	Args      []string // more arguments for Helm
 }
 
 // Prepare writes programs and manifests to a folder that all users can read, and returns the environment with which
@@ -55,33 +58,25 @@ exec /usr/local/bin/envoy.real "$@" --config-yaml \
 	if err != nil {
 		return nil, err
 	}
-	return append(copied.Environ(), DirVar+"="+dir), render(ctx, dir, istiod)
+	return append(copied.Environ(), DirVar+"="+dir),
+		errors.Join(Render(ctx, dir, "base", "base", Chart{}), Render(ctx, dir, "istiod", "istiod", istiod))
 }
 
-// render writes the manifests of the charts.
-func render(ctx context.Context, dir string, istiod Chart) error {
-	for name, chart := range map[string]Chart{"base": {}, "istiod": istiod} {
-		if err := Render(ctx, dir, name, name, Namespace, chart); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// Render writes the manifests of a release of a chart to RELEASE.yaml in the folder.
-func Render(ctx context.Context, dir, name, release, namespace string, chart Chart) error {
+// Render writes the manifests of a chart, such as istiod, to NAME.yaml in the folder.
+func Render(ctx context.Context, dir, name, chart string, how Chart) error {
 	helms, err := charts.Helms(filepath.Join(dir, "helm"), os.DevNull)
 	if err != nil {
 		return err
 	}
-	ours, err := charts.Chart(name)
+	ours, err := charts.Chart(chart)
 	if err != nil {
 		return err
 	}
-	args := append([]string{"template", release, cmp.Or(chart.Path, ours), "-n", namespace, "--include-crds"}, chart.Args...)
-	manifests, err := helms[len(helms)-1].Run(ctx, args...)
+	args := []string{"template", cmp.Or(how.Release, chart), cmp.Or(how.Path, ours), "-n", cmp.Or(how.Namespace, Namespace),
+		"--include-crds", "--skip-tests"}
+	manifests, err := helms[len(helms)-1].Run(ctx, append(args, how.Args...)...)
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(dir, release+".yaml"), []byte(manifests), 0o644)
+	return os.WriteFile(filepath.Join(dir, name+".yaml"), []byte(manifests), 0o644)
 }

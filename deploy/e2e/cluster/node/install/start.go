@@ -1,6 +1,7 @@
 package install
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net/netip"
@@ -28,6 +29,8 @@ type Options struct {
 	Work string
 	// Definitions are files and folders with CustomResourceDefinitions that are installed before the node starts.
 	Definitions []string
+	// Base and Istiod are the names of the manifests to apply, by default base and istiod. See Render.
+	Base, Istiod string
 	// Image returns an image by its name. It comes before the images of the charts.
 	Image func(name string) (node.Image, bool)
 	// Usable and Owners are options of the node: see node.Options.
@@ -43,7 +46,7 @@ func Start(ctx context.Context, t *testing.T, o Options) (*cluster.Cluster, *nod
 		APIServerArgs: []string{"--kubelet-preferred-address-types=InternalIP"}})
 	must.Succeed(t, err)
 	t.Cleanup(c.Stop)
-	must.Succeed(t, c.ApplyPath(ctx, filepath.Join(dir, "base.yaml")))
+	must.Succeed(t, c.ApplyPath(ctx, filepath.Join(dir, cmp.Or(o.Base, "base")+".yaml")))
 	for _, path := range o.Definitions {
 		must.Succeed(t, c.InstallCRDs(ctx, path))
 	}
@@ -65,7 +68,7 @@ func Start(ctx context.Context, t *testing.T, o Options) (*cluster.Cluster, *nod
 	})
 	must.Succeed(t, err)
 	t.Cleanup(n.Stop)
-	must.Succeed(t, c.ApplyPath(ctx, filepath.Join(dir, "istiod.yaml")))
+	must.Succeed(t, c.ApplyPath(ctx, filepath.Join(dir, cmp.Or(o.Istiod, "istiod")+".yaml")))
 	return c, n
 }
 
