@@ -64,8 +64,8 @@ STAGES   := vet e2e unit $(if $(RACE),race norace)
 # Tests with one goroutine, which take long under the race detector.
 NORACE   := deploy/tools/tests.sh 'histories\.(NoRace|FewerWithRace|Raced)' | grep -Ff <(deploy/tools/units.sh shared | sed 's/$$/ /') -
 # The parts of `make test-long`, each with its minutes on two cores; the folders of deploy and deploy/e2e that only it tests; and the tests that call testing.Short.
-LONG     := faults:1 conformance:4 integrations:4 boards:3 large:18 racing:9 mutants:12 seeds:10 compat:25 releases:15 fips:10
-LONG_PACKAGES := mutants agentfaults pilotagent conformance bench boards release vulncheck integrations/[a-z0-9]+
+LONG     := faults:1 conformance:4 integrations:4 boards:3 large:18 racing:9 mutants:12 seeds:10 compat:25 upgrades:12 releases:15 fips:10
+LONG_PACKAGES := mutants agentfaults pilotagent conformance bench boards release vulncheck upgrade restore integrations/[a-z0-9]+
 LARGE    := deploy/tools/tests.sh 'testing\.Short\(\)' | grep -vE '/($(subst $(space),|,$(LONG_PACKAGES))) '
 
 # Tests run the program that was built.
@@ -76,7 +76,7 @@ export ENVOY ENVOY_OLDEST ETCD KUBE_APISERVER HELM4 KUBECONFORM PROMQL
 export CGO_ENABLED := 0
 export GOFLAGS := $(filter-out -trimpath -tags=%,$(shell go env GOFLAGS)) -trimpath -tags=$(TAGS)
 
-.PHONY: help all build run demo check test test-long budget vet unit race norace e2e faults conformance integrations boards large racing seeds mutants compat compat-tools agents compat-helm soak ui bench lint fmt gen image licences release verify-release releases fips vulncheck tools clean micro
+.PHONY: help all build run demo check test test-long budget vet unit race norace e2e faults conformance integrations upgrades boards large racing seeds mutants compat compat-tools agents compat-helm soak ui bench lint fmt gen image licences release verify-release releases fips vulncheck tools clean micro
 
 help: ## Show this list.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {n = split($$2, w, " "); line = sprintf("  %-12s", $$1); \
@@ -154,6 +154,10 @@ faults: build $(ENVOY) $(ENVOY_OLDEST) $(GOTESTSUM) | bin/test ## long: no reque
 
 integrations: build $(ENVOY) $(CLUSTER) $(HELM4) $(foreach i,$(INTEGRATIONS),$(addprefix $(TOOLS)/,$(PROGRAMS_$(i)))) $(GOTESTSUM) | bin/test ## long: the packages of deploy/e2e/integrations with the real programs of other projects, which take minutes to build: the cheapest; RUN=all runs all, RUN=rollouts,flagger some.
 	$(HERE) $(call GOTEST,integrations,testname,1) -count=1 -timeout 30m $(INTEGRATIONS:%=./deploy/e2e/integrations/%)
+
+upgrades: build $(ENVOY) $(CLUSTER) $(HELM4) $(addprefix $(TOOLS)/,istiod istio-chart) $(GOTESTSUM) | bin/test ## long: no request fails while a control plane is upgraded from the release before, which is built, and back, while a revision or istiod is replaced, or while a mesh is restored on another cluster.
+	@JOBS=$(JOBS) deploy/tools/previous.sh $(TOOLS)
+	$(HERE) $(call GOTEST,upgrades,testname,1) -count=1 -timeout 40m ./deploy/e2e/upgrade ./deploy/e2e/restore
 
 boards: build $(ENVOY) $(CLUSTER) $(PROMQL) $(GOTESTSUM) | bin/test ## long: alerts, dashboards and every workload of the benchmark.
 	$(HERE) $(call GOTEST,boards,testname,1) -count=1 -timeout 20m ./deploy/e2e/boards ./deploy/e2e/bench
