@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -34,17 +35,43 @@ func checkDocuments(tree fs.FS, pkgs []*pkg, tests map[string]map[string]bool, a
 			return fmt.Errorf("read a document: %w", err)
 		}
 		checkDocument(name, string(text), tests, add)
-		if name == theMap {
+		switch name {
+		case theMap:
 			checkMap(name, string(text), tree, pkgs, add)
+		case promises:
+			checkPromises(string(text), add)
 		}
 		return nil
 	})
 }
 
+// promises is the document whose section below promised has a table of promises, with the tests of each.
+const promises, promised = "SECURITY.md", "## What is promised"
+
+// checkPromises checks that each row of the table of promises names a test. checkDocument checks that the test exists.
+func checkPromises(text string, add report) {
+	section, rows := "", 0
+	for i, line := range strings.Split(text, "\n") {
+		if strings.HasPrefix(line, "## ") {
+			section = line
+		}
+		if section != promised || !strings.HasPrefix(line, "|") {
+			continue
+		}
+		rows++ // the first two are the head of the table
+		if rows > 2 && !slices.ContainsFunc(named.FindAllStringSubmatch(line, -1), func(m []string) bool { return m[3] != "" }) {
+			add("promises", fmt.Sprintf("%s:%d", promises, i+1), "no test is named: %.60s", line)
+		}
+	}
+	if rows < 3 {
+		add("promises", promises, "there is no table of promises in the section %q", promised)
+	}
+}
+
 // checkDocument checks the tests and the lines of one document. In a document about security or a decision a test
 // belongs to the folder in backquotes before it in the same paragraph, item or row. Elsewhere it is in any folder.
 func checkDocument(name, text string, tests map[string]map[string]bool, add report) {
-	strict := name == "SECURITY.md" || withinAny(name, "docs/decisions", "docs/security")
+	strict := name == promises || withinAny(name, "docs/decisions", "docs/security")
 	wrapped := strict || name == theMap
 	dir := ""
 	for i, line := range strings.Split(text, "\n") {

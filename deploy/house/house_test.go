@@ -209,6 +209,8 @@ func TestPlantedViolations(t *testing.T) {
 		{"tests", "docs/security/a.md", "- It holds: `pilot/xds` TestA, TestB.\n"},
 		{"tests", "docs/security/a.md", "- It holds: `api/kinds` TestA.\n"},
 		{"tests", "docs/security/a.md", "| `pilot/xds` TestA |\n| TestA |\n"},
+		{"promises", "SECURITY.md", "## What is promised\n\n| promise | tests |\n|---|---|\n| It holds. | `pilot/xds` |\n"},
+		{"promises", "SECURITY.md", "## What is promised\n\nIt holds: `pilot/xds` TestA.\n"},
 		{"tests", "docs/a.md", "It holds: `pilot/xds` FuzzB.\n"},
 		{"tests", "pilot/debug/doc.go", guarantees + "//   - It holds: [TestA].\npackage p\n"},
 		{"tests", "pilot/debug/doc.go", "// Package p is one. See [pilot/xds.TestB].\npackage p\n"},
