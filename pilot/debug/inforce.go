@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -86,11 +85,7 @@ func (a *API) inForce(query url.Values) (any, error) {
 	case err != nil:
 		return nil, err
 	case self:
-		var proxies []string
-		if list := query.Get("connected"); list != "" {
-			proxies = strings.Split(list, ",")
-		}
-		return a.o.Progress.OwnOf(q, proxies).For(reader), nil
+		return a.o.Progress.OwnOf(q, query["connected"]).For(reader), nil
 	}
 	return a.o.Progress.Ask(a.closing, q).For(reader), nil
 }

@@ -74,7 +74,9 @@ type Answer struct {
 
 	// Connected are the proxies of the parameter connected that are connected to this replica.
 	Connected []string `json:"connected,omitempty"`
-	Uptime    float64  `json:"uptime,omitempty"` // seconds since this replica has started
+	// Lost is true if more proxies have left this replica lately than it knows.
+	Lost   bool    `json:"lost,omitempty"`
+	Uptime float64 `json:"uptime,omitempty"` // seconds since this replica has started
 
 	key     kinds.Key // the origin if the object is derived
 	content string    // hash of the content, which is not shown for a Secret
@@ -93,6 +95,7 @@ type Proxies struct {
 // Owing is a proxy that does not have a version in force.
 type Owing struct {
 	Proxy   string    `json:"proxy"`
+	Cluster string    `json:"cluster,omitempty"`
 	Replica string    `json:"replica,omitempty"`
 	State   string    `json:"state"` // behind, rejected or departed
 	Since   time.Time `json:"since"`
@@ -106,6 +109,12 @@ const (
 	rejected = "rejected" // it has rejected something
 	departed = "departed" // its stream ended before, and it has not come back
 )
+
+// name returns a name of the proxy that no proxy of another cluster has.
+func (o *Owing) name() string {
+	x := xds.Owing{Proxy: o.Proxy, Cluster: o.Cluster}
+	return x.Name()
+}
 
 func owingState(s xds.OwingState) string {
 	switch s {
@@ -183,9 +192,7 @@ func (q Question) query(connected []string) string {
 	if q.Deleted {
 		v.Set("deleted", "true")
 	}
-	if len(connected) > 0 {
-		v.Set("connected", strings.Join(connected, ","))
-	}
+	v["connected"] = connected
 	return v.Encode()
 }
 

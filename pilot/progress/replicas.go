@@ -131,10 +131,8 @@ func (t *Tracker) ask(ctx context.Context, q Question, list []string) (all Answe
 	}
 	all.Proxies, all.Owing, all.More, all.Connected = Proxies{}, []Owing{}, 0, nil
 	connected := map[string]bool{}
-	for _, p := range parts {
-		for _, id := range p.Connected {
-			connected[id] = true
-		}
+	for i := range parts {
+		parts[i].found(connected)
 	}
 	for i := range parts {
 		p := &parts[i]
@@ -148,8 +146,8 @@ func (t *Tracker) ask(ctx context.Context, q Question, list []string) (all Answe
 		}
 	}
 	for _, o := range all.Owing {
-		if o.State == departed && len(left) < maxMoved && !slices.Contains(list, o.Proxy) {
-			left = append(left, o.Proxy)
+		if name := o.name(); o.State == departed && len(left) < maxMoved && !slices.Contains(list, name) {
+			left = append(left, name)
 		}
 	}
 	for _, r := range all.Replicas {
@@ -160,7 +158,7 @@ func (t *Tracker) ask(ctx context.Context, q Question, list []string) (all Answe
 	t.account(&all, parts)
 	slices.SortFunc(all.Replicas, func(a, b Replica) int { return strings.Compare(a.Name, b.Name) })
 	t.shorten(&all)
-	all.Uptime = 0
+	all.Uptime, all.Lost = 0, false
 	return all, left
 }
 
@@ -170,13 +168,26 @@ type part struct {
 	Answer
 }
 
+// found adds the proxies that are connected to the replica. One that has left it since it was found there is not.
+func (p *part) found(connected map[string]bool) {
+	for _, name := range p.Connected {
+		if !slices.ContainsFunc(p.Owing, func(o Owing) bool { return o.State == departed && o.name() == name }) {
+			connected[name] = true
+		}
+	}
+}
+
 // settle drops the proxies that have left the replica and are connected to another one, which awaits them.
 func (p *part) settle(connected map[string]bool) {
 	was := len(p.Owing)
-	p.Owing = slices.DeleteFunc(p.Owing, func(o Owing) bool { return o.State == departed && connected[o.Proxy] })
+	p.Owing = slices.DeleteFunc(p.Owing, func(o Owing) bool { return o.State == departed && connected[o.name()] })
 	moved := was - len(p.Owing)
 	p.Proxies.Behind, p.Proxies.Concerned = p.Proxies.Behind-moved, p.Proxies.Concerned-moved
-	if moved > 0 && len(p.Owing)+p.More == 0 && p.State == Behind && p.Why == "" {
+	switch {
+	case moved == 0 || len(p.Owing)+p.More > 0 || p.State != Behind || p.Why != "":
+	case p.Lost:
+		p.State, p.Why = Unknown, lost
+	default:
 		p.State = InForce
 	}
 }

@@ -124,6 +124,48 @@ func TestMovedProxies(t *testing.T) {
 	expect(t, "another one is behind", tr[0].Ask(t.Context(), q), Behind, "")
 }
 
+// TestProxiesOfTheSameName: a proxy that has left a replica is awaited, although one of its name, of another cluster, is
+// connected.
+func TestProxiesOfTheSameName(t *testing.T) {
+	q := Question{Key: web, Generation: 2}
+	f, tr := newFakes(2)
+	commitAll(f, tr, 2)
+	f[0].debts[0] = debt{from: 0, to: 99, Owing: xds.Owing{Proxy: "web-0.a", Cluster: "east", State: xds.Departed}}
+	f[1].proxies = append(f[1].proxies, "web-0.a/west")
+	a := tr[0].Ask(t.Context(), q)
+	if a.State != Behind || len(a.Owing) != 1 || a.Owing[0].Cluster != "east" {
+		t.Errorf("%+v", a)
+	}
+	f[1].proxies = append(f[1].proxies, "web-0.a/east")
+	expect(t, "it is connected", tr[0].Ask(t.Context(), q), InForce, "")
+}
+
+// TestLeavesAgain: a proxy that was connected to the other replica, and has left that before it was asked what is owed
+// there, is awaited.
+func TestLeavesAgain(t *testing.T) {
+	q := Question{Key: web, Generation: 2}
+	f, tr := newFakes(2)
+	commitAll(f, tr, 2)
+	gone := debt{from: 0, to: 99, Owing: xds.Owing{Proxy: "moving.a", State: xds.Departed}}
+	f[0].debts[0] = gone
+	f[1].proxies, f[1].debts = append(f[1].proxies, "moving.a"), append(f[1].debts, gone)
+	a := tr[0].Ask(t.Context(), q)
+	if a.State != Behind || a.Proxies.Behind != 2 {
+		t.Errorf("%+v", a)
+	}
+}
+
+// TestLostDepartures: a proxy that has moved does not hide that others have left, of which nothing is known.
+func TestLostDepartures(t *testing.T) {
+	q := Question{Key: web, Generation: 2}
+	f, tr := newFakes(2)
+	commitAll(f, tr, 2)
+	f[0].debts[0] = debt{from: 0, to: 99, Owing: xds.Owing{Proxy: "moving.a", State: xds.Departed}}
+	f[0].unknown = true
+	f[1].proxies = append(f[1].proxies, "moving.a")
+	expect(t, "more have left", tr[0].Ask(t.Context(), q), Unknown, "so many proxies")
+}
+
 // TestEndedReplicas: after a replica has ended or started again, its proxies may be connected to none for a while.
 func TestEndedReplicas(t *testing.T) {
 	q := Question{Key: web, Generation: 2}

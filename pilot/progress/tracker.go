@@ -19,8 +19,8 @@ type Streams interface {
 	// Progress says how far clients are with a revision or, with upto, with all revisions up to it. It lists at most most
 	// proxies that owe something.
 	Progress(revision uint64, upto bool, most int) xds.Progress
-	// Connected returns the proxies of the list that are connected.
-	Connected(ids []string) []string
+	// Connected returns the proxies of the list that are connected. Names are as of xds.Owing.Name.
+	Connected(names []string) []string
 }
 
 // World has the objects: an *ingest.World.
@@ -325,7 +325,7 @@ func (t *Tracker) measure(a *Answer, s *subject, v *archive.Version) {
 	} else {
 		p = t.owed(revision, upto)
 	}
-	a.Counted, a.Proxies, a.Owing, a.More = p.Counted && !upto, p.proxies, p.owing, p.more
+	a.Counted, a.Proxies, a.Owing, a.More, a.Lost = p.Counted && !upto, p.proxies, p.owing, p.more, p.Unknown
 	t.shorten(a)
 	concerns := p.Concerned > 0 || v.Proxies > 0 || upto || !p.Counted
 	switch {
@@ -336,7 +336,7 @@ func (t *Tracker) measure(a *Answer, s *subject, v *archive.Version) {
 	case a.Proxies.Behind > 0:
 		a.State = Behind
 	case p.Unknown:
-		a.State, a.Why = Unknown, "so many proxies have left lately that it is not known which of them lack it"
+		a.State, a.Why = Unknown, lost
 	case !p.InForce():
 		a.State, a.Why = Behind, "not all proxies have acknowledged it"
 	case !v.Gone && !s.accepted:
@@ -349,6 +349,9 @@ func (t *Tracker) measure(a *Answer, s *subject, v *archive.Version) {
 		a.State = InForce
 	}
 }
+
+// lost is why an answer is Unknown whose replica does not know all proxies that have left it.
+const lost = "so many proxies have left lately that it is not known which of them lack it"
 
 // shorten limits the listed proxies. Rejections are listed first.
 func (t *Tracker) shorten(a *Answer) {

@@ -152,10 +152,7 @@ func (f *fake) AskMembers(_ context.Context, question string) (list []replicas.A
 func asked(k kinds.Key, v url.Values) (Question, []string) {
 	q := Question{Key: k, Version: v.Get("version"), Deleted: v.Get("deleted") == "true"}
 	_ = json.Unmarshal([]byte(v.Get("generation")), &q.Generation)
-	if v.Get("connected") == "" {
-		return q, nil
-	}
-	return q, strings.Split(v.Get("connected"), ",")
+	return q, v["connected"]
 }
 
 // newFake returns a server whose first load has some objects, at revision 1.

@@ -23,11 +23,22 @@ const (
 // Owing is a proxy that does not have a revision in force.
 type Owing struct {
 	Proxy   string // ID of the proxy
+	Cluster string // ID of its cluster
 	Conn    string // ID of the stream; empty if it has ended
 	Since   time.Time
 	State   OwingState
 	Type    string // short name of the type of the rejection
 	Message string // of the rejection
+}
+
+// Name returns a name of the proxy that no proxy of another cluster has.
+func (o *Owing) Name() string { return proxyName(o.Proxy, o.Cluster) }
+
+func proxyName(id, cluster string) string {
+	if cluster == "" {
+		return id
+	}
+	return id + "/" + cluster
 }
 
 // Progress describes how far the connected proxies are with a revision.
@@ -91,26 +102,26 @@ func (s *Server) Progress(revision uint64, upto bool, most int) Progress {
 			continue // it will not come back
 		}
 		p.Concerned++
-		p.Owing = append(p.Owing, Owing{Proxy: d.proxy.ID, Since: d.at, State: Departed})
+		p.Owing = append(p.Owing, Owing{Proxy: d.proxy.ID, Cluster: d.proxy.Cluster, Since: d.at, State: Departed})
 	}
-	slices.SortFunc(p.Owing, func(a, b Owing) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Proxy, b.Proxy)) })
+	slices.SortFunc(p.Owing, func(a, b Owing) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Name(), b.Name())) })
 	if most = max(most, 0); len(p.Owing) > most {
 		p.Owing, p.More = slices.Clip(p.Owing[:most]), len(p.Owing)-most
 	}
 	return p
 }
 
-// Connected returns the IDs of a list of proxies that have a stream here.
-func (s *Server) Connected(ids []string) []string {
+// Connected returns the proxies of a list that have a stream here. Names are as of Owing.Name.
+func (s *Server) Connected(names []string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var out []string
-	for _, id := range ids {
-		if s.count[id] > 0 {
-			out = append(out, id)
+	here := map[string]bool{}
+	for _, c := range s.conns {
+		if c.profile.workload {
+			here[proxyName(c.proxy.ID, c.proxy.Cluster)] = true
 		}
 	}
-	return out
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !here[name] })
 }
 
 // member is a stream with its group at one moment.
@@ -160,7 +171,7 @@ func (g *subscriberGroup) unchecked() offered {
 // owing returns what a stream owes of a revision, and whether it owes anything and the revision concerns it. group is
 // what its group has not checked.
 func (c *conn) owing(group offered, revision uint64, upto bool, p *Progress) (o Owing, owes, concerned bool) {
-	o = Owing{Proxy: c.proxy.ID, Conn: c.id}
+	o = Owing{Proxy: c.proxy.ID, Cluster: c.proxy.Cluster, Conn: c.id}
 	owe := func(since time.Time) {
 		if !owes || since.Before(o.Since) {
 			o.Since = since
