@@ -34,44 +34,38 @@ func (a *API) subject(query url.Values) (q progress.Question, self bool, err err
 		return q, false, fmt.Errorf("%w: scope=%.64q is not self", ErrBadQuery, scope)
 	}
 	if query.Get("generation") == "current" {
-		q.Generation, err = a.current(q.Key)
-	} else {
-		var generation uint64
-		generation, err = number(query, "generation")
-		q.Generation = int64(generation)
+		q, err = a.current(q.Key)
+		return q, self, err
 	}
+	generation, err := number(query, "generation")
 	if err != nil {
 		return q, self, err
 	}
-	q.Version = query.Get("version")
+	q.Generation, q.UID, q.Version = int64(generation), query.Get("uid"), query.Get("version")
 	q.Deleted, err = truth(query, "deleted")
 	return q, self, err
 }
 
-// unreadError is the error for an object whose generation is not known, with the answer about it.
+// unreadError is the error for an object whose version is not known, with the answer about it.
 type unreadError struct{ answer progress.Answer }
 
 func (e *unreadError) Error() string { return e.answer.Why }
 
-// current returns the generation that the API server has of an object now.
-func (a *API) current(k kinds.Key) (int64, error) {
+// current returns a question about the version that the API server has of an object now.
+func (a *API) current(k kinds.Key) (q progress.Question, err error) {
 	if a.o.Server == nil {
-		return 0, fmt.Errorf("%w: generation=current: this server reads no API server", ErrBadQuery)
+		return q, fmt.Errorf("%w: generation=current: this server reads no API server", ErrBadQuery)
 	}
 	ctx, cancel := context.WithTimeout(a.closing, currentTime)
 	defer cancel()
-	generation, err := a.o.Server.Generation(ctx, k)
+	q, err = a.o.Server.Current(ctx, k)
 	switch {
 	case apierrors.IsNotFound(err):
-		return 0, &unreadError{progress.Open(k, progress.NotSeen, "the API server does not have the object")}
-	case errors.Is(err, ErrBadQuery):
-		return 0, err
-	case err != nil:
-		return 0, &unreadError{progress.Open(k, progress.Unknown, "failed to read the object from the API server: "+err.Error())}
-	case generation == 0:
-		return 0, fmt.Errorf("%w: generation=current: objects of the kind %s have no generation", ErrBadQuery, k.Kind.Name)
+		return q, &unreadError{progress.Open(k, progress.NotSeen, "the API server does not have the object")}
+	case err != nil && !errors.Is(err, ErrBadQuery):
+		return q, &unreadError{progress.Open(k, progress.Unknown, "failed to read the object from the API server: "+err.Error())}
 	}
-	return generation, nil
+	return q, err
 }
 
 // inForce says whether a version of an object is in force at the proxies of all replicas.

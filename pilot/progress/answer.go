@@ -35,6 +35,7 @@ func (s State) Final() bool { return !slices.Contains([]State{Behind, NotSeen, U
 type Question struct {
 	Key        kinds.Key
 	Generation int64  // 0 if it is not asked for
+	UID        string // of the object with that generation or content; empty for any
 	Version    string // archive.Content of the object; empty if it is not asked for
 	Deleted    bool   // whether the object's deletion is in force
 }
@@ -58,8 +59,10 @@ func objectOf(k kinds.Key) Object {
 type Answer struct {
 	Object     Object `json:"object"`
 	Generation int64  `json:"generation,omitempty"`
-	Version    string `json:"version,omitempty"` // hash of the content, if there is no generation
-	Deleted    bool   `json:"deleted,omitempty"` // the version is a deletion
+	UID        string `json:"uid,omitempty"`
+	Version    string `json:"version,omitempty"`  // hash of the content, if there is no generation
+	Deleted    bool   `json:"deleted,omitempty"`  // the version is a deletion
+	Position   string `json:"position,omitempty"` // file:line:column of a version in a file
 	State      State  `json:"state"`
 	Why        string `json:"why,omitempty"`
 	// SupersededBy is the generation that replaced the version; 0 for a deletion or without generations.
@@ -154,7 +157,7 @@ func (a Answer) For(namespace string) Answer {
 
 // exactly returns the question for the version that an answer is about.
 func (a *Answer) exactly() Question {
-	return Question{Key: a.key, Generation: a.Generation, Version: a.content, Deleted: a.Deleted}
+	return Question{Key: a.key, Generation: a.Generation, UID: a.UID, Version: a.content, Deleted: a.Deleted}
 }
 
 // Name returns KIND.GROUP/NAME.NAMESPACE.
@@ -185,6 +188,9 @@ func (q Question) query(connected []string) string {
 	v := values(q.Key)
 	if q.Generation != 0 {
 		v.Set("generation", strconv.FormatInt(q.Generation, 10))
+	}
+	if q.UID != "" {
+		v.Set("uid", q.UID)
 	}
 	if q.Version != "" {
 		v.Set("version", q.Version)

@@ -47,9 +47,12 @@
 //   - A version that is not used as written is Invalid, and never InForce, whatever proxies acknowledge: [TestInvalid].
 //   - Objects that the filter hides, and kinds that are not read, are WithoutEffect with the reason: [TestHidden].
 //   - Objects that became visible without a change of their own are awaited: [TestSelections].
+//   - A version of an object that was deleted and written again is no version of the one before, and a content that was
+//     replaced and written again is awaited: [TestWrittenAgain].
 //   - The answer of several replicas is never InForce unless each has said so: [TestReplicas]. A proxy that moves
-//     between replicas is awaited in one of both places: [TestMovedProxies]. A replica that ends or starts again makes
-//     the answer Unknown for a while: [TestEndedReplicas].
+//     between replicas is awaited in one of both places: [TestMovedProxies], [TestLeavesAgain]. So is one of several with
+//     the same name in different clusters: [TestProxiesOfTheSameName]. A replica that ends or starts again makes the
+//     answer Unknown for a while: [TestEndedReplicas].
 //   - The history has authors, numbers of proxies, durations and commands: [TestHistory]. The first load is in no
 //     history and costs no memory: [TestFirstLoad].
 //   - With real streams, answers and clients agree, for changes, deletions and rejections:

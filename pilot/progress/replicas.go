@@ -127,6 +127,10 @@ func (t *Tracker) ask(ctx context.Context, q Question, list []string) (all Answe
 			all.Replicas = append(all.Replicas, Replica{Name: x.Name, State: Unknown, Error: err.Error()})
 			continue
 		}
+		if a.State == Superseded && q.Generation == 0 && all.State != Superseded {
+			// Contents and deletions come again. So it may have read less than this replica, not more.
+			a.State, a.Why = Behind, "it has another version"
+		}
 		parts = append(parts, part{x.Name, a})
 	}
 	all.Proxies, all.Owing, all.More, all.Connected = Proxies{}, []Owing{}, 0, nil

@@ -6,6 +6,9 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/pilot/replicas"
 	"github.com/istiod-lite/istiod-lite/pilot/xds"
 )
@@ -122,6 +125,49 @@ func TestMovedProxies(t *testing.T) {
 	}
 	f[0].debts = append(f[0].debts, debt{from: 0, to: 99, Owing: xds.Owing{Proxy: "p.a", State: xds.Behind}})
 	expect(t, "another one is behind", tr[0].Ask(t.Context(), q), Behind, "")
+}
+
+// TestWrittenAgain: a version that is written again, after a deletion or another content, is not in force while a
+// replica has only read the version before. It is not superseded there either.
+func TestWrittenAgain(t *testing.T) {
+	service := func(content string) *kinds.Object {
+		return &kinds.Object{Key: kinds.Key{Kind: kinds.Service, Namespace: "a", Name: "web"}, UID: "1",
+			Labels: map[string]string{"content": content}, Spec: &corev1.Service{}}
+	}
+	again := func(uid string) *kinds.Object {
+		o := version(1, "b")
+		o.UID = uid
+		return o
+	}
+	for name, list := range map[string][]*kinds.Object{
+		"the generation of another object": {again("1"), nil, again("2")},
+		"a content":                        {service("x"), service("y"), service("x")},
+		"a deletion":                       {again("1"), nil, again("2"), nil},
+	} {
+		f, tr := newFakes(2)
+		put := func(i int, o *kinds.Object) {
+			c := kinds.Change{Key: list[0].Key, Object: o}
+			f[i].commit(tr[i], true, c)
+		}
+		for i := range f {
+			for _, o := range list[:len(list)-1] {
+				put(i, o)
+			}
+		}
+		last := list[len(list)-1]
+		put(0, last)
+		f[0].debts = []debt{{from: f[0].revision, to: f[0].revision, settled: true}}
+		f[1].debts = []debt{{from: 1, to: f[1].revision, settled: true}}
+		a := tr[0].Ask(t.Context(), Question{Key: list[0].Key})
+		expect(t, name, a, Behind, "")
+		if last != nil && last.Generation > 0 { // the question of a client that knows which one it means
+			expect(t, name+": a client", tr[1].Own(Question{Key: last.Key, Generation: 1, UID: "2"}), NotSeen, "")
+			expect(t, name+": of before", tr[0].Own(Question{Key: last.Key, Generation: 1, UID: "1"}), Superseded, "")
+		}
+		put(1, last)
+		f[1].debts = append(f[1].debts, debt{from: f[1].revision, to: f[1].revision, settled: true})
+		expect(t, name+": both have read it", tr[0].Ask(t.Context(), Question{Key: list[0].Key}), InForce, "")
+	}
 }
 
 // TestProxiesOfTheSameName: a proxy that has left a replica is awaited, although one of its name, of another cluster, is

@@ -224,12 +224,19 @@ func (s *subject) find(q Question) int {
 	for i := len(s.versions) - 1; i >= 0; i-- {
 		v := &s.versions[i]
 		switch {
-		case q.Deleted != v.Gone, q.Generation != 0 && q.Generation != v.Generation, q.Version != "" && q.Version != s.hash(i):
+		case q.Deleted != v.Gone, q.Generation != 0 && q.Generation != v.Generation, !v.Gone && q.UID != "" && q.UID != v.UID,
+			q.Version != "" && q.Version != s.hash(i):
 		default:
 			return i
 		}
 	}
 	return -1
+}
+
+// had reports whether one of the versions is of the object with a UID. An object that was deleted and written again has
+// another UID, and its generations begin again.
+func (s *subject) had(uid string) bool {
+	return uid == "" || slices.ContainsFunc(s.versions, func(v archive.Version) bool { return v.UID == uid })
 }
 
 // answer is OwnOf without findings.
@@ -249,7 +256,7 @@ func (t *Tracker) answer(q Question, proxies []string) Answer {
 		}
 	}
 	a.Object, a.key = objectOf(q.Key), q.Key
-	a.Generation, a.content, a.Deleted = q.Generation, q.Version, q.Deleted
+	a.Generation, a.UID, a.content, a.Deleted = q.Generation, q.UID, q.Version, q.Deleted
 	t.decide(&a, q, &s)
 	if q.Key.Kind != kinds.Secret {
 		a.Version = a.content
@@ -280,17 +287,21 @@ func (t *Tracker) decide(a *Answer, q Question, s *subject) {
 	case !q.exact() && (s.pending || s.committing):
 		a.State, a.Why = Behind, "a newer change of the object is not committed yet"
 		return
-	case i < 0 && newest >= 0 && q.Generation != 0 && q.Generation < s.versions[newest].Generation:
+	case i < 0 && newest >= 0 && q.Generation != 0 && q.Generation < s.versions[newest].Generation && s.had(q.UID):
 		t.supersede(a, s)
 		return
 	case i < 0:
 		a.State, a.Why = NotSeen, t.o.Judge.Unread(s.key)
-		if a.Why != "" {
+		switch {
+		case a.Why != "":
 			a.State, a.unread = WithoutEffect, true
+		case newest < 0 && (s.key.Kind == kinds.Secret || s.key.Kind == kinds.ConfigMap):
+			a.Why = "such an object is read only while a proxy asks for it"
 		}
 		return
 	}
 	v := &s.versions[i]
+	a.UID, a.Position = v.UID, v.Position
 	if a.Generation, a.content, a.Deleted = v.Generation, "", v.Gone; v.Generation == 0 && s.many == nil {
 		a.content = s.hash(i)
 	}

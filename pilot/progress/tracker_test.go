@@ -150,7 +150,7 @@ func (f *fake) AskMembers(_ context.Context, question string) (list []replicas.A
 }
 
 func asked(k kinds.Key, v url.Values) (Question, []string) {
-	q := Question{Key: k, Version: v.Get("version"), Deleted: v.Get("deleted") == "true"}
+	q := Question{Key: k, UID: v.Get("uid"), Version: v.Get("version"), Deleted: v.Get("deleted") == "true"}
 	_ = json.Unmarshal([]byte(v.Get("generation")), &q.Generation)
 	return q, v["connected"]
 }

@@ -2,6 +2,7 @@ package wait
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -10,22 +11,24 @@ import (
 	"time"
 
 	networkingv1 "istio.io/api/networking/v1"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/cli"
 	"github.com/istiod-lite/istiod-lite/pilot/archive"
+	"github.com/istiod-lite/istiod-lite/pilot/config/crd"
 	"github.com/istiod-lite/istiod-lite/pilot/progress"
 )
 
 // fake are servers of tests.
 type fake struct {
-	answer     func(*target) (progress.Answer, error)
-	generation func() (int64, error)
+	answer  func(*target) (progress.Answer, error)
+	version func() (crd.Version, error)
 }
 
 func (f fake) ask(_ context.Context, t *target) (progress.Answer, error) { return f.answer(t) }
 
-func (f fake) generationOf(context.Context, kinds.Key) (int64, error) { return f.generation() }
+func (f fake) current(context.Context, kinds.Key) (crd.Version, error) { return f.version() }
 
 // reviews is the object of the tests.
 func reviews() kinds.Key {
@@ -59,10 +62,12 @@ func TestStates(t *testing.T) {
 		"in force":              {[]progress.State{progress.InForce}, 0, now, "in force"},
 		"in force in the end": {[]progress.State{progress.NotSeen, progress.Behind, progress.Unknown, progress.InForce}, 0,
 			190 * time.Millisecond, ""},
-		"without effect": {[]progress.State{progress.WithoutEffect}, 0, now, "because"},
-		"superseded":     {[]progress.State{progress.Behind, progress.Superseded}, cli.Found, firstInterval, "superseded"},
-		"invalid":        {[]progress.State{progress.Invalid}, cli.Found, now, "invalid"},
-		"rejected":       {[]progress.State{progress.Rejected}, cli.Found, 2100 * time.Millisecond, "rejected"},
+		"without effect":                     {[]progress.State{progress.WithoutEffect}, 0, now, "because"},
+		"superseded":                         {[]progress.State{progress.Behind, progress.Superseded}, cli.Found, firstInterval, "superseded"},
+		"content, superseded":                {[]progress.State{progress.Superseded}, cli.Found, 2100 * time.Millisecond, "superseded"},
+		"content, superseded, then in force": {[]progress.State{progress.Superseded, progress.InForce}, 0, firstInterval, "in force"},
+		"invalid":                            {[]progress.State{progress.Invalid}, cli.Found, now, "invalid"},
+		"rejected":                           {[]progress.State{progress.Rejected}, cli.Found, 2100 * time.Millisecond, "rejected"},
 		"rejected, then in force": {[]progress.State{progress.Rejected, progress.Rejected, progress.InForce}, 0, 112 * time.Millisecond,
 			"in force"},
 		"behind for good":           {[]progress.State{progress.Behind}, cli.Found, end, "behind"},
@@ -73,7 +78,10 @@ func TestStates(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var out, warnings bytes.Buffer
 				w := &waiter{out: &out, warnings: &warnings, output: "table", targets: []*target{{key: reviews()}}}
-				w.current = strings.HasPrefix(name, "current")
+				w.newest = strings.HasPrefix(name, "current")
+				if strings.HasPrefix(name, "content") {
+					w.targets[0].version = "x"
+				}
 				asked := 0
 				w.servers = fake{answer: func(*target) (progress.Answer, error) {
 					a := progress.Answer{State: x.states[min(asked, len(x.states)-1)], Why: "because"}
@@ -104,19 +112,25 @@ func TestStates(t *testing.T) {
 // An object of a file is awaited in the version of the file, and never in an older one.
 func TestVersionOfFile(t *testing.T) {
 	o := &kinds.Object{Key: reviews(), Spec: &networkingv1.VirtualService{}}
+	service := &kinds.Object{Key: kinds.Key{Kind: kinds.Service, Namespace: "shop", Name: "reviews"}, Spec: &corev1.Service{}}
 	for name, x := range map[string]struct {
-		first progress.Answer
-		want  target
-		fails bool
+		first  progress.Answer
+		want   target
+		fails  bool
+		object *kinds.Object
 	}{
-		"an API server": {first: progress.Answer{State: progress.InForce, Generation: 3}, want: target{generation: 4}},
+		"an API server": {first: progress.Answer{State: progress.InForce, Generation: 3}, want: target{generation: 4, uid: "u"}},
+		"a Service of an API server": {first: progress.Answer{State: progress.InForce, Version: "x"}, want: target{newest: true},
+			object: service},
+		"a Service in a file": {first: progress.Answer{State: progress.InForce, Version: "x", Position: "a.yaml:1:1"},
+			want: target{version: archive.Content(service)}, object: service},
 		"files": {first: progress.Answer{State: progress.InForce, Version: "x"},
 			want: target{version: archive.Content(o)}},
 		"an API server that is refused": {first: progress.Answer{State: progress.InForce, Generation: 3}, fails: true},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var asked []target
-			w := &waiter{out: &bytes.Buffer{}, warnings: &bytes.Buffer{}, output: "table", targets: []*target{{key: reviews(), object: o}}}
+			w := &waiter{out: &bytes.Buffer{}, warnings: &bytes.Buffer{}, output: "table", targets: []*target{{key: cmp.Or(x.object, o).Key, object: cmp.Or(x.object, o)}}}
 			w.servers = fake{answer: func(about *target) (progress.Answer, error) {
 				asked = append(asked, *about)
 				switch len(asked) {
@@ -126,11 +140,11 @@ func TestVersionOfFile(t *testing.T) {
 					return x.first, nil
 				}
 				return progress.Answer{State: progress.InForce}, nil
-			}, generation: func() (int64, error) {
+			}, version: func() (crd.Version, error) {
 				if x.fails {
-					return 0, errors.New("forbidden")
+					return crd.Version{}, errors.New("forbidden")
 				}
-				return 4, nil
+				return crd.Version{Generation: 4, UID: "u"}, nil
 			}}
 			err := w.wait(t.Context())
 			if x.fails {
@@ -139,8 +153,10 @@ func TestVersionOfFile(t *testing.T) {
 				}
 				return
 			}
-			if last := asked[len(asked)-1]; err != nil || len(asked) != 3 || last.generation != x.want.generation || last.version != x.want.version {
-				t.Errorf("%s: %d questions, the last about %d and %q: %v", name, len(asked), last.generation, last.version, err)
+			last := asked[len(asked)-1]
+			if err != nil || len(asked) != 3 || last.generation != x.want.generation || last.uid != x.want.uid ||
+				last.version != x.want.version || last.newest != x.want.newest {
+				t.Errorf("%s: %d questions, the last about %+v: %v", name, len(asked), last, err)
 			}
 		})
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/cli"
 	"github.com/istiod-lite/istiod-lite/pilot/archive"
+	"github.com/istiod-lite/istiod-lite/pilot/config/crd"
 	"github.com/istiod-lite/istiod-lite/pilot/progress"
 )
 
@@ -23,15 +24,18 @@ type target struct {
 	key        kinds.Key
 	object     *kinds.Object // as a file has it; nil if an argument names it
 	generation int64         // 0 for any
+	uid        string        // of the object with that generation; empty for any
 	version    string        // hash of the content; empty for any
+	newest     bool          // the version that the API server has at each question
 
-	last     progress.Answer
-	rejected time.Time // since when the last answers are rejections; zero if the last one is none
-	warned   bool
+	last    progress.Answer
+	doubted time.Time // since when the last answers may not last; zero if the last one is no such answer
+	warned  bool
 }
 
-// patience is how long a rejection must last. When a proxy rejects a response with several resources, the server
-// sends it again in parts, and the proxy may accept the part with the object.
+// patience is how long an answer must last that may not. When a proxy rejects a response with several resources, the
+// server sends it again in parts, and the proxy may accept the part with the object. An object may have had the content
+// of a file before, and the server may not have read yet that it has it again.
 const patience = 2 * time.Second
 
 // Intervals between two questions about an object. The interval grows, so that a long wait costs the servers little.
@@ -46,7 +50,7 @@ type waiter struct {
 	output        string
 	watch         bool
 	answered      bool // the server answered a question
-	current       bool // the version that the API server has at each question
+	newest        bool // the version that the API server has at each question
 	targets       []*target
 
 	servers
@@ -56,8 +60,8 @@ type waiter struct {
 type servers interface {
 	// ask asks the control plane for the state of an object.
 	ask(ctx context.Context, t *target) (progress.Answer, error)
-	// generationOf returns the generation that the API server has of an object.
-	generationOf(ctx context.Context, k kinds.Key) (int64, error)
+	// current returns the version that the API server has of an object.
+	current(ctx context.Context, k kinds.Key) (crd.Version, error)
 }
 
 // wait returns nil when all objects are in force. With watch it prints each change of a state, and ends with ctx.
@@ -124,10 +128,10 @@ func (w *waiter) askAll(ctx context.Context) (open bool, err error) {
 			}
 		}
 		switch {
-		case t.last.State != progress.Rejected:
-			t.rejected = time.Time{}
-		case t.rejected.IsZero():
-			t.rejected = time.Now()
+		case t.last.State != progress.Rejected && (t.last.State != progress.Superseded || t.version == ""):
+			t.doubted = time.Time{}
+		case t.doubted.IsZero():
+			t.doubted = time.Now()
 		}
 		open = open || !t.done()
 		if t.last.State == progress.WithoutEffect && !t.warned {
@@ -145,24 +149,22 @@ func (w *waiter) askAll(ctx context.Context) (open bool, err error) {
 // server must be asked again, about this version.
 func (w *waiter) identify(ctx context.Context, t *target) (again bool, err error) {
 	switch {
-	case t.object == nil || t.generation > 0 || t.version != "" || t.last.State == progress.NotSeen,
+	case t.object == nil || t.generation > 0 || t.version != "" || t.newest || t.last.State == progress.NotSeen,
 		t.last.State == progress.Unknown && t.last.Generation == 0 && t.last.Version == "": // the server has not said anything
 		return false, nil
 	case t.last.Generation > 0:
-		if t.generation, err = w.generationOf(ctx, t.key); err != nil {
+		v, err := w.current(ctx, t.key)
+		if err != nil {
 			return false, fmt.Errorf("failed to read the generation of %s from the API server: %w", t.key, err)
 		}
+		t.generation, t.uid = v.Generation, v.UID
 		return true, nil
-	case t.key.Kind.Istio || t.key.Kind.Group == kinds.KubeGateway.Group: // an API server would have given it a generation
-		t.version = archive.Content(t.object)
+	case t.last.Position != "" || t.key.Kind.Istio || t.key.Kind.Group == kinds.KubeGateway.Group:
+		t.version = archive.Content(t.object) // an API server would have given a generation to such an object
 		return true, nil
 	}
-	if !t.warned {
-		t.warned = true
-		fmt.Fprintf(w.warnings, "warning: objects of the kind %s have no generation: %s is awaited in the version that was read last\n",
-			t.key.Kind.Name, t.key)
-	}
-	return false, nil
+	t.newest = true // the server reads what the object contains, which the API server may have completed
+	return true, nil
 }
 
 // done reports whether the object is in force, or without effect.
@@ -174,13 +176,13 @@ func (t *target) done() bool {
 func (w *waiter) failed() bool {
 	return slices.ContainsFunc(w.targets, func(t *target) bool {
 		switch {
-		case t.last.State == progress.Rejected:
-			return time.Since(t.rejected) >= patience
+		case !t.doubted.IsZero():
+			return time.Since(t.doubted) >= patience
 		case t.last.State == "", t.done():
 			return false
 		}
 		// A newer version is awaited by the next question.
-		return t.last.State.Final() && !(w.current && t.last.State == progress.Superseded)
+		return t.last.State.Final() && !((w.newest || t.newest) && t.last.State == progress.Superseded)
 	})
 }
 
