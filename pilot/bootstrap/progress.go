@@ -30,7 +30,9 @@ func (j judge) Unread(k kinds.Key) string { return j.s.from.Leaves(k) }
 
 // newProgress returns the Tracker of a server, which knows what is in force.
 func (s *Server) newProgress(kept *archive.Archive, others debug.Replicas) *progress.Tracker {
-	o := progress.Options{Streams: s.discovery, Archive: kept, World: s.world, Judge: judge{s}, Name: s.o.Instance()}
+	o := progress.Options{
+		Streams: s.discovery, Archive: kept, World: s.world, Judge: judge{s}, Name: s.o.Instance(), Stopping: s.o.Drain + s.o.Shutdown,
+	}
 	if members, ok := others.(progress.Replicas); ok {
 		o.Replicas = members
 	}

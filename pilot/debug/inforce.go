@@ -79,7 +79,11 @@ func (a *API) inForce(query url.Values) (any, error) {
 	case err != nil:
 		return nil, err
 	case self:
-		return a.o.Progress.OwnOf(q, query["connected"]).For(reader), nil
+		by := progress.AskerOf(query)
+		if reader != "" {
+			by.Name = "" // no replica
+		}
+		return a.o.Progress.OwnOf(q, by).For(reader), nil
 	}
 	return a.o.Progress.Ask(a.closing, q).For(reader), nil
 }

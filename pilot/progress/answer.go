@@ -80,6 +80,10 @@ type Answer struct {
 	// Lost is true if more proxies have left this replica lately than it knows.
 	Lost   bool    `json:"lost,omitempty"`
 	Uptime float64 `json:"uptime,omitempty"` // seconds since this replica has started
+	// Gone has the replicas that have ended or started again lately, and the seconds since then.
+	Gone map[string]float64 `json:"gone,omitempty"`
+	// Resumed is true if a proxy of an earlier process, or of another replica, has connected to this one.
+	Resumed bool `json:"resumed,omitempty"`
 
 	key     kinds.Key // the origin if the object is derived
 	content string    // hash of the content, which is not shown for a Secret
@@ -182,9 +186,21 @@ func values(k kinds.Key) url.Values {
 	return v
 }
 
-// query returns the question as the query of a page. connected are proxies about which the replica says whether they
-// are connected to it.
-func (q Question) query(connected []string) string {
+// Asker is the replica that asks.
+type Asker struct {
+	Name    string
+	Uptime  time.Duration
+	Proxies []string // proxies about which it wants to know whether they are connected
+}
+
+// AskerOf returns who asks with a query.
+func AskerOf(query url.Values) Asker {
+	seconds, _ := strconv.ParseFloat(query.Get("uptime"), 64)
+	return Asker{Name: query.Get("asker"), Uptime: time.Duration(seconds * float64(time.Second)), Proxies: query["connected"]}
+}
+
+// query returns the question as the query of a page.
+func (q Question) query(by Asker) string {
 	v := values(q.Key)
 	if q.Generation != 0 {
 		v.Set("generation", strconv.FormatInt(q.Generation, 10))
@@ -198,7 +214,9 @@ func (q Question) query(connected []string) string {
 	if q.Deleted {
 		v.Set("deleted", "true")
 	}
-	v["connected"] = connected
+	v.Set("asker", by.Name)
+	v.Set("uptime", strconv.FormatFloat(by.Uptime.Seconds(), 'f', 3, 64))
+	v["connected"] = by.Proxies
 	return v.Encode()
 }
 

@@ -30,8 +30,9 @@
 //
 // Replicas that are not ready are asked too, because they may have streams, unless they refuse connections. For
 // departureTime after a replica ends or starts again, its proxies may be connected to none, and the answer is Unknown.
-// That holds for other replicas: proxies that have not reconnected since this replica itself has started are not
-// connected, and are not awaited.
+// Each replica says which others it has seen end or start again, and the asking one says how long it has been running,
+// so a replica that has started again learns it from the others. If all have started lately, the answer is Unknown once
+// a proxy with configuration of an earlier process has connected.
 //
 // # State and goroutines
 //
@@ -52,7 +53,7 @@
 //   - The answer of several replicas is never InForce unless each has said so: [TestReplicas]. A proxy that moves
 //     between replicas is awaited in one of both places: [TestMovedProxies], [TestLeavesAgain]. So is one of several with
 //     the same name in different clusters: [TestProxiesOfTheSameName]. A replica that ends or starts again makes the
-//     answer Unknown for a while: [TestEndedReplicas].
+//     answer Unknown for a while: [TestEndedReplicas]. So do all replicas that have started again: [TestAfterAStart].
 //   - The history has authors, numbers of proxies, durations and commands: [TestHistory]. The first load is in no
 //     history and costs no memory: [TestFirstLoad].
 //   - With real streams, answers and clients agree, for changes, deletions and rejections:

@@ -216,8 +216,11 @@ func TestLostDepartures(t *testing.T) {
 func TestEndedReplicas(t *testing.T) {
 	q := Question{Key: web, Generation: 2}
 	for name, end := range map[string]func(f []*fake, tr []*Tracker){
-		"removed":   func(f []*fake, _ []*Tracker) { f[0].members = nil },
-		"not ready": func(f []*fake, _ []*Tracker) { f[0].members[0].Ready = false },
+		"removed": func(f []*fake, _ []*Tracker) { f[0].members = nil },
+		"not ready, and refuses connections": func(f []*fake, _ []*Tracker) {
+			f[0].members[0].Ready = false
+			f[0].refuses["r1"] = true
+		},
 		"started again": func(f []*fake, tr []*Tracker) {
 			tr[1].started = f[1].now.Add(-time.Second)
 		},
@@ -235,12 +238,49 @@ func TestEndedReplicas(t *testing.T) {
 		}
 		expect(t, name+": later", tr[0].Ask(t.Context(), q), InForce, "")
 	}
-	f, tr := newFakes(1)
+	f, tr := newFakes(2)
+	commitAll(f, tr, 2)
+	tr[0].members.served["r1"] = f[0].now.Add(-time.Hour)
+	tr[1].started = f[1].now.Add(-time.Hour)
+	for range 3 { // one that is not ready any more, and can be asked
+		f[0].members[0].Ready = false
+		expect(t, "not ready", tr[0].Ask(t.Context(), q), InForce, "")
+		f[0].now = f[0].now.Add(time.Hour)
+	}
+	f[0].members = nil
+	expect(t, "it ends in the end", tr[0].Ask(t.Context(), q), Unknown, "r1")
+
+	f, tr = newFakes(3)
+	commitAll(f, tr, 2)
+	f[1].members = []replicas.Member{{Peer: replicas.Peer{Name: "own"}, Ready: true}}
+	f[1].others, tr[1].o.Replicas = tr[:1], f[1]
+	tr[1].members.served["own"] = f[1].now.Add(-time.Hour)
+	expect(t, "this one has started again", tr[0].Ask(t.Context(), q), Unknown, "own")
+
+	f, tr = newFakes(1)
 	commitAll(f, tr, 2)
 	f[0].members = []replicas.Member{{Peer: replicas.Peer{Name: "r1"}}} // it starts, and refuses connections
 	f[0].broken["r1"] = errors.New("failed to reach it")
 	f[0].others = []*Tracker{nil}
 	expect(t, "one that cannot be asked", tr[0].Ask(t.Context(), q), Unknown, "r1")
+}
+
+// TestAfterAStart: after all replicas have started, proxies of the processes before may be connected to none, if there
+// were any.
+func TestAfterAStart(t *testing.T) {
+	q := Question{Key: web, Generation: 2}
+	for n := 1; n <= 2; n++ {
+		f, tr := newFakes(n)
+		if n == 1 {
+			tr[0].o.Replicas = nil
+		}
+		commitAll(f, tr, 2)
+		expect(t, "new proxies", tr[0].Ask(t.Context(), q), InForce, "")
+		f[n-1].resumed = true
+		expect(t, "a proxy that was connected before", tr[0].Ask(t.Context(), q), Unknown, "no replica has been running")
+		tr[n-1].started = f[0].now.Add(-departureTime)
+		expect(t, "one is older", tr[0].Ask(t.Context(), q), InForce, "")
+	}
 }
 
 // TestMergedHistory: numbers are of all replicas, if all know the version.

@@ -53,7 +53,9 @@ type Options struct {
 	Judge    Judge
 	Replicas Replicas // nil if there are no other replicas
 	Name     string   // of this replica
-	Clock    Clock    // nil for the time of the system
+	// Stopping is how long a replica may serve on after it is no member any more.
+	Stopping time.Duration
+	Clock    Clock // nil for the time of the system
 }
 
 // Clock has the time.
@@ -172,10 +174,16 @@ func (t *Tracker) Commit(snap *snapshot.Snapshot, batch []kinds.Change, at time.
 }
 
 // Own returns the answer of this replica.
-func (t *Tracker) Own(q Question) Answer { return t.OwnOf(q, nil) }
+func (t *Tracker) Own(q Question) Answer { return t.explain(t.answer(q, nil)) }
 
-// OwnOf returns the answer of this replica. It says first which of the proxies are connected to it.
-func (t *Tracker) OwnOf(q Question, proxies []string) Answer { return t.explain(t.answer(q, proxies)) }
+// OwnOf returns the answer of this replica for another one.
+func (t *Tracker) OwnOf(q Question, by Asker) Answer {
+	a := t.answer(q, by.Proxies)
+	if t.o.Replicas != nil {
+		a.Gone = t.gone([]part{{name: by.Name, Answer: Answer{Uptime: by.Uptime.Seconds()}}})
+	}
+	return t.explain(a)
+}
 
 // explain adds the findings about an object, if they may say why the answer is what it is.
 func (t *Tracker) explain(a Answer) Answer {
@@ -239,7 +247,7 @@ func (s *subject) had(uid string) bool {
 	return uid == "" || slices.ContainsFunc(s.versions, func(v archive.Version) bool { return v.UID == uid })
 }
 
-// answer is OwnOf without findings.
+// answer is Own without findings. It says first which of the proxies are connected to this replica.
 func (t *Tracker) answer(q Question, proxies []string) Answer {
 	a := Answer{Owing: []Owing{}, Uptime: t.o.Clock.Now().Sub(t.started).Seconds()}
 	if len(proxies) > maxMoved {
@@ -336,7 +344,8 @@ func (t *Tracker) measure(a *Answer, s *subject, v *archive.Version) {
 	} else {
 		p = t.owed(revision, upto)
 	}
-	a.Counted, a.Proxies, a.Owing, a.More, a.Lost = p.Counted && !upto, p.proxies, p.owing, p.more, p.Unknown
+	a.Counted, a.Proxies, a.Owing, a.More = p.Counted && !upto, p.proxies, p.owing, p.more
+	a.Lost, a.Resumed = p.Unknown, p.Resumed
 	t.shorten(a)
 	concerns := p.Concerned > 0 || v.Proxies > 0 || upto || !p.Counted
 	switch {
@@ -383,7 +392,7 @@ func (t *Tracker) Wait(ctx context.Context, q Question) {
 	var asked time.Time
 	for {
 		if t.answer(q, nil).State.Final() && t.o.Clock.Now().Sub(asked) >= all {
-			if t.o.Replicas == nil || t.Ask(ctx, q).State.Final() {
+			if t.Ask(ctx, q).State.Final() {
 				return
 			}
 			asked = t.o.Clock.Now()

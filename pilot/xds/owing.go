@@ -52,6 +52,8 @@ type Progress struct {
 	Counted bool
 	// Unknown is true if too many proxies have departed lately to tell which of them lack the revision.
 	Unknown bool
+	// Resumed is true if a client of an earlier process, or of another server, has connected since the start.
+	Resumed bool
 	Owing   []Owing // the longest first
 	More    int     // number of further ones
 }
@@ -75,7 +77,7 @@ func (s *Server) Progress(revision uint64, upto bool, most int) Progress {
 			streams = append(streams, member{c, c.group})
 		}
 	}
-	p.Connected = len(streams)
+	p.Connected, p.Resumed = len(streams), s.resumed
 	latest := s.latest
 	gone, unknown := s.departures.list(time.Now(), revision, upto)
 	s.mu.Unlock()
@@ -361,5 +363,6 @@ func (c *conn) returning() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c.returned = true
+	s.resumed = s.resumed || c.session.Resumed() && c.profile.workload
 	s.departures.returned(c.proxy)
 }
