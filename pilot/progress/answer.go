@@ -106,7 +106,7 @@ type Owing struct {
 	Replica string    `json:"replica,omitempty"`
 	State   string    `json:"state"` // behind, rejected or departed
 	Since   time.Time `json:"since"`
-	Type    string    `json:"type,omitempty"` // short name of the rejected type
+	Type    string    `json:"type,omitempty"` // short name of the type that is rejected or awaited
 	Message string    `json:"message,omitempty"`
 }
 

@@ -2,10 +2,12 @@ package xds
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
 	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/pilot/xds/session"
 )
@@ -27,8 +29,8 @@ type Owing struct {
 	Conn    string // ID of the stream; empty if it has ended
 	Since   time.Time
 	State   OwingState
-	Type    string // short name of the type of the rejection
-	Message string // of the rejection
+	Type    string // short name of the type that is rejected or awaited; may be empty
+	Message string // of the rejection, or the name that is awaited and why it is missing
 }
 
 // Name returns a name of the proxy that no proxy of another cluster has.
@@ -190,8 +192,11 @@ func (c *conn) owing(group offered, revision uint64, upto bool, p *Progress) (o 
 	p.Counted = p.Counted && !x.Forgotten
 	if x.Owes {
 		owe(x.Debt.Since)
-		if x.Debt.Rejected {
-			o.State, o.Type, o.Message = Rejected, x.Debt.Type, x.Debt.Message
+		switch d := &x.Debt; {
+		case d.Rejected:
+			o.State, o.Type, o.Message = Rejected, d.Type, d.Message
+		case d.Why != "":
+			o.Type, o.Message = envoy.ShortType(d.Awaits.TypeURL), fmt.Sprintf("it awaits %s: %s", d.Awaits.Name, d.Why)
 		}
 	}
 	return o, owes, owes || x.Concerned

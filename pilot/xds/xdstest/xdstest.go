@@ -46,19 +46,37 @@ func cluster(name, version string) *envoy.Resource {
 	return r
 }
 
-// listener returns a listener that names the route configuration in its version, which is after a dot, if it has one.
+// listener returns a listener that names what is after dots in its version: secrets, whose names begin with s, and route
+// configurations.
 func listener(name, version string) *envoy.Resource {
 	l := &listenerv3.Listener{Name: name, StatPrefix: version}
-	if _, route, ok := strings.Cut(version, "."); ok {
-		l.FilterChains = []*listenerv3.FilterChain{{Filters: []*listenerv3.Filter{{
-			Name: "hcm", ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: envoy.Any(&hcmv3.HttpConnectionManager{
-				RouteSpecifier: &hcmv3.HttpConnectionManager_Rds{Rds: &hcmv3.Rds{ConfigSource: envoy.ADS(), RouteConfigName: route}},
-			})},
-		}}}}
+	for i, part := range strings.Split(version, ".") {
+		switch {
+		case i == 0:
+		case strings.HasPrefix(part, "s"):
+			l.FilterChains = append(l.FilterChains, &listenerv3.FilterChain{TransportSocket: &corev3.TransportSocket{
+				Name: "tls", ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: envoy.Any(&tlsv3.DownstreamTlsContext{
+					CommonTlsContext: &tlsv3.CommonTlsContext{TlsCertificateSdsSecretConfigs: []*tlsv3.SdsSecretConfig{{
+						Name: part, SdsConfig: envoy.ADS(),
+					}}},
+				})},
+			}})
+		default:
+			l.FilterChains = append(l.FilterChains, routed(part))
+		}
 	}
 	r := envoy.NewResource(name, l)
 	r.Version = version
 	return r
+}
+
+// routed returns a filter chain that names a route configuration.
+func routed(route string) *listenerv3.FilterChain {
+	return &listenerv3.FilterChain{Filters: []*listenerv3.Filter{{
+		Name: "hcm", ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: envoy.Any(&hcmv3.HttpConnectionManager{
+			RouteSpecifier: &hcmv3.HttpConnectionManager_Rds{Rds: &hcmv3.Rds{ConfigSource: envoy.ADS(), RouteConfigName: route}},
+		})},
+	}}}
 }
 
 // Node returns the node of a sidecar.
