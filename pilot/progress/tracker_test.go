@@ -160,10 +160,14 @@ func asked(k kinds.Key, v url.Values) (Question, Asker) {
 	return q, AskerOf(v)
 }
 
+func emptyFake() *fake {
+	return &fake{objects: map[kinds.Key]*kinds.Object{}, now: time.Unix(1000, 0), proxies: []string{"p.a"}, broken: map[string]error{}, refuses: map[string]bool{},
+		hidden: map[kinds.Key]bool{}, pending: map[kinds.Key]bool{}, unusable: map[kinds.Key]int64{}, origins: map[kinds.Key]*kinds.Object{}}
+}
+
 // newFake returns a server whose first load has some objects, at revision 1.
 func newFake(objects ...*kinds.Object) (*fake, *Tracker) {
-	f := &fake{objects: map[kinds.Key]*kinds.Object{}, now: time.Unix(1000, 0), proxies: []string{"p.a"}, broken: map[string]error{}, refuses: map[string]bool{},
-		hidden: map[kinds.Key]bool{}, pending: map[kinds.Key]bool{}, unusable: map[kinds.Key]int64{}, origins: map[kinds.Key]*kinds.Object{}}
+	f := emptyFake()
 	t := New(Options{Streams: f, Archive: archive.New(archive.Options{}), World: f, Judge: f, Name: "own",
 		Clock: f})
 	var batch []kinds.Change
