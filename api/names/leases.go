@@ -9,6 +9,8 @@ const (
 	IngressLease = "istio-leader"
 	// AnalysisLease is for writing findings into statuses. An object has one status.
 	AnalysisLease = "istio-analyze-leader"
+	// ConditionsLease is for writing whether objects are in force into statuses.
+	ConditionsLease = "istio-status-leader"
 	// RootsLease is for replacing the root of a CA, and for publishing roots in ConfigMaps with the default names.
 	RootsLease = "istio-namespace-controller-election"
 	// ExportsLease is for creating ServiceExports.
@@ -46,7 +48,7 @@ func Leases(revision, roots, crl string) []string {
 		suffix = "-" + revision
 	}
 	return []string{
-		IngressLease, AnalysisLease, RootsLease, PublishingLease(roots, crl), ExportsLease, UntaintLease,
+		IngressLease, AnalysisLease, ConditionsLease, RootsLease, PublishingLease(roots, crl), ExportsLease, UntaintLease,
 		CleanupLease + suffix, WebhooksLease + suffix, GatewaysLease(revision),
 	}
 }

@@ -7,15 +7,12 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/galley/analysis"
 	"github.com/istiod-lite/istiod-lite/pilot/components"
 	"github.com/istiod-lite/istiod-lite/pilot/controllers"
 	"github.com/istiod-lite/istiod-lite/pilot/status"
 )
-
-// conditionsLease is the name of the Lease for writing whether objects are in force. istiod has used the same. All
-// revisions share it, because an object has one status.
-const conditionsLease = "istio-status-leader"
 
 // conditions is the Component that writes whether objects are in force into their statuses.
 type conditions struct {
@@ -33,7 +30,7 @@ func (s *Server) newConditions() (components.Component, error) {
 	c := &conditions{server: s}
 	c.reconciler = status.NewDistribution(status.DistributionOptions{World: s.world, Progress: s.progress, Host: c, Limit: s.statusLimit})
 	var err error
-	c.Manager, c.controller, err = s.newStatusManager("ConditionStatus", conditionsLease, c.reconciler, false)
+	c.Manager, c.controller, err = s.newStatusManager("ConditionStatus", names.ConditionsLease, c.reconciler, false)
 	return c, err
 }
 
