@@ -115,6 +115,23 @@ func (s *Server) Progress(revision uint64, upto bool, most int) Progress {
 	return p
 }
 
+// lagTime is how long a proxy may lack configuration until a metric counts it.
+const lagTime = 30 * time.Second
+
+// lagging returns the number of streams of proxies that have lacked configuration for long, because they have rejected
+// it or not.
+func (s *Server) lagging(rejected bool) (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := time.Now().Add(-s.lagTime)
+	for _, c := range s.conns {
+		if c.profile.workload && c.session.Debts().Lag(before, rejected) {
+			n++
+		}
+	}
+	return n
+}
+
 // Connected returns the proxies of a list that have a stream here. Names are as of Owing.Name.
 func (s *Server) Connected(names []string) []string {
 	s.mu.Lock()

@@ -157,6 +157,17 @@ func TestProgressOfRejections(t *testing.T) {
 	c.reject(c.expect("cds a=bad"), "never")
 	c.acknowledge(c.expect("cds b=2"))
 	r.stays(2, "0 of 1 web.a rejected cds: never")
+	if n := sample(t, r.reg, "pilot_xds_proxies_behind", "state", "rejected"); n != 0 {
+		t.Errorf("%v proxies have rejected something for long", n)
+	}
+	r.server.mu.Lock()
+	r.server.lagTime = 0
+	r.server.mu.Unlock()
+	for state, want := range map[string]float64{"rejected": 1, "behind": 0} {
+		if n := sample(t, r.reg, "pilot_xds_proxies_behind", "state", state); n != want {
+			t.Errorf("%v proxies are %s, want %v", n, state, want)
+		}
+	}
 	r.publish(true, "lds l=2") // 3
 	c.acknowledge(c.expect("lds l=2"))
 	r.stays(3, "1 of 1")

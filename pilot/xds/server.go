@@ -94,6 +94,7 @@ type Server struct {
 	newcomer    time.Duration
 	warmTime    time.Duration
 	podWait     time.Duration
+	lagTime     time.Duration
 	slots       chan struct{} // taken by translations; waiting senders are served in order
 	urgentSlot  chan struct{} // one additional slot for urgent streams
 	// turns has the turns of each identity or address. Each stream that waits for a slot or has one takes a turn.
@@ -147,6 +148,7 @@ func New(o Options) *Server {
 		newcomer:            newcomer,
 		warmTime:            warmTime,
 		podWait:             workloadWait,
+		lagTime:             lagTime,
 		conns:               map[string]*conn{},
 		groups:              map[session.Key]*subscriberGroup{},
 		count:               map[string]int{},
@@ -156,6 +158,7 @@ func New(o Options) *Server {
 	s.slots, s.urgentSlot = make(chan struct{}, o.Translations), make(chan struct{}, 1)
 	s.turns = quota.NewTable[identity.Holder](func() chan struct{} { return make(chan struct{}, o.Translations+1) })
 	s.debugging = quota.NewSlots[identity.Holder](s.o.Limits.DebugAnswers, quota.Share(s.o.Limits.DebugAnswers))
+	s.metrics.behind(s.lagging)
 	s.metrics.groups(func() int {
 		s.mu.Lock()
 		defer s.mu.Unlock()

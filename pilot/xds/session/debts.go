@@ -118,6 +118,13 @@ func (d *Debts) Owed(revision uint64, upto bool) Owed {
 	return out
 }
 
+// Lag reports whether the client has had a debt since before a time that it has rejected, or that it has not.
+func (d *Debts) Lag(before time.Time, rejected bool) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.ContainsFunc(d.open, func(x debt) bool { return !x.guessed && x.Rejected == rejected && x.Since.Before(before) })
+}
+
 // Open appends the open debts to a list.
 func (d *Debts) Open(list []Debt) []Debt {
 	d.mu.Lock()
