@@ -108,6 +108,8 @@ type Owing struct {
 	Since   time.Time `json:"since"`
 	Type    string    `json:"type,omitempty"` // short name of the type that is rejected or awaited
 	Message string    `json:"message,omitempty"`
+	// Together is true if the proxy was sent several changes at once, so that another one may be what it rejects.
+	Together bool `json:"together,omitempty"`
 }
 
 // States of a proxy that does not have a version in force.

@@ -50,6 +50,7 @@ func (t *Tracker) owed(revision uint64, upto bool) owed {
 		}
 		o.owing = append(o.owing, Owing{
 			Proxy: x.Proxy, Cluster: x.Cluster, State: owingState(x.State), Since: x.Since, Type: x.Type, Message: x.Message,
+			Together: x.Together,
 		})
 	}
 	return o

@@ -31,6 +31,8 @@ type Owing struct {
 	State   OwingState
 	Type    string // short name of the type that is rejected or awaited; may be empty
 	Message string // of the rejection, or the name that is awaited and why it is missing
+	// Together is true if the proxy was sent several revisions at once, so that another one may be what it rejects.
+	Together bool
 }
 
 // Name returns a name of the proxy that no proxy of another cluster has.
@@ -211,7 +213,7 @@ func (c *conn) owing(group offered, revision uint64, upto bool, p *Progress) (o 
 		owe(x.Debt.Since)
 		switch d := &x.Debt; {
 		case d.Rejected:
-			o.State, o.Type, o.Message = Rejected, d.Type, d.Message
+			o.State, o.Type, o.Message, o.Together = Rejected, d.Type, d.Message, d.From < d.To
 		case d.Why != "":
 			o.Type, o.Message = envoy.ShortType(d.Awaits.TypeURL), fmt.Sprintf("it awaits %s: %s", d.Awaits.Name, d.Why)
 		}

@@ -161,3 +161,15 @@ func TestVersionOfFile(t *testing.T) {
 		})
 	}
 }
+
+// A proxy that was sent several changes at once may reject another one of them, and the line says so.
+func TestTogether(t *testing.T) {
+	o := progress.Owing{Proxy: "web-1.a", State: "rejected", Type: "rds", Message: "no"}
+	if text := describe(o); !strings.HasSuffix(text, ": RDS: no") {
+		t.Error(text)
+	}
+	o.Together = true
+	if text := describe(o); !strings.HasSuffix(text, ": RDS: no (it was sent other changes at the same time, and may reject one of them)") {
+		t.Error(text)
+	}
+}

@@ -269,5 +269,8 @@ func describe(o progress.Owing) string {
 	if o.Message != "" {
 		text += ": " + strings.ToUpper(o.Type) + ": " + o.Message
 	}
+	if o.Together {
+		text += " (it was sent other changes at the same time, and may reject one of them)"
+	}
 	return text
 }
