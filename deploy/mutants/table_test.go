@@ -280,7 +280,8 @@ var mutants = []mutant{
 	},
 	{
 		name: "a name that does not exist holds up no change",
-		file: "pilot/xds/session/inforce.go", was: `why == "" || !known && !slices.Contains(before, r)`, is: `why == "" || false && !known && !slices.Contains(before, r)`,
+		file: "pilot/xds/session/inforce.go", was: `why == "" || !known && !slices.Contains(before, r)`,
+		is:     `why == "" || false && !known && !slices.Contains(before, r)`,
 		folder: "pilot/xds/session", test: "TestSession/debts_secrets",
 	},
 	{

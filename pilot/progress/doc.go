@@ -54,6 +54,9 @@
 //     between replicas is awaited in one of both places: [TestMovedProxies], [TestLeavesAgain]. So is one of several with
 //     the same name in different clusters: [TestProxiesOfTheSameName]. A replica that ends or starts again makes the
 //     answer Unknown for a while: [TestEndedReplicas]. So do all replicas that have started again: [TestAfterAStart].
+//   - In random histories of one and of three replicas, with clients that stall, reject, leave, resume elsewhere and start
+//     again, and replicas that lag, end, start and cannot be asked, InForce is never said while a client serves an older
+//     version, and is said in the end: [TestHistories].
 //   - The history has authors, numbers of proxies, durations and commands: [TestHistory]. The first load is in no
 //     history and costs no memory: [TestFirstLoad].
 //   - With real streams, answers and clients agree, for changes, deletions and rejections:

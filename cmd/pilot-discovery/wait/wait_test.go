@@ -130,7 +130,8 @@ func TestVersionOfFile(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var asked []target
-			w := &waiter{out: &bytes.Buffer{}, warnings: &bytes.Buffer{}, output: "table", targets: []*target{{key: cmp.Or(x.object, o).Key, object: cmp.Or(x.object, o)}}}
+			about := cmp.Or(x.object, o)
+			w := &waiter{out: &bytes.Buffer{}, warnings: &bytes.Buffer{}, output: "table", targets: []*target{{key: about.Key, object: about}}}
 			w.servers = fake{answer: func(about *target) (progress.Answer, error) {
 				asked = append(asked, *about)
 				switch len(asked) {

@@ -365,7 +365,7 @@ func (s *Session) oweEarlier(w *watch) {
 	for i := range s.debts.open[:len(s.debts.open)-1] {
 		d := &s.debts.open[i]
 		for _, l := range d.names {
-			if l.w == w {
+			if l.w == w && !s.lacksOnlyAbsent(&l) {
 				x.concerns = true
 				x.names = append(x.names, l)
 			}

@@ -197,11 +197,8 @@ func (s *Session) hostsInForce(routes *watch, route string) bool {
 
 // referenceInForce reports whether the client subscribes to a name, and has what the name stands for.
 func (s *Session) referenceInForce(r Reference, depth int) bool {
-	switch r.TypeURL {
-	case envoy.ClusterType:
-		if !s.profile.Named {
-			return true // the client has all clusters
-		}
+	if r.TypeURL == envoy.ClusterType && !s.profile.Named {
+		return true // the client has all clusters
 	}
 	w := s.find(r.TypeURL)
 	if w == nil || !w.wildcard && !w.names.Has(r.Name) {
@@ -269,6 +266,19 @@ func (s *Session) lacksAsBefore(x *debt, l *named, r *envoy.Resource) bool {
 	return l.sent && s.lacksOnly(x, l, r) || s.hasCurrent(l.w, r.Name) && s.lacksOnly(x, l, l.w.current(r.Name))
 }
 
+// lacksOnlyAbsent reports whether the client has in force all that is owed of a list of names, but for absent names.
+func (s *Session) lacksOnlyAbsent(l *named) bool {
+	all := func(is *envoy.Resource) bool {
+		return is != nil && !is.Divided && !slices.ContainsFunc(is.References(), func(r Reference) bool {
+			return !s.referenceInForce(r, 1) && s.absent(r) == ""
+		})
+	}
+	return s.leads(l.w) && !slices.ContainsFunc(l.list[l.next:], func(r *envoy.Resource) bool {
+		return (!l.sent || !all(r)) && (!s.hasCurrent(l.w, r.Name) || !all(l.w.current(r.Name)))
+	})
+}
+
+// lacksOnly is lacksAsBefore for one version of the resource.
 func (s *Session) lacksOnly(x *debt, l *named, is *envoy.Resource) bool {
 	if is == nil || is.Divided || !s.leads(l.w) {
 		return false
