@@ -192,8 +192,8 @@ func TestSigners(t *testing.T) {
 	}
 }
 
-// TestIssue has certificates signed, and hands out none but that which was asked for. No request is left behind, and the
-// log says why there is no certificate.
+// TestIssue has certificates signed, and returns only the certificate of the request. No request is left behind, and
+// the log says why there is no certificate.
 func TestIssue(t *testing.T) {
 	another, err := pki.GenerateKey()
 	must.Succeed(t, err)

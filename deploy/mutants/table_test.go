@@ -266,4 +266,62 @@ var mutants = []mutant{
 		file: "api/names/hosts.go", was: ` || !strings.HasPrefix(suffix, "."))`, is: ")",
 		folder: "api/names", test: "TestCovers",
 	},
+
+	// what is in force
+	{
+		name: "a revision is in force when the clusters are acknowledged, and not what they name",
+		file: "pilot/xds/session/inforce.go", was: "if !s.referenceInForce(r, depth+1) {", is: "if false {",
+		folder: "pilot/xds/session", test: "TestSession/debts_grpc",
+	},
+	{
+		name: "a rejected resource is in force",
+		file: "pilot/xds/session/inforce.go", was: "return !w.isRejected(is)", is: "return true",
+		folder: "pilot/xds/session", test: "TestSession/debts",
+	},
+	{
+		name: "a name that does not exist holds up no change",
+		file: "pilot/xds/session/inforce.go", was: `why == "" || !known && !slices.Contains(before, r)`,
+		is:     `why == "" || false && !known && !slices.Contains(before, r)`,
+		folder: "pilot/xds/session", test: "TestSession/debts_secrets",
+	},
+	{
+		name: "a name that does not exist holds up later changes too",
+		file: "pilot/xds/session/inforce.go", was: `!known && !slices.Contains(before, r)`, is: "!known && (before == nil || before != nil)",
+		folder: "pilot/xds/session", test: "TestSession/debts_secrets",
+	},
+	{
+		name: "a client that resumes owes nothing",
+		file: "pilot/xds/session/debts.go", was: "if resumes || !complete {", is: "if false {",
+		folder: "pilot/xds", test: "TestProgressOfDepartures",
+	},
+	{
+		name: "a departed proxy is forgotten",
+		file: "pilot/xds/server.go", was: "if expected && !s.closed {", is: "if false {",
+		folder: "pilot/xds", test: "TestProgressOfDepartures",
+	},
+	{
+		name: "a proxy is taken for one of its name in another cluster",
+		file: "pilot/xds/owing.go", was: `return id + "/" + cluster`, is: "return id",
+		folder: "pilot/progress", test: "TestProxiesOfTheSameName",
+	},
+	{
+		name: "a replica that cannot be asked is left out",
+		file: "pilot/progress/replicas.go", was: "if r.Error != \"\" {\n\t\t\tall.State", is: "if false {\n\t\t\tall.State",
+		folder: "pilot/progress", test: "TestReplicas",
+	},
+	{
+		name: "a replica that has ended leaves no proxies",
+		file: "pilot/progress/replicas.go", was: "if len(gone) > 0 || back {", is: "if back {",
+		folder: "pilot/progress", test: "TestEndedReplicas",
+	},
+	{
+		name: "a proxy that has moved and left again is connected",
+		file: "pilot/progress/replicas.go", was: "return o.State == departed && o.name() == name", is: "return false",
+		folder: "pilot/progress", test: "TestLeavesAgain",
+	},
+	{
+		name: "an object that was written again is the one before",
+		file: "pilot/progress/tracker.go", was: "!v.Gone && q.UID != \"\" && q.UID != v.UID,", is: "false,",
+		folder: "pilot/progress", test: "TestWrittenAgain",
+	},
 }

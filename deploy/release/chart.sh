@@ -18,5 +18,10 @@ awk '
 	/^- / { flush(); item = substr($0, 3); next }
 	/^  [^ ]/ && item != "" { sub(/^ +/, ""); item = item " " $0; next }
 	{ flush() }
-	END { flush() }' "$notes" | jq -Rr 'if input_line_number == 1 then "  artifacthub.io/changes: |" else empty end, "    - " + tojson' >>"$copy/Chart.yaml"
+	END { flush() }' "$notes" | python3 -c '
+import json, sys
+for n, line in enumerate(sys.stdin):
+    if n == 0:
+        print("  artifacthub.io/changes: |")
+    print("    - " + json.dumps(line.rstrip("\n"), ensure_ascii=False))' >>"$copy/Chart.yaml"
 "${HELM4:-helm4}" package "$copy" --destination "$out" >&2

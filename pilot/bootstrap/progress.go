@@ -40,13 +40,22 @@ func (j judge) Unneeded(k kinds.Key) string { return j.s.from.Unneeded(k) }
 func (s *Server) newProgress(kept *archive.Archive, others otherReplicas) *progress.Tracker {
 	return progress.New(progress.Options{
 		Streams: s.discovery, Archive: kept, World: s.world, Judge: judge{s}, Replicas: others, Name: s.o.Instance(),
+		Stopping: s.o.Drain + s.o.Shutdown,
 	})
 }
 
-// Generation returns the generation that the API server has of an object now.
-func (v view) Generation(ctx context.Context, k kinds.Key) (int64, error) {
+// Current returns a question about the version that the API server has of an object now.
+func (v view) Current(ctx context.Context, k kinds.Key) (q progress.Question, err error) {
+	q.Key = k
 	if v.s.o.Client == nil {
-		return 0, fmt.Errorf("%w: generation=current: this server reads no API server", debug.ErrBadQuery)
+		return q, fmt.Errorf("%w: generation=current: this server reads no API server", debug.ErrBadQuery)
 	}
-	return crd.Generation(ctx, v.s.o.Client, k)
+	now, err := crd.Current(ctx, v.s.o.Client, k)
+	if err != nil {
+		return q, err
+	}
+	if q.Generation, q.UID = now.Generation, now.UID; now.Object != nil {
+		q.Version = archive.Content(now.Object)
+	}
+	return q, nil
 }

@@ -68,9 +68,9 @@ type Server interface {
 	Templates() map[string]string
 	// Clusters returns the clusters that the server reads, as JSON.
 	Clusters() any
-	// Generation returns the generation that the API server has of an object now, or 0 if it has none. The error is
-	// ErrBadQuery if no API server is read.
-	Generation(ctx context.Context, k kinds.Key) (int64, error)
+	// Current returns a question about the version that the API server has of an object now. The error is ErrBadQuery if
+	// no API server is read.
+	Current(ctx context.Context, k kinds.Key) (progress.Question, error)
 }
 
 // Options configure the debug API.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -40,13 +39,13 @@ func (a *API) inForce(query url.Values) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := progress.Question{Key: k, Version: query.Get("version")}
+	q := progress.Question{Key: k, UID: query.Get("uid"), Version: query.Get("version")}
 	if q.Deleted, err = truth(query, "deleted"); err != nil {
 		return nil, err
 	}
 	if query.Get("generation") == "current" {
 		var unread *progress.Answer
-		if q.Generation, unread, err = a.current(k); unread != nil {
+		if q, unread, err = a.current(k); unread != nil {
 			return unread, nil
 		}
 	} else {
@@ -61,36 +60,31 @@ func (a *API) inForce(query url.Values) (any, error) {
 	if !self {
 		return a.o.Progress.Ask(a.closing, q).For(reader), nil
 	}
-	var proxies []string
-	if list := query.Get("connected"); list != "" {
-		proxies = strings.Split(list, ",")
+	by := progress.AskerOf(query)
+	if reader != "" {
+		by.Name = "" // no replica
 	}
-	return a.o.Progress.OwnOf(q, proxies).For(reader), nil
+	return a.o.Progress.OwnOf(q, by).For(reader), nil
 }
 
-// current returns the generation that the API server has of an object now, or the answer if the object cannot be read.
-func (a *API) current(k kinds.Key) (generation int64, answer *progress.Answer, err error) {
+// current returns a question about the version that the API server has of an object now, or the answer if the object
+// cannot be read.
+func (a *API) current(k kinds.Key) (q progress.Question, answer *progress.Answer, err error) {
 	if a.o.Server == nil {
-		return 0, nil, fmt.Errorf("%w: generation=current: this server reads no API server", ErrBadQuery)
+		return q, nil, fmt.Errorf("%w: generation=current: this server reads no API server", ErrBadQuery)
 	}
 	ctx, cancel := context.WithTimeout(a.closing, currentTime)
 	defer cancel()
-	generation, err = a.o.Server.Generation(ctx, k)
-	unread := func(s progress.State, why string) (int64, *progress.Answer, error) {
-		answer := progress.Open(k, s, why)
-		return 0, &answer, nil
-	}
+	q, err = a.o.Server.Current(ctx, k)
 	switch {
 	case apierrors.IsNotFound(err):
-		return unread(progress.NotSeen, "the API server does not have the object")
-	case errors.Is(err, ErrBadQuery):
-		return 0, nil, err
-	case err != nil:
-		return unread(progress.Unknown, "failed to read the object from the API server: "+err.Error())
-	case generation == 0:
-		return 0, nil, fmt.Errorf("%w: generation=current: objects of the kind %s have no generation", ErrBadQuery, k.Kind.Name)
+		unread := progress.Open(k, progress.NotSeen, "the API server does not have the object")
+		return q, &unread, nil
+	case err != nil && !errors.Is(err, ErrBadQuery):
+		unread := progress.Open(k, progress.Unknown, "failed to read the object from the API server: "+err.Error())
+		return q, &unread, nil
 	}
-	return generation, nil, nil
+	return q, nil, err
 }
 
 // aboutObject tells the Authorizer the namespace of the object that a page is about, and the page the namespace of a

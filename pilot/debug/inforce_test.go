@@ -65,25 +65,28 @@ func (settledWorld) Unneeded(kinds.Key) string { return "" }
 // apiServer has a generation or an error for each object.
 type apiServer struct {
 	Server
-	generation int64
-	err        error
+	now progress.Question
+	err error
 }
 
-func (s apiServer) Generation(context.Context, kinds.Key) (int64, error) { return s.generation, s.err }
+func (s apiServer) Current(_ context.Context, k kinds.Key) (progress.Question, error) {
+	s.now.Key = k
+	return s.now, s.err
+}
 
 // A question about the version that the API server has is about no other one.
-func TestCurrentGeneration(t *testing.T) {
+func TestCurrentVersion(t *testing.T) {
 	for want, s := range map[string]Server{
 		"reads no API server":                nil,
-		"have no generation":                 apiServer{},
-		`"state": "not seen"`:                apiServer{generation: 4},
+		`"state": "not seen"`:                apiServer{now: progress.Question{Generation: 4}},
+		`"uid": "7"`:                         apiServer{now: progress.Question{Version: "x", UID: "7"}},
 		"the API server does not have the":   apiServer{err: apierrors.NewNotFound(schema.GroupResource{Resource: "virtualservices"}, "web")},
 		"failed to read the object from the": apiServer{err: context.DeadlineExceeded},
 	} {
 		a, _ := testAPI(t)
 		a.o.Server = s
 		code, body := get(t, a, "/debug/inforce?object=VirtualService/web.a&generation=current", here)
-		if (code == http.StatusOK) == (s == nil || s == apiServer{}) || !strings.Contains(body, want) || strings.Contains(body, `"in force"`) {
+		if (code == http.StatusOK) == (s == nil) || !strings.Contains(body, want) || strings.Contains(body, `"in force"`) {
 			t.Errorf("%q: %d %s", want, code, body)
 		}
 	}
@@ -97,15 +100,15 @@ func TestReadersOfANamespace(t *testing.T) {
 		return identity.Peer{Proof: identity.Token, ID: identity.ID{TrustDomain: "cluster.local", Namespace: namespace, ServiceAccount: "reader"}}
 	}
 	for question, want := range map[string]map[string]bool{
-		"inforce?object=VirtualService/web.a":                                    {"a": true, "b": false, "istio-system": true},
-		"inforce?object=VirtualService/web.b&reader=b":                           {"a": false, "b": true, "istio-system": true},
-		"inforce?object=VirtualService/web.a&cluster=far":                        {"a": false, "b": false, "istio-system": true},
-		"inforce?object=GatewayClass/istio":                                      {"a": false, "b": false, "istio-system": true},
-		"inforce":                                                                {"a": false, "b": false, "istio-system": true},
-		"history?object=VirtualService/web.a":                                    {"a": false, "b": false, "istio-system": true},
-		"inforce?object=VirtualService/web.a&object=VirtualService/other.b":      {"a": true, "b": false, "istio-system": true},
-		"inforce?object=VirtualService/web.a&proxyID=web-1.b":                    {"a": true, "b": false, "istio-system": true},
-		"inforce?object=VirtualService/web.a&scope=self&connected=p.a,q.b&page=": {"a": true, "b": false, "istio-system": true},
+		"inforce?object=VirtualService/web.a":                                        {"a": true, "b": false, "istio-system": true},
+		"inforce?object=VirtualService/web.b&reader=b":                               {"a": false, "b": true, "istio-system": true},
+		"inforce?object=VirtualService/web.a&cluster=far":                            {"a": false, "b": false, "istio-system": true},
+		"inforce?object=GatewayClass/istio":                                          {"a": false, "b": false, "istio-system": true},
+		"inforce":                                                                    {"a": false, "b": false, "istio-system": true},
+		"history?object=VirtualService/web.a":                                        {"a": false, "b": false, "istio-system": true},
+		"inforce?object=VirtualService/web.a&object=VirtualService/other.b":          {"a": true, "b": false, "istio-system": true},
+		"inforce?object=VirtualService/web.a&proxyID=web-1.b":                        {"a": true, "b": false, "istio-system": true},
+		"inforce?object=VirtualService/web.a&scope=self&connected=p.a&connected=q.b": {"a": true, "b": false, "istio-system": true},
 	} {
 		for namespace, allowed := range want {
 			list, err := a.Resources(peer(namespace), xds.DebugType, []string{question})
@@ -137,14 +140,14 @@ func TestInForcePage(t *testing.T) {
 		t.Errorf("%d %s", code, body)
 	}
 	for query, want := range map[string]string{
-		"object=VirtualService/web.a&version=" + x.Version:         "in force",
-		"object=VirtualService/web.a&version=0":                    "not seen",
-		"object=VirtualService/web.a&generation=4":                 "not seen",
-		"object=VirtualService/web.a&deleted":                      "not seen",
-		"object=VirtualService/none.a&deleted&scope=self":          "in force",
-		"object=VirtualService/web.a&cluster=far":                  "not seen",
-		"object=Secret/tls.a&scope=self":                           "in force",
-		"object=VirtualService/web.a&connected=p.a,q.b&scope=self": `"q.b"`,
+		"object=VirtualService/web.a&version=" + x.Version:                   "in force",
+		"object=VirtualService/web.a&version=0":                              "not seen",
+		"object=VirtualService/web.a&generation=4":                           "not seen",
+		"object=VirtualService/web.a&deleted":                                "not seen",
+		"object=VirtualService/none.a&deleted&scope=self":                    "in force",
+		"object=VirtualService/web.a&cluster=far":                            "not seen",
+		"object=Secret/tls.a&scope=self":                                     "in force",
+		"object=VirtualService/web.a&connected=p.a&connected=q.b&scope=self": `"q.b"`,
 	} {
 		if code, body := get(t, a, "/debug/inforce?"+query, here); code != http.StatusOK || !strings.Contains(body, want) ||
 			strings.Contains(body, "S3CRET") || strings.Contains(query, "Secret") && strings.Contains(body, `"version"`) {

@@ -35,6 +35,7 @@ func (s State) Final() bool { return !slices.Contains([]State{Behind, NotSeen, U
 type Question struct {
 	Key        kinds.Key
 	Generation int64  // 0 if it is not asked for
+	UID        string // of the object with that generation or content; empty for any
 	Version    string // archive.Content of the object; empty if it is not asked for
 	Deleted    bool   // whether the object's deletion is in force
 }
@@ -58,8 +59,10 @@ func objectOf(k kinds.Key) Object {
 type Answer struct {
 	Object     Object `json:"object"`
 	Generation int64  `json:"generation,omitempty"`
-	Version    string `json:"version,omitempty"` // hash of the content, if there is no generation
-	Deleted    bool   `json:"deleted,omitempty"` // the version is a deletion
+	UID        string `json:"uid,omitempty"`
+	Version    string `json:"version,omitempty"`  // hash of the content, if there is no generation
+	Deleted    bool   `json:"deleted,omitempty"`  // the version is a deletion
+	Position   string `json:"position,omitempty"` // file:line:column of a version in a file
 	State      State  `json:"state"`
 	Why        string `json:"why,omitempty"`
 	// SupersededBy is the generation that replaced the version; 0 for a deletion or without generations.
@@ -74,7 +77,13 @@ type Answer struct {
 
 	// Connected are the proxies of the parameter connected that are connected to this replica.
 	Connected []string `json:"connected,omitempty"`
-	Uptime    float64  `json:"uptime,omitempty"` // seconds since this replica has started
+	// Lost is true if more proxies have left this replica lately than it knows.
+	Lost   bool    `json:"lost,omitempty"`
+	Uptime float64 `json:"uptime,omitempty"` // seconds since this replica has started
+	// Gone names the replicas that ended or started again lately, and the seconds since then.
+	Gone map[string]float64 `json:"gone,omitempty"`
+	// Resumed is true if a proxy of an earlier process, or of another replica, has connected to this one.
+	Resumed bool `json:"resumed,omitempty"`
 
 	key     kinds.Key // the origin if the object is derived
 	content string    // hash of the content, which is not shown for a Secret
@@ -95,11 +104,14 @@ type Proxies struct {
 // Owing is a proxy that does not have a version in force.
 type Owing struct {
 	Proxy   string    `json:"proxy"`
+	Cluster string    `json:"cluster,omitempty"`
 	Replica string    `json:"replica,omitempty"`
 	State   string    `json:"state"` // behind, rejected or departed
 	Since   time.Time `json:"since"`
-	Type    string    `json:"type,omitempty"` // short name of the rejected type
+	Type    string    `json:"type,omitempty"` // short name of the type that is rejected or awaited
 	Message string    `json:"message,omitempty"`
+	// Together is true if the proxy was sent several changes at once, so that another one may be what it rejects.
+	Together bool `json:"together,omitempty"`
 }
 
 // States of a proxy that does not have a version in force.
@@ -108,6 +120,12 @@ const (
 	rejected = "rejected" // it has rejected something
 	departed = "departed" // its stream ended before, and it has not come back
 )
+
+// name returns a name of the proxy that no proxy of another cluster has.
+func (o *Owing) name() string {
+	x := xds.Owing{Proxy: o.Proxy, Cluster: o.Cluster}
+	return x.Name()
+}
 
 func owingState(s xds.OwingState) string {
 	switch s {
@@ -147,7 +165,7 @@ func (a Answer) For(namespace string) Answer {
 
 // exactly returns the question for the version that an answer is about.
 func (a *Answer) exactly() Question {
-	return Question{Key: a.key, Generation: a.Generation, Version: a.content, Deleted: a.Deleted}
+	return Question{Key: a.key, Generation: a.Generation, UID: a.UID, Version: a.content, Deleted: a.Deleted}
 }
 
 // Name returns KIND.GROUP/NAME.NAMESPACE.
@@ -172,12 +190,27 @@ func values(k kinds.Key) url.Values {
 	return v
 }
 
-// query returns the question as the query of a page. connected are proxies about which the replica says whether they
-// are connected to it.
-func (q Question) query(connected []string) string {
+// Asker is the replica that asks.
+type Asker struct {
+	Name    string
+	Uptime  time.Duration
+	Proxies []string // proxies about which it wants to know whether they are connected
+}
+
+// AskerOf returns who asks with a query.
+func AskerOf(query url.Values) Asker {
+	seconds, _ := strconv.ParseFloat(query.Get("uptime"), 64)
+	return Asker{Name: query.Get("asker"), Uptime: time.Duration(seconds * float64(time.Second)), Proxies: query["connected"]}
+}
+
+// query returns the question as the query of a page.
+func (q Question) query(by Asker) string {
 	v := values(q.Key)
 	if q.Generation != 0 {
 		v.Set("generation", strconv.FormatInt(q.Generation, 10))
+	}
+	if q.UID != "" {
+		v.Set("uid", q.UID)
 	}
 	if q.Version != "" {
 		v.Set("version", q.Version)
@@ -185,9 +218,9 @@ func (q Question) query(connected []string) string {
 	if q.Deleted {
 		v.Set("deleted", "true")
 	}
-	if len(connected) > 0 {
-		v.Set("connected", strings.Join(connected, ","))
-	}
+	v.Set("asker", by.Name)
+	v.Set("uptime", strconv.FormatFloat(by.Uptime.Seconds(), 'f', 3, 64))
+	v["connected"] = by.Proxies
 	return v.Encode()
 }
 

@@ -48,7 +48,10 @@ func (t *Tracker) owed(revision uint64, upto bool) owed {
 		} else {
 			o.proxies.Behind++
 		}
-		o.owing = append(o.owing, Owing{Proxy: x.Proxy, State: owingState(x.State), Since: x.Since, Type: x.Type, Message: x.Message})
+		o.owing = append(o.owing, Owing{
+			Proxy: x.Proxy, Cluster: x.Cluster, State: owingState(x.State), Since: x.Since, Type: x.Type, Message: x.Message,
+			Together: x.Together,
+		})
 	}
 	return o
 }

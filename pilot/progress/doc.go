@@ -30,8 +30,9 @@
 //
 // Replicas that are not ready are asked too, because they may have streams, unless they refuse connections. For
 // departureTime after a replica ends or starts again, its proxies may be connected to none, and the answer is Unknown.
-// That holds for other replicas: proxies that have not reconnected since this replica itself has started are not
-// connected, and are not awaited.
+// Each replica says which others it has seen end or start again, and the asking one says how long it has been running,
+// so a replica that has started again learns it from the others. If all have started lately, the answer is Unknown once
+// a proxy with configuration of an earlier process has connected.
 //
 // # State and goroutines
 //
@@ -50,9 +51,16 @@
 //   - A Secret that no proxy of a replica needs is not read there, and WithoutEffect there. The replicas that need it
 //     decide: [TestUnneeded].
 //   - Objects that became visible without a change of their own are awaited: [TestSelections].
+//   - A version of an object that was deleted and written again is no version of the one before, and a content that was
+//     replaced and written again is awaited: [TestWrittenAgain].
 //   - The answer of several replicas is never InForce unless each has said so: [TestReplicas]. A proxy that moves
-//     between replicas is awaited in one of both places: [TestMovedProxies]. A replica that ends or starts again makes
-//     the answer Unknown for a while: [TestEndedReplicas].
+//     between replicas is awaited in one of both places: [TestMovedProxies], [TestLeavesAgain]. So is one of several
+//     with the same name in different clusters: [TestProxiesOfTheSameName]. A replica that ends or starts again makes
+//     the answer Unknown for a while: [TestEndedReplicas]. So do all replicas that have started again:
+//     [TestAfterAStart].
+//   - In random histories of one and of three replicas, with clients that stall, reject, leave, resume elsewhere and
+//     start again, and replicas that lag, end, start and cannot be asked, InForce is never said while a client serves
+//     an older version, and is said in the end: [TestHistories].
 //   - The history has authors, numbers of proxies, durations and commands: [TestHistory]. The first load is in no
 //     history and costs no memory: [TestFirstLoad].
 //   - With real streams, answers and clients agree, for changes, deletions and rejections:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -23,7 +24,7 @@ type Replicas interface {
 }
 
 const (
-	// departureTime is how long the proxies of a replica that has ended may take to connect to another one.
+	// departureTime is how long the proxies of a replica that has ended may take to connect again.
 	departureTime = 60 * time.Second
 	askTime       = 2 * time.Second // for an answer of all replicas
 	maxMoved      = 100             // proxies of one question that may have moved
@@ -64,32 +65,52 @@ func (m *members) update(now []replicas.Member, at time.Time) {
 	}
 }
 
-// runs takes how long a member has been running. If it served before that, it has started again.
+// runs takes how long a replica that answers has been running. If it served before that, it has started again. If it
+// has run on since it was no ready member any more, it has not ended: it is taken for one that serves.
 func (m *members) runs(name string, uptime time.Duration, at time.Time) {
 	const inexact = time.Second // the answer was on its way
 	started := at.Add(-uptime)
-	if since, known := m.served[name]; known && since.Add(inexact).Before(started) {
+	since, known := m.served[name]
+	switch left, is := m.left[name]; {
+	case known && since.Add(inexact).Before(started):
 		m.left[name], m.served[name] = started, started
+	case is && started.Add(inexact).Before(left):
+		delete(m.left, name)
+		m.served[name] = left
 	}
 }
 
-// gone returns the replicas whose proxies may be connected to none, sorted.
-func (m *members) gone(at time.Time) (names []string) {
+// gone returns the replicas whose proxies may be connected to none, and for how many seconds.
+func (m *members) gone(at time.Time, most time.Duration) map[string]float64 {
+	out := map[string]float64{}
 	for name, since := range m.left {
-		if at.Sub(since) > departureTime {
+		if at.Sub(since) > most {
 			delete(m.left, name)
 			continue
 		}
-		names = append(names, name)
+		out[name] = at.Sub(since).Seconds()
 	}
-	slices.Sort(names)
-	return names
+	return out
+}
+
+// gone returns the replicas that ended or started again lately, and for how many seconds. answers are of the
+// others.
+func (t *Tracker) gone(answers []part) map[string]float64 {
+	now := t.o.Clock.Now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.members.update(t.o.Replicas.Members(), now)
+	for _, p := range answers {
+		t.members.runs(p.name, time.Duration(p.Uptime*float64(time.Second)), now)
+	}
+	return t.members.gone(now, t.o.Stopping+departureTime)
 }
 
 // Ask returns the answer of all replicas.
 func (t *Tracker) Ask(ctx context.Context, q Question) Answer {
 	own := t.answer(q, nil)
 	if t.o.Replicas == nil || own.State == Superseded || own.State == Invalid || own.unread {
+		t.account(&own, []part{{t.o.Name, own}})
 		return t.explain(own)
 	}
 	if !q.exact() && !own.unneeded { // else each of the others answers for the version that it has read last
@@ -112,7 +133,8 @@ func (t *Tracker) Ask(ctx context.Context, q Question) Answer {
 // ask asks all replicas once, and merges their answers. Each of them says first which proxies of a list are connected
 // to it. left are other proxies that have left a replica while they owed something.
 func (t *Tracker) ask(ctx context.Context, q Question, list []string) (all Answer, left []string) {
-	others := t.o.Replicas.AskMembers(ctx, InForcePage+"?"+q.query(list))
+	by := Asker{Name: t.o.Name, Uptime: t.o.Clock.Now().Sub(t.started), Proxies: list}
+	others := t.o.Replicas.AskMembers(ctx, InForcePage+"?"+q.query(by))
 	all = t.answer(q, list)
 	parts := []part{{t.o.Name, all}}
 	for _, x := range others {
@@ -127,14 +149,16 @@ func (t *Tracker) ask(ctx context.Context, q Question, list []string) (all Answe
 			all.Replicas = append(all.Replicas, Replica{Name: x.Name, State: Unknown, Error: err.Error()})
 			continue
 		}
+		if a.State == Superseded && q.Generation == 0 && all.State != Superseded {
+			// Contents and deletions come again. So it may have read less than this replica, not more.
+			a.State, a.Why = Behind, "it has another version"
+		}
 		parts = append(parts, part{x.Name, a})
 	}
 	all.Proxies, all.Owing, all.More, all.Connected = Proxies{}, []Owing{}, 0, nil
 	connected := map[string]bool{}
-	for _, p := range parts {
-		for _, id := range p.Connected {
-			connected[id] = true
-		}
+	for i := range parts {
+		parts[i].found(connected)
 	}
 	for i := range parts {
 		p := &parts[i]
@@ -150,8 +174,8 @@ func (t *Tracker) ask(ctx context.Context, q Question, list []string) (all Answe
 		}
 	}
 	for _, o := range all.Owing {
-		if o.State == departed && len(left) < maxMoved && !slices.Contains(list, o.Proxy) {
-			left = append(left, o.Proxy)
+		if name := o.name(); o.State == departed && len(left) < maxMoved && !slices.Contains(list, name) {
+			left = append(left, name)
 		}
 	}
 	for _, r := range all.Replicas {
@@ -162,7 +186,7 @@ func (t *Tracker) ask(ctx context.Context, q Question, list []string) (all Answe
 	t.account(&all, parts)
 	slices.SortFunc(all.Replicas, func(a, b Replica) int { return strings.Compare(a.Name, b.Name) })
 	t.shorten(&all)
-	all.Uptime = 0
+	all.Uptime, all.Lost, all.Resumed = 0, false, false
 	return all, left
 }
 
@@ -172,13 +196,26 @@ type part struct {
 	Answer
 }
 
+// found adds the proxies that are connected to the replica. One that has left it since it was found there is not.
+func (p *part) found(connected map[string]bool) {
+	for _, name := range p.Connected {
+		if !slices.ContainsFunc(p.Owing, func(o Owing) bool { return o.State == departed && o.name() == name }) {
+			connected[name] = true
+		}
+	}
+}
+
 // settle drops the proxies that have left the replica and are connected to another one, which awaits them.
 func (p *part) settle(connected map[string]bool) {
 	was := len(p.Owing)
-	p.Owing = slices.DeleteFunc(p.Owing, func(o Owing) bool { return o.State == departed && connected[o.Proxy] })
+	p.Owing = slices.DeleteFunc(p.Owing, func(o Owing) bool { return o.State == departed && connected[o.name()] })
 	moved := was - len(p.Owing)
 	p.Proxies.Behind, p.Proxies.Concerned = p.Proxies.Behind-moved, p.Proxies.Concerned-moved
-	if moved > 0 && len(p.Owing)+p.More == 0 && p.State == Behind && p.Why == "" {
+	switch {
+	case moved == 0 || len(p.Owing)+p.More > 0 || p.State != Behind || p.Why != "":
+	case p.Lost:
+		p.State, p.Why = Unknown, manyDeparted
+	default:
 		p.State = InForce
 	}
 }
@@ -201,17 +238,27 @@ func (a *Answer) add(p *part) {
 	}
 }
 
-// account makes an answer Unknown that may lack proxies of a replica that has ended, and says why it is.
+// account makes an answer Unknown that may lack proxies of a process that has ended, and says why it is. parts are the
+// answers of all replicas, this one first.
 func (t *Tracker) account(all *Answer, parts []part) {
-	now := t.o.Clock.Now()
-	t.mu.Lock()
-	t.members.update(t.o.Replicas.Members(), now)
-	for _, p := range parts[1:] {
-		t.members.runs(p.name, time.Duration(p.Uptime*float64(time.Second)), now)
+	if slices.Contains([]State{Superseded, Invalid}, all.State) || all.unread {
+		return
 	}
-	gone := t.members.gone(now)
-	t.mu.Unlock()
-	if len(gone) > 0 {
+	gone := map[string]float64{}
+	if t.o.Replicas != nil {
+		gone = t.gone(parts[1:])
+	}
+	young, resumed := true, false
+	for _, p := range parts {
+		young, resumed = young && p.Uptime < departureTime.Seconds(), resumed || p.Resumed
+		for name, since := range p.Gone {
+			if !slices.ContainsFunc(parts, func(q part) bool { return q.name == name && q.Uptime > since+1 }) {
+				gone[name] = since
+			}
+		}
+	}
+	back := young && resumed && all.Proxies.Behind+all.Proxies.Rejected == 0
+	if len(gone) > 0 || back {
 		all.State = worse(all.State, Unknown)
 	}
 	if all.State != Unknown {
@@ -223,11 +270,17 @@ func (t *Tracker) account(all *Answer, parts []part) {
 			away = append(away, r.Name)
 		}
 	}
+	i := slices.IndexFunc(parts, func(p part) bool { return p.State == Unknown && p.Why != "" })
 	switch {
 	case len(away) > 0:
 		all.Why = "these replicas cannot be asked: " + strings.Join(away, ", ")
 	case len(gone) > 0:
 		all.Why = fmt.Sprintf("these replicas have ended or started again less than %v ago, and their proxies may be connected to none: %s",
-			departureTime, strings.Join(gone, ", "))
+			t.o.Stopping+departureTime, strings.Join(slices.Sorted(maps.Keys(gone)), ", "))
+	case i >= 0:
+		all.Why = parts[i].Why
+	case back:
+		all.Why = fmt.Sprintf("no replica has been running for %v, and proxies of an earlier process may not have connected again",
+			departureTime)
 	}
 }

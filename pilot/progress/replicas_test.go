@@ -6,6 +6,9 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/pilot/replicas"
 	"github.com/istiod-lite/istiod-lite/pilot/xds"
 )
@@ -124,12 +127,100 @@ func TestMovedProxies(t *testing.T) {
 	expect(t, "another one is behind", tr[0].Ask(t.Context(), q), Behind, "")
 }
 
+// TestWrittenAgain: a version that is written again, after a deletion or another content, is not in force while a
+// replica has only read the version before. It is not superseded there either.
+func TestWrittenAgain(t *testing.T) {
+	service := func(content string) *kinds.Object {
+		return &kinds.Object{Key: kinds.Key{Kind: kinds.Service, Namespace: "a", Name: "web"}, UID: "1",
+			Labels: map[string]string{"content": content}, Spec: &corev1.Service{}}
+	}
+	again := func(uid string) *kinds.Object {
+		o := version(1, "b")
+		o.UID = uid
+		return o
+	}
+	for name, list := range map[string][]*kinds.Object{
+		"the generation of another object": {again("1"), nil, again("2")},
+		"a content":                        {service("x"), service("y"), service("x")},
+		"a deletion":                       {again("1"), nil, again("2"), nil},
+	} {
+		f, tr := newFakes(2)
+		put := func(i int, o *kinds.Object) {
+			c := kinds.Change{Key: list[0].Key, Object: o}
+			f[i].commit(tr[i], true, c)
+		}
+		for i := range f {
+			for _, o := range list[:len(list)-1] {
+				put(i, o)
+			}
+		}
+		last := list[len(list)-1]
+		put(0, last)
+		f[0].debts = []debt{{from: f[0].revision, to: f[0].revision, settled: true}}
+		f[1].debts = []debt{{from: 1, to: f[1].revision, settled: true}}
+		a := tr[0].Ask(t.Context(), Question{Key: list[0].Key})
+		expect(t, name, a, Behind, "")
+		if last != nil && last.Generation > 0 { // the question of a client that knows which one it means
+			expect(t, name+": a client", tr[1].Own(Question{Key: last.Key, Generation: 1, UID: "2"}), NotSeen, "")
+			expect(t, name+": of before", tr[0].Own(Question{Key: last.Key, Generation: 1, UID: "1"}), Superseded, "")
+		}
+		put(1, last)
+		f[1].debts = append(f[1].debts, debt{from: f[1].revision, to: f[1].revision, settled: true})
+		expect(t, name+": both have read it", tr[0].Ask(t.Context(), Question{Key: list[0].Key}), InForce, "")
+	}
+}
+
+// TestProxiesOfTheSameName: a proxy that has left a replica is awaited, although one of its name, of another cluster,
+// is connected.
+func TestProxiesOfTheSameName(t *testing.T) {
+	q := Question{Key: web, Generation: 2}
+	f, tr := newFakes(2)
+	commitAll(f, tr, 2)
+	f[0].debts[0] = debt{from: 0, to: 99, Owing: xds.Owing{Proxy: "web-0.a", Cluster: "east", State: xds.Departed}}
+	f[1].proxies = append(f[1].proxies, "web-0.a/west")
+	a := tr[0].Ask(t.Context(), q)
+	if a.State != Behind || len(a.Owing) != 1 || a.Owing[0].Cluster != "east" {
+		t.Errorf("%+v", a)
+	}
+	f[1].proxies = append(f[1].proxies, "web-0.a/east")
+	expect(t, "it is connected", tr[0].Ask(t.Context(), q), InForce, "")
+}
+
+// TestLeavesAgain: a proxy that was connected to the other replica, and has left that before it was asked what is owed
+// there, is awaited.
+func TestLeavesAgain(t *testing.T) {
+	q := Question{Key: web, Generation: 2}
+	f, tr := newFakes(2)
+	commitAll(f, tr, 2)
+	gone := debt{from: 0, to: 99, Owing: xds.Owing{Proxy: "moving.a", State: xds.Departed}}
+	f[0].debts[0] = gone
+	f[1].proxies, f[1].debts = append(f[1].proxies, "moving.a"), append(f[1].debts, gone)
+	a := tr[0].Ask(t.Context(), q)
+	if a.State != Behind || a.Proxies.Behind != 2 {
+		t.Errorf("%+v", a)
+	}
+}
+
+// TestLostDepartures: a proxy that has moved does not hide that others have left, of which nothing is known.
+func TestLostDepartures(t *testing.T) {
+	q := Question{Key: web, Generation: 2}
+	f, tr := newFakes(2)
+	commitAll(f, tr, 2)
+	f[0].debts[0] = debt{from: 0, to: 99, Owing: xds.Owing{Proxy: "moving.a", State: xds.Departed}}
+	f[0].unknown = true
+	f[1].proxies = append(f[1].proxies, "moving.a")
+	expect(t, "more have left", tr[0].Ask(t.Context(), q), Unknown, "so many proxies")
+}
+
 // TestEndedReplicas: after a replica has ended or started again, its proxies may be connected to none for a while.
 func TestEndedReplicas(t *testing.T) {
 	q := Question{Key: web, Generation: 2}
 	for name, end := range map[string]func(f []*fake, tr []*Tracker){
-		"removed":   func(f []*fake, _ []*Tracker) { f[0].members = nil },
-		"not ready": func(f []*fake, _ []*Tracker) { f[0].members[0].Ready = false },
+		"removed": func(f []*fake, _ []*Tracker) { f[0].members = nil },
+		"not ready, and refuses connections": func(f []*fake, _ []*Tracker) {
+			f[0].members[0].Ready = false
+			f[0].refuses["r1"] = true
+		},
 		"started again": func(f []*fake, tr []*Tracker) {
 			tr[1].started = f[1].now.Add(-time.Second)
 		},
@@ -147,12 +238,49 @@ func TestEndedReplicas(t *testing.T) {
 		}
 		expect(t, name+": later", tr[0].Ask(t.Context(), q), InForce, "")
 	}
-	f, tr := newFakes(1)
+	f, tr := newFakes(2)
+	commitAll(f, tr, 2)
+	tr[0].members.served["r1"] = f[0].now.Add(-time.Hour)
+	tr[1].started = f[1].now.Add(-time.Hour)
+	for range 3 { // one that is not ready any more, and can be asked
+		f[0].members[0].Ready = false
+		expect(t, "not ready", tr[0].Ask(t.Context(), q), InForce, "")
+		f[0].now = f[0].now.Add(time.Hour)
+	}
+	f[0].members = nil
+	expect(t, "it ends in the end", tr[0].Ask(t.Context(), q), Unknown, "r1")
+
+	f, tr = newFakes(3)
+	commitAll(f, tr, 2)
+	f[1].members = []replicas.Member{{Peer: replicas.Peer{Name: "own"}, Ready: true}}
+	f[1].others, tr[1].o.Replicas = tr[:1], f[1]
+	tr[1].members.served["own"] = f[1].now.Add(-time.Hour)
+	expect(t, "this one has started again", tr[0].Ask(t.Context(), q), Unknown, "own")
+
+	f, tr = newFakes(1)
 	commitAll(f, tr, 2)
 	f[0].members = []replicas.Member{{Peer: replicas.Peer{Name: "r1"}}} // it starts, and refuses connections
 	f[0].broken["r1"] = errors.New("failed to reach it")
 	f[0].others = []*Tracker{nil}
 	expect(t, "one that cannot be asked", tr[0].Ask(t.Context(), q), Unknown, "r1")
+}
+
+// TestAfterAStart: after all replicas have started, proxies of the processes before may be connected to none, if there
+// were any.
+func TestAfterAStart(t *testing.T) {
+	q := Question{Key: web, Generation: 2}
+	for n := 1; n <= 2; n++ {
+		f, tr := newFakes(n)
+		if n == 1 {
+			tr[0].o.Replicas = nil
+		}
+		commitAll(f, tr, 2)
+		expect(t, "new proxies", tr[0].Ask(t.Context(), q), InForce, "")
+		f[n-1].resumed = true
+		expect(t, "a proxy that was connected before", tr[0].Ask(t.Context(), q), Unknown, "no replica has been running")
+		tr[n-1].started = f[0].now.Add(-departureTime)
+		expect(t, "one is older", tr[0].Ask(t.Context(), q), InForce, "")
+	}
 }
 
 // TestMergedHistory: numbers are of all replicas, if all know the version.

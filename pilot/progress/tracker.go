@@ -19,8 +19,8 @@ type Streams interface {
 	// Progress says how far clients are with a revision or, with upto, with all revisions up to it. It lists at most most
 	// proxies that owe something.
 	Progress(revision uint64, upto bool, most int) xds.Progress
-	// Connected returns the proxies of the list that are connected.
-	Connected(ids []string) []string
+	// Connected returns the proxies of the list that are connected. Names are as of xds.Owing.Name.
+	Connected(names []string) []string
 }
 
 // World has the objects: an *ingest.World.
@@ -55,7 +55,9 @@ type Options struct {
 	Judge    Judge
 	Replicas Replicas // nil if there are no other replicas
 	Name     string   // of this replica
-	Clock    Clock    // nil for the time of the system
+	// Stopping is how long a replica may serve on after it is no member any more.
+	Stopping time.Duration
+	Clock    Clock // nil for the time of the system
 }
 
 // Clock has the time.
@@ -174,10 +176,16 @@ func (t *Tracker) Commit(snap *snapshot.Snapshot, batch []kinds.Change, at time.
 }
 
 // Own returns the answer of this replica.
-func (t *Tracker) Own(q Question) Answer { return t.OwnOf(q, nil) }
+func (t *Tracker) Own(q Question) Answer { return t.explain(t.answer(q, nil)) }
 
-// OwnOf returns the answer of this replica. It says first which of the proxies are connected to it.
-func (t *Tracker) OwnOf(q Question, proxies []string) Answer { return t.explain(t.answer(q, proxies)) }
+// OwnOf returns the answer of this replica for another one.
+func (t *Tracker) OwnOf(q Question, by Asker) Answer {
+	a := t.answer(q, by.Proxies)
+	if t.o.Replicas != nil {
+		a.Gone = t.gone([]part{{name: by.Name, Answer: Answer{Uptime: by.Uptime.Seconds()}}})
+	}
+	return t.explain(a)
+}
 
 // explain adds the findings about an object, if they may say why the answer is what it is.
 func (t *Tracker) explain(a Answer) Answer {
@@ -227,7 +235,8 @@ func (s *subject) find(q Question) int {
 	for i := len(s.versions) - 1; i >= 0; i-- {
 		v := &s.versions[i]
 		switch {
-		case q.Deleted != v.Gone, q.Generation != 0 && q.Generation != v.Generation, q.Version != "" && q.Version != s.hash(i):
+		case q.Deleted != v.Gone, q.Generation != 0 && q.Generation != v.Generation, !v.Gone && q.UID != "" && q.UID != v.UID,
+			q.Version != "" && q.Version != s.hash(i):
 		default:
 			return i
 		}
@@ -235,7 +244,13 @@ func (s *subject) find(q Question) int {
 	return -1
 }
 
-// answer is OwnOf without findings.
+// had reports whether one of the versions is of the object with a UID. An object that was deleted and written again has
+// another UID, and its generations begin again.
+func (s *subject) had(uid string) bool {
+	return uid == "" || slices.ContainsFunc(s.versions, func(v archive.Version) bool { return v.UID == uid })
+}
+
+// answer is Own without findings. It says first which of the proxies are connected to this replica.
 func (t *Tracker) answer(q Question, proxies []string) Answer {
 	a := Answer{Owing: []Owing{}, Uptime: t.o.Clock.Now().Sub(t.started).Seconds()}
 	if len(proxies) > maxMoved {
@@ -252,7 +267,7 @@ func (t *Tracker) answer(q Question, proxies []string) Answer {
 		}
 	}
 	a.Object, a.key = objectOf(q.Key), q.Key
-	a.Generation, a.content, a.Deleted = q.Generation, q.Version, q.Deleted
+	a.Generation, a.UID, a.content, a.Deleted = q.Generation, q.UID, q.Version, q.Deleted
 	t.decide(&a, q, &s)
 	if q.Key.Kind != kinds.Secret {
 		a.Version = a.content
@@ -289,17 +304,21 @@ func (t *Tracker) decide(a *Answer, q Question, s *subject) {
 	case !q.exact() && (s.pending || s.committing):
 		a.State, a.Why = Behind, "a newer change of the object is not committed yet"
 		return
-	case i < 0 && newest >= 0 && q.Generation != 0 && q.Generation < s.versions[newest].Generation:
+	case i < 0 && newest >= 0 && q.Generation != 0 && q.Generation < s.versions[newest].Generation && s.had(q.UID):
 		t.supersede(a, s)
 		return
 	case i < 0:
 		a.State, a.Why = NotSeen, t.o.Judge.Unread(s.key)
-		if a.Why != "" {
+		switch {
+		case a.Why != "":
 			a.State, a.unread = WithoutEffect, true
+		case newest < 0 && (s.key.Kind == kinds.Secret || s.key.Kind == kinds.ConfigMap):
+			a.Why = "such an object is read only while a proxy asks for it"
 		}
 		return
 	}
 	v := &s.versions[i]
+	a.UID, a.Position = v.UID, v.Position
 	if a.Generation, a.content, a.Deleted = v.Generation, "", v.Gone; v.Generation == 0 && s.many == nil {
 		a.content = s.hash(i)
 	}
@@ -350,6 +369,7 @@ func (t *Tracker) measure(a *Answer, s *subject, v *archive.Version) {
 		p = t.owed(revision, upto)
 	}
 	a.Counted, a.Proxies, a.Owing, a.More = p.Counted && !upto, p.proxies, p.owing, p.more
+	a.Lost, a.Resumed = p.Unknown, p.Resumed
 	t.shorten(a)
 	concerns := p.Concerned > 0 || v.Proxies > 0 || upto || !p.Counted
 	switch {

@@ -56,12 +56,14 @@ type fake struct {
 	members []replicas.Member
 	others  []*Tracker
 	broken  map[string]error
+	refuses map[string]bool // members that refuse connections
+	resumed bool
 	arrives *fake // to which moving.a connects, and owes something, after the others have answered
 }
 
 func (f *fake) Progress(revision uint64, upto bool, most int) xds.Progress {
 	f.asked++
-	p := xds.Progress{Published: f.published >= revision, Connected: len(f.proxies), Counted: true, Unknown: f.unknown}
+	p := xds.Progress{Published: f.published >= revision, Connected: len(f.proxies), Counted: true, Unknown: f.unknown, Resumed: f.resumed}
 	for _, d := range f.debts {
 		if d.from > revision || d.to < revision && !upto {
 			continue
@@ -122,6 +124,9 @@ func (f *fake) Members() []replicas.Member { return f.members }
 func (f *fake) AskMembers(_ context.Context, question string) (list []replicas.Answer) {
 	page, query, _ := strings.Cut(question, "?")
 	for i, m := range f.members {
+		if f.refuses[m.Name] {
+			continue
+		}
 		a := replicas.Answer{Peer: m.Peer, Err: f.broken[m.Name]}
 		if a.Err == nil {
 			var v any
@@ -151,19 +156,21 @@ func (f *fake) AskMembers(_ context.Context, question string) (list []replicas.A
 	return list
 }
 
-func asked(k kinds.Key, v url.Values) (Question, []string) {
-	q := Question{Key: k, Version: v.Get("version"), Deleted: v.Get("deleted") == "true"}
+func asked(k kinds.Key, v url.Values) (Question, Asker) {
+	q := Question{Key: k, UID: v.Get("uid"), Version: v.Get("version"), Deleted: v.Get("deleted") == "true"}
 	_ = json.Unmarshal([]byte(v.Get("generation")), &q.Generation)
-	if v.Get("connected") == "" {
-		return q, nil
-	}
-	return q, strings.Split(v.Get("connected"), ",")
+	return q, AskerOf(v)
+}
+
+func emptyFake() *fake {
+	return &fake{objects: map[kinds.Key]*kinds.Object{}, now: time.Unix(1000, 0), proxies: []string{"p.a"}, broken: map[string]error{},
+		refuses: map[string]bool{},
+		hidden:  map[kinds.Key]bool{}, pending: map[kinds.Key]bool{}, unusable: map[kinds.Key]int64{}, origins: map[kinds.Key]*kinds.Object{}}
 }
 
 // newFake returns a server whose first load has some objects, at revision 1.
 func newFake(objects ...*kinds.Object) (*fake, *Tracker) {
-	f := &fake{objects: map[kinds.Key]*kinds.Object{}, now: time.Unix(1000, 0), proxies: []string{"p.a"}, broken: map[string]error{},
-		hidden: map[kinds.Key]bool{}, pending: map[kinds.Key]bool{}, unusable: map[kinds.Key]int64{}, origins: map[kinds.Key]*kinds.Object{}}
+	f := emptyFake()
 	t := New(Options{Streams: f, Archive: archive.New(archive.Options{}), World: f, Judge: f, Name: "own",
 		Clock: f})
 	var batch []kinds.Change

@@ -189,7 +189,7 @@ func (r *Distribution) follow(ctx context.Context, key kinds.Key) (reconcile.Res
 	if own.Generation == 0 || !own.State.Final() && (patient || said) {
 		return again, nil
 	}
-	a := r.progress.Ask(ctx, progress.Question{Key: key, Generation: own.Generation})
+	a := r.progress.Ask(ctx, progress.Question{Key: key, Generation: own.Generation, UID: own.UID})
 	now, ok := outcomeOf(&a)
 	switch {
 	case !ok: // a newer version follows

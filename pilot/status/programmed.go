@@ -37,7 +37,7 @@ func (r *Derived) hold(ctx context.Context, s *derive.Status, o *kinds.Object) (
 	again = pauseOf(x.since, len(r.awaited))
 	a := r.progress.Own(progress.Question{Key: key})
 	if a.State.Final() {
-		a = r.progress.Ask(ctx, progress.Question{Key: key, Generation: o.Generation})
+		a = r.progress.Ask(ctx, progress.Question{Key: key, Generation: o.Generation, UID: o.UID})
 	}
 	reason, message := "Pending", numbers(&a)
 	switch a.State {

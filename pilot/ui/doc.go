@@ -14,6 +14,8 @@
 // The list of objects says what package progress knows of the proxies of this replica. The page of one object asks all
 // replicas.
 //
+// What waits for a replica that does not answer is built in the background, and the page shows the last one meanwhile.
+//
 // Proxies that other replicas serve are listed with the replica's name. Their resources are on the page of that
 // replica.
 //
@@ -25,6 +27,7 @@
 //   - All viewers together cost one collection, rare enough to take less than a twentieth of a processor, which is
 //     dropped when they leave: [TestOneMakingForAll], [TestCostIsShared], [TestObjectsShareTime]. Answers have a
 //     bounded number of rows: [TestPaging], [TestAnswers].
+//   - A replica that does not answer holds up no page after the first: [TestSlowReplicas].
 //   - Its content can be reached by keys and read in both themes: [deploy/ui.TestPage] (make ui).
 //   - In the picture of the mesh, no edge crosses a box: [deploy/ui.TestEdges], [deploy/ui.TestEdgesOfSamples]
 //     (make ui).

@@ -3,8 +3,10 @@ package ui
 import (
 	"fmt"
 	"net/url"
+	"sync"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/pilot/progress"
 )
 
@@ -39,7 +41,7 @@ func (u *UI) pageOf(key kinds.Key) *section[objectAnswer] {
 	if s, ok := u.watched.Get(key); ok {
 		return s
 	}
-	s := &section[objectAnswer]{build: func() objectAnswer { return u.makeObject(key) }, sharers: u.watched}
+	s := &section[objectAnswer]{build: func() objectAnswer { return u.makeObject(key) }, sharers: u.watched, background: u}
 	if other, ok, _ := u.watched.PeekOrAdd(key, s); ok {
 		return other
 	}
@@ -48,7 +50,15 @@ func (u *UI) pageOf(key kinds.Key) *section[objectAnswer] {
 
 // makeObject asks all replicas about an object.
 func (u *UI) makeObject(key kinds.Key) (a objectAnswer) {
-	p := objectPage{Answer: u.o.Progress.Ask(u.closing, progress.Question{Key: key}), History: u.o.Progress.AskHistory(u.closing, key)}
+	var p objectPage
+	var both sync.WaitGroup // each may wait for a replica
+	both.Add(1)
+	safe.Go(u.o.Logger, "history of an object", func() {
+		defer both.Done()
+		p.History = u.o.Progress.AskHistory(u.closing, key)
+	})
+	p.Answer = u.o.Progress.Ask(u.closing, progress.Question{Key: key})
+	both.Wait()
 	p.Answer.Uptime = 0 // it would make each answer a new one
 	if o := u.o.World.Origin(key); o != nil {
 		p.Position = o.Position

@@ -12,14 +12,22 @@ type section[T any] struct {
 	build  func() T
 	// sharers are the sections that share the time of one. Optional.
 	sharers interface{ Len() int }
+	// background starts builds. It is set if build waits for other replicas: then the old value is shown meanwhile,
+	// unless the last build was quick. Otherwise nil.
+	background starter
 
-	mu     sync.Mutex
-	value  T
-	serial uint64        // number of the build; 0 for none
-	made   time.Time     // end of the last build
-	cost   time.Duration // duration of the last build and of encoding it
-	wait   time.Duration // least time before the next build
+	mu       sync.Mutex
+	value    T
+	serial   uint64        // number of the build; 0 for none
+	made     time.Time     // end of the last build
+	cost     time.Duration // duration of the last build and of encoding it
+	wait     time.Duration // least time before the next build
+	slow     bool          // the last build has waited for long
+	building bool          // a build runs in the background
 }
+
+// starter starts a function in a goroutine of its own.
+type starter interface{ start(fn func()) }
 
 // Bounds of the rate of builds.
 const (
@@ -29,6 +37,7 @@ const (
 	minWait    = time.Second
 	maxWait    = 15 * time.Second
 	minMeasure = time.Millisecond // shorter times are not meaningful
+	slowBuild  = 100 * time.Millisecond
 )
 
 // get returns the section and the number of its build. It builds the section if it is old.
@@ -39,19 +48,51 @@ func (s *section[T]) get(now func() time.Time) (T, uint64) {
 	if s.serial > 0 && began.Sub(s.made) < s.wait {
 		return s.value, s.serial
 	}
+	if s.slow {
+		if !s.building {
+			s.building = true
+			s.background.start(func() { s.rebuild(now) })
+		}
+		return s.value, s.serial
+	}
 	if s.before != nil {
 		s.before()
 		began = now()
 	}
-	s.value = s.build()
+	s.set(s.build(), began, now())
+	return s.value, s.serial
+}
+
+// rebuild builds the section while its old value is shown.
+func (s *section[T]) rebuild(now func() time.Time) {
+	began := now()
+	done := false
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.building = false; !done { // a panic
+			s.made = now()
+		}
+	}()
+	value := s.build()
+	s.mu.Lock()
+	s.set(value, began, now())
+	s.mu.Unlock()
+	done = true
+}
+
+// set sets the value of a build. The caller holds mu.
+func (s *section[T]) set(value T, began, ended time.Time) {
+	s.value, s.made = value, ended
 	s.serial++
-	s.made = now()
-	s.cost = s.made.Sub(began)
-	if s.cost < minMeasure {
+	took := ended.Sub(began)
+	if s.slow = s.background != nil && took >= slowBuild; s.slow {
+		took /= share // it waited
+	}
+	if s.cost = took; took < minMeasure {
 		s.cost = 0
 	}
 	s.wait = s.waitAfter(s.cost)
-	return s.value, s.serial
 }
 
 // charge adds the cost of encoding to the cost of the last build.
@@ -78,5 +119,5 @@ func (s *section[T]) drop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var none T
-	s.value, s.cost, s.wait = none, 0, 0
+	s.value, s.cost, s.wait, s.slow = none, 0, 0, false
 }

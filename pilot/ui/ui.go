@@ -121,6 +121,7 @@ func New(o Options) *UI {
 	u.watched, _ = lru.New[kinds.Key, *section[objectAnswer]](maxObjects)
 	u.proxies.build, u.objects.build, u.mesh.build = u.makeProxies, u.makeObjects, u.makeMesh
 	u.findings.build, u.summary.build = u.makeFindings, u.makeSummary
+	u.others.background = u
 	u.others.build, u.proxies.before = u.makeOthers, func() { u.others.get(o.Now) }
 	rows, found := func() { u.proxies.get(o.Now) }, func() { u.findings.get(o.Now) }
 	u.mesh.before, u.objects.before, u.summary.before = rows, found, func() { rows(); found() }
@@ -288,6 +289,9 @@ func encodeJSON(v any) (encoded, error) {
 	body, err := json.Marshal(v)
 	return encoded{etag: etagOf(body), body: body}, err
 }
+
+// start runs a function in a goroutine of its own.
+func (u *UI) start(fn func()) { safe.Go(u.o.Logger, "ui", fn) }
 
 // used records that there is a viewer.
 func (u *UI) used() {

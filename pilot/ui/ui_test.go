@@ -511,3 +511,45 @@ func TestElsewhere(t *testing.T) {
 		t.Errorf("%+v", page)
 	}
 }
+
+// later keeps the functions that were started.
+type later []func()
+
+func (l *later) start(fn func()) { *l = append(*l, fn) }
+
+// TestSlowReplicas: a section that has waited for a replica is built in the background from then on, once at a time,
+// while viewers see the last one. It does not count as work.
+func TestSlowReplicas(t *testing.T) {
+	clock := time.Unix(1000, 0)
+	now := func() time.Time { return clock }
+	var started later
+	n, takes := 0, 2*time.Second
+	s := section[int]{background: &started}
+	s.build = func() int {
+		n++
+		clock = clock.Add(takes)
+		return n
+	}
+	get := func(want int, what string) {
+		t.Helper()
+		if v, _ := s.get(now); v != want {
+			t.Errorf("%s: %d, want %d", what, v, want)
+		}
+	}
+	get(1, "the first")
+	clock = clock.Add(maxWait / 2)
+	for range 3 {
+		get(1, "while the second is built")
+	}
+	if len(started) != 1 {
+		t.Fatalf("%d builds began", len(started))
+	}
+	takes = time.Millisecond
+	started[0]()
+	get(2, "the second")
+	clock = clock.Add(maxWait)
+	get(3, "the replica answers again")
+	if len(started) != 1 {
+		t.Errorf("%d builds began", len(started))
+	}
+}

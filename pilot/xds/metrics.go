@@ -188,6 +188,17 @@ func (m *metrics) groups(count func() int) {
 	}, func() float64 { return float64(count()) }))
 }
 
+// behind registers the gauges of proxies that have lacked configuration for long.
+func (m *metrics) behind(count func(rejected bool) int) {
+	for state, rejected := range map[string]bool{"behind": false, "rejected": true} {
+		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "pilot_xds_proxies_behind", ConstLabels: prometheus.Labels{"state": state},
+			Help: "Connected proxies that have lacked configuration for more than 30 seconds, by state: behind, they have not acknowledged it " +
+				"or await a name in it; rejected, they have rejected it.",
+		}, func() float64 { return float64(count(rejected)) }))
+	}
+}
+
 func (m *metrics) trigger(reason string, n int) {
 	c := m.triggers[reason]
 	c = cmp.Or(c, m.triggers["unknown"])

@@ -2,10 +2,12 @@ package xds
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
 	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/pilot/xds/session"
 )
@@ -23,11 +25,24 @@ const (
 // Owing is a proxy that does not have a revision in force.
 type Owing struct {
 	Proxy   string // ID of the proxy
+	Cluster string // ID of its cluster
 	Conn    string // ID of the stream; empty if it has ended
 	Since   time.Time
 	State   OwingState
-	Type    string // short name of the type of the rejection
-	Message string // of the rejection
+	Type    string // short name of the type that is rejected or awaited; may be empty
+	Message string // of the rejection, or the name that is awaited and why it is missing
+	// Together is true if the proxy was sent several revisions at once, so that another one may be what it rejects.
+	Together bool
+}
+
+// Name returns a name of the proxy that no proxy of another cluster has.
+func (o *Owing) Name() string { return proxyName(o.Proxy, o.Cluster) }
+
+func proxyName(id, cluster string) string {
+	if cluster == "" {
+		return id
+	}
+	return id + "/" + cluster
 }
 
 // Progress describes how far the connected proxies are with a revision.
@@ -41,6 +56,8 @@ type Progress struct {
 	Counted bool
 	// Unknown is true if too many proxies have departed lately to tell which of them lack the revision.
 	Unknown bool
+	// Resumed is true if a client of an earlier process, or of another server, has connected since the start.
+	Resumed bool
 	Owing   []Owing // the longest first
 	More    int     // number of further ones
 }
@@ -64,7 +81,7 @@ func (s *Server) Progress(revision uint64, upto bool, most int) Progress {
 			streams = append(streams, member{c, c.group})
 		}
 	}
-	p.Connected = len(streams)
+	p.Connected, p.Resumed = len(streams), s.resumed
 	latest := s.latest
 	gone, unknown := s.departures.list(time.Now(), revision, upto)
 	s.mu.Unlock()
@@ -91,26 +108,43 @@ func (s *Server) Progress(revision uint64, upto bool, most int) Progress {
 			continue // it will not come back
 		}
 		p.Concerned++
-		p.Owing = append(p.Owing, Owing{Proxy: d.proxy.ID, Since: d.at, State: Departed})
+		p.Owing = append(p.Owing, Owing{Proxy: d.proxy.ID, Cluster: d.proxy.Cluster, Since: d.at, State: Departed})
 	}
-	slices.SortFunc(p.Owing, func(a, b Owing) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Proxy, b.Proxy)) })
+	slices.SortFunc(p.Owing, func(a, b Owing) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Name(), b.Name())) })
 	if most = max(most, 0); len(p.Owing) > most {
 		p.Owing, p.More = slices.Clip(p.Owing[:most]), len(p.Owing)-most
 	}
 	return p
 }
 
-// Connected returns the IDs of a list of proxies that have a stream here.
-func (s *Server) Connected(ids []string) []string {
+// lagTime is how long a proxy may lack configuration until a metric counts it.
+const lagTime = 30 * time.Second
+
+// lagging returns the number of streams of proxies that have lacked configuration for long, because they have rejected
+// it or not.
+func (s *Server) lagging(rejected bool) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var out []string
-	for _, id := range ids {
-		if s.count[id] > 0 {
-			out = append(out, id)
+	before := time.Now().Add(-s.lagTime)
+	for _, c := range s.conns {
+		if c.profile.workload && c.session.Debts().Lag(before, rejected) {
+			n++
 		}
 	}
-	return out
+	return n
+}
+
+// Connected returns the proxies of a list that have a stream here. Names are as of Owing.Name.
+func (s *Server) Connected(names []string) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	here := map[string]bool{}
+	for _, c := range s.conns {
+		if c.profile.workload {
+			here[proxyName(c.proxy.ID, c.proxy.Cluster)] = true
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !here[name] })
 }
 
 // member is a stream with its group at one moment.
@@ -160,7 +194,7 @@ func (g *subscriberGroup) unchecked() offered {
 // owing returns what a stream owes of a revision, and whether it owes anything and the revision concerns it. group is
 // what its group has not checked.
 func (c *conn) owing(group offered, revision uint64, upto bool, p *Progress) (o Owing, owes, concerned bool) {
-	o = Owing{Proxy: c.proxy.ID, Conn: c.id}
+	o = Owing{Proxy: c.proxy.ID, Cluster: c.proxy.Cluster, Conn: c.id}
 	owe := func(since time.Time) {
 		if !owes || since.Before(o.Since) {
 			o.Since = since
@@ -177,8 +211,11 @@ func (c *conn) owing(group offered, revision uint64, upto bool, p *Progress) (o 
 	p.Counted = p.Counted && !x.Forgotten
 	if x.Owes {
 		owe(x.Debt.Since)
-		if x.Debt.Rejected {
-			o.State, o.Type, o.Message = Rejected, x.Debt.Type, x.Debt.Message
+		switch d := &x.Debt; {
+		case d.Rejected:
+			o.State, o.Type, o.Message, o.Together = Rejected, d.Type, d.Message, d.From < d.To
+		case d.Why != "":
+			o.Type, o.Message = envoy.ShortType(d.Awaits.TypeURL), fmt.Sprintf("it awaits %s: %s", d.Awaits.Name, d.Why)
 		}
 	}
 	return o, owes, owes || x.Concerned
@@ -350,5 +387,6 @@ func (c *conn) returning() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c.returned = true
+	s.resumed = s.resumed || c.session.Resumed() && c.profile.workload
 	s.departures.returned(c.proxy)
 }

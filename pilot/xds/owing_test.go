@@ -127,16 +127,16 @@ func TestProgressWaitsForNewNames(t *testing.T) {
 	c.acknowledge(c.receive())
 	r.publish(true, "lds l=2.r", "rds r=1")
 	c.acknowledge(c.receive())
-	r.stays(2, "0 of 1 web.a behind")
+	r.stays(2, "0 of 1 web.a behind rds: it awaits r: the client has not asked for it yet")
 	c.subscribe("rds", "r")
 	m := c.expect("rds r=1")
-	r.stays(2, "0 of 1 web.a behind")
+	r.stays(2, "0 of 1 web.a behind rds: it awaits r: the client has not acknowledged it yet")
 	r.publish(true, "lds l=3.s", "rds s=1") // what was awaited is replaced
 	later := c.receive()
 	c.acknowledge(m)
 	r.stays(2, "1 of 1")
 	c.acknowledge(later)
-	r.stays(3, "0 of 1 web.a behind")
+	r.stays(3, "0 of 1 web.a behind rds: it awaits s: the client has not asked for it yet")
 	c.subscribe("rds", "s")
 	c.acknowledge(c.expect("rds s=1"))
 	r.stays(3, "1 of 1")
@@ -157,6 +157,17 @@ func TestProgressOfRejections(t *testing.T) {
 	c.reject(c.expect("cds a=bad"), "never")
 	c.acknowledge(c.expect("cds b=2"))
 	r.stays(2, "0 of 1 web.a rejected cds: never")
+	if n := sample(t, r.reg, "pilot_xds_proxies_behind", "state", "rejected"); n != 0 {
+		t.Errorf("%v proxies have rejected something for long", n)
+	}
+	r.server.mu.Lock()
+	r.server.lagTime = 0
+	r.server.mu.Unlock()
+	for state, want := range map[string]float64{"rejected": 1, "behind": 0} {
+		if n := sample(t, r.reg, "pilot_xds_proxies_behind", "state", state); n != want {
+			t.Errorf("%v proxies are %s, want %v", n, state, want)
+		}
+	}
 	r.publish(true, "lds l=2") // 3
 	c.acknowledge(c.expect("lds l=2"))
 	r.stays(3, "1 of 1")

@@ -94,6 +94,7 @@ type Server struct {
 	newcomer    time.Duration
 	warmTime    time.Duration
 	podWait     time.Duration
+	lagTime     time.Duration
 	slots       chan struct{} // taken by translations; waiting senders are served in order
 	urgentSlot  chan struct{} // one additional slot for urgent streams
 	// turns has the turns of each identity or address. Each stream that waits for a slot or has one takes a turn.
@@ -115,6 +116,7 @@ type Server struct {
 	count  map[string]int                   // number of streams by proxy ID
 	// departures are the proxies that have left lately.
 	departures departures
+	resumed    bool // a client of an earlier process, or of another server, has connected
 	// withoutCertificates has the streams of Envoys that cannot start without certificates, with a cluster that wants
 	// them.
 	withoutCertificates map[*conn]string
@@ -146,6 +148,7 @@ func New(o Options) *Server {
 		newcomer:            newcomer,
 		warmTime:            warmTime,
 		podWait:             workloadWait,
+		lagTime:             lagTime,
 		conns:               map[string]*conn{},
 		groups:              map[session.Key]*subscriberGroup{},
 		count:               map[string]int{},
@@ -155,6 +158,7 @@ func New(o Options) *Server {
 	s.slots, s.urgentSlot = make(chan struct{}, o.Translations), make(chan struct{}, 1)
 	s.turns = quota.NewTable[identity.Holder](func() chan struct{} { return make(chan struct{}, o.Translations+1) })
 	s.debugging = quota.NewSlots[identity.Holder](s.o.Limits.DebugAnswers, quota.Share(s.o.Limits.DebugAnswers))
+	s.metrics.behind(s.lagging)
 	s.metrics.groups(func() int {
 		s.mu.Lock()
 		defer s.mu.Unlock()

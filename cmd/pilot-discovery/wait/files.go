@@ -48,11 +48,11 @@ func readFiles(ctx context.Context, stdin io.Reader, files []string, namespace s
 	return objects, nil
 }
 
-// generationOf returns the generation of an object in the cluster. It is 0 for a kind without generations.
-func (f *flags) generationOf(ctx context.Context, k kinds.Key) (int64, error) {
+// current returns the version of an object in the cluster.
+func (f *flags) current(ctx context.Context, k kinds.Key) (crd.Version, error) {
 	config, err := f.Connection()
 	if err != nil {
-		return 0, err
+		return crd.Version{}, err
 	}
-	return crd.Generation(ctx, config, k)
+	return crd.Current(ctx, config, k)
 }

@@ -31,7 +31,7 @@ type flags struct {
 	files      []string
 	namespace  string
 	generation int64
-	current    bool
+	newest     bool
 	tokenFile  string
 	timeout    time.Duration
 	deleted    bool
@@ -53,8 +53,9 @@ The server at --address answers for all replicas of its Service. While a replica
 the answer is unknown, and the command goes on waiting.
 
 -f names the files that were applied. Each object in them is awaited in the version of the file: its
-content, if the server reads files or it is a Secret, else the generation that the API server gave it. The
-command asks the API server that kubectl would ask. An object that is named by an argument is awaited in
+content, if the server reads it from files or it is a Secret, else the generation that the API server gave it.
+The command asks the API server that kubectl would ask. Services and ConfigMaps have no generation: the server
+asks its API server for what they contain now. An object that is named by an argument is awaited in
 --generation, or else in the newest version that the server has read.
 
 With --current, an object is awaited in the version that the API server has, also if the server is behind
@@ -81,7 +82,7 @@ until Ctrl-C.`,
 		"may be repeated")
 	flags.StringVarP(&f.namespace, "namespace", "n", "default", "namespace of objects in files that name none")
 	flags.Int64Var(&f.generation, "generation", 0, "metadata.generation of the object that the argument names; 0 for the newest version")
-	flags.BoolVar(&f.current, "current", false, "wait for the version that the API server has, not for the newest that the server has read")
+	flags.BoolVar(&f.newest, "current", false, "wait for the version that the API server has, not for the newest that the server has read")
 	flags.StringVar(&f.tokenFile, "token-file", "", "file with the token of a service account, for a server on another host")
 	flags.BoolVar(&f.deleted, "deleted", false, "wait until what the objects made is gone from the proxies; the objects were deleted")
 	flags.DurationVar(&f.timeout, "timeout", time.Minute, "maximum time to wait")
@@ -105,7 +106,7 @@ func (f *flags) run(c *cobra.Command, args []string) error {
 		return errors.New("--generation is about one object: name it by one argument KIND/NAME.NAMESPACE, without -f")
 	case f.generation > 0 && f.deleted:
 		return errors.New("--generation and --deleted are both given: a deletion has no generation")
-	case f.current && (f.generation > 0 || f.deleted || len(f.files) > 0):
+	case f.newest && (f.generation > 0 || f.deleted || len(f.files) > 0):
 		return errors.New("--current is about objects that arguments name, without --generation, --deleted and -f")
 	case len(args)+len(f.files) == 0:
 		return errors.New("no object: name it as KIND/NAME.NAMESPACE, or files by -f")
@@ -115,8 +116,7 @@ func (f *flags) run(c *cobra.Command, args []string) error {
 		return err
 	}
 	w := &waiter{
-		out: c.OutOrStdout(), warnings: c.ErrOrStderr(), output: f.output, watch: f.watch, current: f.current, targets: targets,
-		servers: f,
+		out: c.OutOrStdout(), warnings: c.ErrOrStderr(), output: f.output, watch: f.watch, newest: f.newest, targets: targets, servers: f,
 	}
 	if !f.watch {
 		p := cli.NewProgress(c.ErrOrStderr(), "waiting for the proxies")
@@ -170,7 +170,10 @@ func (f *flags) ask(ctx context.Context, t *target) (a progress.Answer, err erro
 	if t.generation > 0 {
 		query.Set("generation", strconv.FormatInt(t.generation, 10))
 	}
-	if f.current {
+	if t.uid != "" {
+		query.Set("uid", t.uid)
+	}
+	if f.newest || t.newest {
 		query.Set("generation", "current")
 	}
 	if t.version != "" {

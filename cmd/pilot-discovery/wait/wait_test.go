@@ -10,25 +10,25 @@ import (
 	"testing/synctest"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	networkingv1 "istio.io/api/networking/v1"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/cli"
 	"github.com/istiod-lite/istiod-lite/pilot/archive"
+	"github.com/istiod-lite/istiod-lite/pilot/config/crd"
 	"github.com/istiod-lite/istiod-lite/pilot/progress"
 )
 
 // fake are servers of tests.
 type fake struct {
-	answer     func(*target) (progress.Answer, error)
-	generation func() (int64, error)
+	answer  func(*target) (progress.Answer, error)
+	version func() (crd.Version, error)
 }
 
 func (f fake) ask(_ context.Context, t *target) (progress.Answer, error) { return f.answer(t) }
 
-func (f fake) generationOf(context.Context, kinds.Key) (int64, error) { return f.generation() }
+func (f fake) current(context.Context, kinds.Key) (crd.Version, error) { return f.version() }
 
 // reviews is the name of the object of the tests.
 const reviews = "VirtualService.networking.istio.io/reviews.shop"
@@ -60,10 +60,12 @@ func TestStates(t *testing.T) {
 		"in force":              {[]progress.State{progress.InForce}, 0, now, "in force"},
 		"in force in the end": {[]progress.State{progress.NotSeen, progress.Behind, progress.Unknown, progress.InForce}, 0,
 			190 * time.Millisecond, ""},
-		"without effect": {[]progress.State{progress.WithoutEffect}, 0, now, "because"},
-		"superseded":     {[]progress.State{progress.Behind, progress.Superseded}, cli.Found, firstInterval, "superseded"},
-		"invalid":        {[]progress.State{progress.Invalid}, cli.Found, now, "invalid"},
-		"rejected":       {[]progress.State{progress.Rejected}, cli.Found, 2100 * time.Millisecond, "rejected"},
+		"without effect":                     {[]progress.State{progress.WithoutEffect}, 0, now, "because"},
+		"superseded":                         {[]progress.State{progress.Behind, progress.Superseded}, cli.Found, firstInterval, "superseded"},
+		"content, superseded":                {[]progress.State{progress.Superseded}, cli.Found, 2100 * time.Millisecond, "superseded"},
+		"content, superseded, then in force": {[]progress.State{progress.Superseded, progress.InForce}, 0, firstInterval, "in force"},
+		"invalid":                            {[]progress.State{progress.Invalid}, cli.Found, now, "invalid"},
+		"rejected":                           {[]progress.State{progress.Rejected}, cli.Found, 2100 * time.Millisecond, "rejected"},
 		"rejected, then in force": {[]progress.State{progress.Rejected, progress.Rejected, progress.InForce}, 0, 112 * time.Millisecond,
 			"in force"},
 		"behind for good":           {[]progress.State{progress.Behind}, cli.Found, end, "behind"},
@@ -74,7 +76,10 @@ func TestStates(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var out, warnings bytes.Buffer
 				w := &waiter{out: &out, warnings: &warnings, output: "table", targets: []*target{{name: reviews}}}
-				w.current = strings.HasPrefix(name, "current")
+				w.newest = strings.HasPrefix(name, "current")
+				if strings.HasPrefix(name, "content") {
+					w.targets[0].version = "x"
+				}
 				asked := 0
 				w.servers = fake{answer: func(*target) (progress.Answer, error) {
 					a := progress.Answer{State: x.states[min(asked, len(x.states)-1)], Why: "because"}
@@ -131,6 +136,7 @@ func TestNeededMeanwhile(t *testing.T) {
 func TestVersionOfFile(t *testing.T) {
 	o := &kinds.Object{Key: kinds.Key{Kind: kinds.VirtualService, Namespace: "shop", Name: "reviews"}, Spec: &networkingv1.VirtualService{}}
 	secret := &kinds.Object{Key: kinds.Key{Kind: kinds.Secret, Namespace: "shop", Name: "edge"}, Spec: &corev1.Secret{}}
+	service := &kinds.Object{Key: kinds.Key{Kind: kinds.Service, Namespace: "shop", Name: "reviews"}, Spec: &corev1.Service{}}
 	for name, x := range map[string]struct {
 		object *kinds.Object // o if nil
 		first  progress.Answer
@@ -138,7 +144,11 @@ func TestVersionOfFile(t *testing.T) {
 		asked  int // questions
 		fails  bool
 	}{
-		"an API server": {first: progress.Answer{State: progress.InForce, Generation: 3}, want: target{generation: 4}, asked: 3},
+		"an API server": {first: progress.Answer{State: progress.InForce, Generation: 3}, want: target{generation: 4, uid: "u"}, asked: 3},
+		"a Service of an API server": {first: progress.Answer{State: progress.InForce, Version: "x"}, want: target{newest: true},
+			asked: 3, object: service},
+		"a Service in a file": {first: progress.Answer{State: progress.InForce, Version: "x", Position: "a.yaml:1:1"},
+			want: target{version: archive.Content(service)}, asked: 3, object: service},
 		"files": {first: progress.Answer{State: progress.InForce, Version: "x"},
 			want: target{version: archive.Content(o)}, asked: 3},
 		"a Secret, whose version is not shown": {object: secret, first: progress.Answer{State: progress.InForce},
@@ -159,11 +169,11 @@ func TestVersionOfFile(t *testing.T) {
 					return x.first, nil
 				}
 				return progress.Answer{State: progress.InForce}, nil
-			}, generation: func() (int64, error) {
+			}, version: func() (crd.Version, error) {
 				if x.fails {
-					return 0, errors.New("forbidden")
+					return crd.Version{}, errors.New("forbidden")
 				}
-				return 4, nil
+				return crd.Version{Generation: 4, UID: "u"}, nil
 			}}
 			err := w.wait(t.Context())
 			if x.fails {
@@ -172,10 +182,23 @@ func TestVersionOfFile(t *testing.T) {
 				}
 				return
 			}
-			if last := asked[len(asked)-1]; err != nil || len(asked) != x.asked ||
-				last.generation != x.want.generation || last.version != x.want.version {
-				t.Errorf("%s: %d questions, the last about %d and %q: %v", name, len(asked), last.generation, last.version, err)
+			last := asked[len(asked)-1]
+			if err != nil || len(asked) != x.asked || last.generation != x.want.generation || last.uid != x.want.uid ||
+				last.version != x.want.version || last.newest != x.want.newest {
+				t.Errorf("%s: %d questions, the last about %+v: %v", name, len(asked), last, err)
 			}
 		})
+	}
+}
+
+// A proxy that was sent several changes at once may reject another one of them, and the line says so.
+func TestTogether(t *testing.T) {
+	o := progress.Owing{Proxy: "web-1.a", State: "rejected", Type: "rds", Message: "no"}
+	if text := describe(o); !strings.HasSuffix(text, ": RDS: no") {
+		t.Error(text)
+	}
+	o.Together = true
+	if text := describe(o); !strings.HasSuffix(text, ": RDS: no (it was sent other changes at the same time, and may reject one of them)") {
+		t.Error(text)
 	}
 }

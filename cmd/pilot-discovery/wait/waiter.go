@@ -16,6 +16,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/cli"
 	"github.com/istiod-lite/istiod-lite/pilot/archive"
+	"github.com/istiod-lite/istiod-lite/pilot/config/crd"
 	"github.com/istiod-lite/istiod-lite/pilot/progress"
 )
 
@@ -24,15 +25,18 @@ type target struct {
 	name       string        // as the server is asked for it, such as VirtualService.networking.istio.io/reviews.shop
 	object     *kinds.Object // as a file has it; nil if an argument names it
 	generation int64         // 0 for any
+	uid        string        // of the object with that generation; empty for any
 	version    string        // hash of the content; empty for any
+	newest     bool          // the version that the API server has at each question
 
-	last     progress.Answer
-	rejected time.Time // since when the last answers are rejections; zero if the last one is none
-	warned   bool
+	last    progress.Answer
+	doubted time.Time // since when the last answers may not last; zero if the last one is no such answer
+	warned  bool
 }
 
-// patience is how long a rejection must last. When a proxy rejects a response with several resources, the server
-// sends it again in parts, and the proxy may accept the part with the object.
+// patience is how long an answer must last that may not. When a proxy rejects a response with several resources, the
+// server sends it again in parts, and the proxy may accept the part with the object. An object may have had the content
+// of a file before, and the server may not have read yet that it has it again.
 const patience = 2 * time.Second
 
 // Intervals between two questions about an object. The interval grows, so that a long wait costs the servers little.
@@ -47,7 +51,7 @@ type waiter struct {
 	output        string
 	watch         bool
 	answered      bool // the server answered a question
-	current       bool // the version that the API server has at each question
+	newest        bool // the version that the API server has at each question
 	targets       []*target
 
 	servers
@@ -57,8 +61,8 @@ type waiter struct {
 type servers interface {
 	// ask asks the control plane for the state of an object.
 	ask(ctx context.Context, t *target) (progress.Answer, error)
-	// generationOf returns the generation that the API server has of an object.
-	generationOf(ctx context.Context, k kinds.Key) (int64, error)
+	// current returns the version that the API server has of an object.
+	current(ctx context.Context, k kinds.Key) (crd.Version, error)
 }
 
 // wait returns nil when all objects are in force. With watch it prints each change of a state, and ends with ctx.
@@ -140,10 +144,10 @@ func (w *waiter) askEach(ctx context.Context, about func(*target) bool) error {
 			}
 		}
 		switch {
-		case t.last.State != progress.Rejected:
-			t.rejected = time.Time{}
-		case t.rejected.IsZero():
-			t.rejected = time.Now()
+		case t.last.State != progress.Rejected && (t.last.State != progress.Superseded || t.version == ""):
+			t.doubted = time.Time{}
+		case t.doubted.IsZero():
+			t.doubted = time.Now()
 		}
 	}
 	return nil
@@ -166,7 +170,7 @@ func (w *waiter) warn() {
 // server must be asked again, about this version.
 func (w *waiter) identify(ctx context.Context, t *target) (again bool, err error) {
 	switch {
-	case t.object == nil || t.generation > 0 || t.version != "":
+	case t.object == nil || t.generation > 0 || t.version != "" || t.newest:
 		return false, nil
 	case t.object.Kind == kinds.Secret: // an API server stores it as it is written
 		t.version = archive.Content(t.object)
@@ -175,20 +179,18 @@ func (w *waiter) identify(ctx context.Context, t *target) (again bool, err error
 		t.last.State == progress.Unknown && t.last.Generation == 0 && t.last.Version == "": // the server has not said anything
 		return false, nil
 	case t.last.Generation > 0:
-		if t.generation, err = w.generationOf(ctx, t.object.Key); err != nil {
+		v, err := w.current(ctx, t.object.Key)
+		if err != nil {
 			return false, fmt.Errorf("failed to read the generation of %s from the API server: %w", t.name, err)
 		}
+		t.generation, t.uid = v.Generation, v.UID
 		return true, nil
-	case t.object.Kind.Istio || t.object.Kind.IsGatewayAPI(): // an API server would have given it a generation
-		t.version = archive.Content(t.object)
+	case t.last.Position != "" || t.object.Kind.Istio || t.object.Kind.IsGatewayAPI():
+		t.version = archive.Content(t.object) // an API server would have given a generation to such an object
 		return true, nil
 	}
-	if !t.warned {
-		t.warned = true
-		fmt.Fprintf(w.warnings, "warning: objects of the kind %s have no generation: %s is awaited in the version that was read last\n",
-			t.object.Kind.Name, t.name)
-	}
-	return false, nil
+	t.newest = true // the server reads what the object contains, which the API server may have completed
+	return true, nil
 }
 
 // done reports whether the object is in force, or without effect.
@@ -200,13 +202,13 @@ func (t *target) done() bool {
 func (w *waiter) failed() bool {
 	return slices.ContainsFunc(w.targets, func(t *target) bool {
 		switch {
-		case t.last.State == progress.Rejected:
-			return time.Since(t.rejected) >= patience
+		case !t.doubted.IsZero():
+			return time.Since(t.doubted) >= patience
 		case t.last.State == "", t.done():
 			return false
 		}
 		// A newer version is awaited by the next question.
-		return t.last.State.Final() && !(w.current && t.last.State == progress.Superseded)
+		return t.last.State.Final() && !((w.newest || t.newest) && t.last.State == progress.Superseded)
 	})
 }
 
@@ -293,6 +295,9 @@ func describe(o progress.Owing) string {
 	}
 	if o.Message != "" {
 		text += ": " + strings.ToUpper(o.Type) + ": " + o.Message
+	}
+	if o.Together {
+		text += " (it was sent other changes at the same time, and may reject one of them)"
 	}
 	return text
 }

@@ -219,11 +219,47 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		return true
 	}
-	if r.URL.Query().Get("watch") == "" {
+	switch name := nameIn(r.URL.Path); {
+	case name != "":
+		a.get(w, r, res, namespace+"/"+name)
+		return
+	case r.URL.Query().Get("watch") == "":
 		a.list(w, r, res, match)
 		return
 	}
 	a.watch(w, r, res, match)
+}
+
+// nameIn returns the name of the object that a path is about, or an empty string.
+func nameIn(path string) string {
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+	if len(parts) > 2 && parts[len(parts)-3] == "namespaces" { // .../namespaces/NAMESPACE/RESOURCE
+		return ""
+	}
+	if i := slices.Index(parts, "namespaces"); i >= 0 && len(parts) == i+4 {
+		return parts[i+3]
+	}
+	return ""
+}
+
+// get answers with one object, or with its metadata alone.
+func (a *apiServer) get(w http.ResponseWriter, r *http.Request, res, key string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	o := a.objects[res][key]
+	switch {
+	case o == nil:
+		writeStatus(w, http.StatusNotFound, "not found")
+	case strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadata"):
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(object{"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": o["metadata"]})
+	case a.protobuf(r, res):
+		w.Header().Set("Content-Type", "application/vnd.kubernetes.protobuf")
+		_, _ = w.Write(envelope("Test", encode(res, o)))
+	default:
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(o)
+	}
 }
 
 func parsePath(path string) (resource, namespace string) {

@@ -17,6 +17,9 @@ type Debt struct {
 	Rejected bool      // the client has rejected a resource, and has not acknowledged a later version of it
 	Type     string    // short name of the type of the last rejection
 	Message  string    // of the last rejection
+	// Awaits is a name that the client awaits because of the debt, and Why is what is missing. Empty if nothing is known.
+	Awaits Reference
+	Why    string
 }
 
 // Owed is what a client owes of a revision.
@@ -74,6 +77,7 @@ type debt struct {
 	// resumes is true for the debt of a client that names versions of an earlier stream, until all of its first requests
 	// are answered. It may have any revision. guessed is true if the client has not named versions yet.
 	resumes, guessed bool
+	resumed          bool // resumes was true
 }
 
 // follow is a response that a debt waits for.
@@ -85,10 +89,11 @@ type follow struct {
 // named are resources whose names a debt waits for. The client must have in force what the resource refers to if it was
 // sent in the pass, or the version that it should have now. The ones before next are settled.
 type named struct {
-	w    *watch
-	list []*envoy.Resource
-	sent bool
-	next int
+	w      *watch
+	list   []*envoy.Resource
+	sent   bool
+	before envoy.Union // what the client had of the type before
+	next   int
 }
 
 // Owed returns what the client owes of a revision. If upto is true, it looks at all debts that begin at the revision or
@@ -111,6 +116,13 @@ func (d *Debts) Owed(revision uint64, upto bool) Owed {
 		out.Concerned = out.Concerned || s.matches(revision, upto)
 	}
 	return out
+}
+
+// Lag reports whether the client has had a debt since before a time that it has rejected, or that it has not.
+func (d *Debts) Lag(before time.Time, rejected bool) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.ContainsFunc(d.open, func(x debt) bool { return !x.guessed && x.Rejected == rejected && x.Since.Before(before) })
 }
 
 // Open appends the open debts to a list.
@@ -141,7 +153,7 @@ func (d *Debts) add(x debt) {
 		a.ahead = append(a.ahead, b.ahead...)
 		a.follows, a.names, a.all = append(a.follows, b.follows...), append(a.names, b.names...), a.all|b.all
 		a.unresolved, a.lost = a.unresolved || b.unresolved, a.lost || b.lost
-		a.resumes, a.guessed = a.resumes || b.resumes, a.guessed && b.guessed
+		a.resumes, a.guessed, a.resumed = a.resumes || b.resumes, a.guessed && b.guessed, a.resumed || b.resumed
 		d.open = slices.Delete(d.open, 1, 2)
 	}
 	d.open = append(d.open, x)
@@ -204,7 +216,7 @@ func (s *Session) Known() bool {
 
 func (s *Session) expectResumed(guessed bool) {
 	s.debts.add(debt{
-		Debt: Debt{To: math.MaxUint64, Since: s.began}, concerns: true, resumes: true, guessed: guessed,
+		Debt: Debt{To: math.MaxUint64, Since: s.began}, concerns: true, resumes: true, guessed: guessed, resumed: true,
 	})
 }
 
@@ -255,8 +267,19 @@ func (s *Session) endPass() {
 	s.settle()
 }
 
-// owe records the response that was made last. It belongs to the pass, and to debts that look at its type.
-func (s *Session) owe(w *watch, resources []*envoy.Resource) {
+// await records what keeps a debt open.
+func (d *Debts) await(x *debt, r Reference, why string) {
+	if x.Awaits == r && x.Why == why {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	x.Awaits, x.Why = r, why
+}
+
+// owe records the response that was made last. It belongs to the pass, and to debts that look at its type. before is
+// what the client had of the type.
+func (s *Session) owe(w *watch, resources []*envoy.Resource, before envoy.Union) {
 	for i := range s.debts.open {
 		switch x := &s.debts.open[i]; {
 		case x.making || x.resumes:
@@ -272,7 +295,7 @@ func (s *Session) owe(w *watch, resources []*envoy.Resource) {
 		}
 		if s.leads(w) && len(resources) > 0 {
 			x := &s.debts.open[i]
-			x.names = append(x.names, named{w: w, list: resources, sent: true})
+			x.names = append(x.names, named{w: w, list: resources, sent: true, before: before})
 		}
 	}
 }

@@ -26,7 +26,7 @@ func (s *Session) Grant(names *envoy.Names, denied, undecided bool) {
 	s.undecided = undecided
 	defer s.settle()
 	w := s.find(envoy.SecretType)
-	if w == nil {
+	if s.judged = s.Subscribed(envoy.SecretType); w == nil {
 		s.granted = names
 		return
 	}

@@ -94,14 +94,24 @@ func (s *Session) paid(x *debt) bool {
 	for len(x.names) > 0 {
 		l := &x.names[0]
 		for l.next < len(l.list) {
-			if r := l.list[l.next]; (!l.sent || !s.referencesInForce(l.w, r, 0)) && !s.inForce(l.w, r.Name, 0) {
+			r := l.list[l.next]
+			if (!l.sent || !s.referencesInForce(l.w, r, 0)) && !s.inForce(l.w, r.Name, 0) && !s.lacksAsBefore(x, l, r) {
 				break
 			}
 			l.next++
 		}
 		if l.next < len(l.list) {
-			if !x.Rejected && !l.w.pending() && l.w.refuses(l.list[l.next].Name) {
+			r := l.list[l.next]
+			if !x.Rejected && !l.w.pending() && l.w.refuses(r.Name) {
 				s.debts.reject(x, l.w)
+			}
+			is := r
+			if !l.sent {
+				is = l.w.current(r.Name)
+			}
+			if is != nil {
+				name, why := s.awaited(l.w, is, 0)
+				s.debts.await(x, name, why)
 			}
 			return false
 		}
@@ -136,6 +146,12 @@ func (s *Session) inForce(w *watch, name string, depth int) bool {
 	if !w.wildcard && !w.names.Has(name) {
 		return true
 	}
+	is := w.current(name)
+	return s.hasCurrent(w, name) && (is == nil || s.referencesInForce(w, is, depth))
+}
+
+// hasCurrent reports whether the client has acknowledged the resource of a name that it was sent last, or the removal.
+func (s *Session) hasCurrent(w *watch, name string) bool {
 	if w.pending() || w.failed || len(w.bisection) > 0 || w.pendingRemoval[name] != nil || w.inFlight(name) {
 		return false
 	}
@@ -143,14 +159,10 @@ func (s *Session) inForce(w *watch, name string, depth int) bool {
 	if state && w.refusedState != 0 {
 		return false
 	}
-	is := w.current(name)
-	switch {
-	case is == nil:
-		return !state || w.answered >= w.newest
-	case w.isRejected(is):
-		return false
+	if is := w.current(name); is != nil {
+		return !w.isRejected(is)
 	}
-	return s.referencesInForce(w, is, depth)
+	return !state || w.answered >= w.newest
 }
 
 // referencesInForce reports whether the client has in force what a resource refers to.
@@ -190,10 +202,6 @@ func (s *Session) referenceInForce(r Reference, depth int) bool {
 		if !s.profile.Named {
 			return true // the client has all clusters
 		}
-	case envoy.SecretType:
-		if s.mayNotHave(r.Name) {
-			return true
-		}
 	}
 	w := s.find(r.TypeURL)
 	if w == nil || !w.wildcard && !w.names.Has(r.Name) {
@@ -205,6 +213,80 @@ func (s *Session) referenceInForce(r Reference, depth int) bool {
 	return s.inForce(w, r.Name, depth)
 }
 
+// Reasons why a client awaits a name.
+const (
+	whyNotAsked = "the client has not asked for it yet"
+	whyNotHave  = "the client has not acknowledged it yet"
+	whyAbsent   = "it does not exist or cannot be used"
+	whyRefused  = "the client may not have it"
+)
+
+// awaited returns a name that a resource refers to and the client does not have in force, and what is missing. If there
+// are several, it is one that may never come.
+func (s *Session) awaited(w *watch, is *envoy.Resource, depth int) (name Reference, why string) {
+	if depth >= maxDepth || !s.leads(w) || is.Divided {
+		return name, why
+	}
+	for _, r := range is.References() {
+		if s.referenceInForce(r, depth+1) {
+			continue
+		}
+		to := s.find(r.TypeURL)
+		switch absent := s.absent(r); {
+		case absent != "":
+			return r, absent
+		case to == nil || !to.wildcard && !to.names.Has(r.Name):
+			name, why = r, whyNotAsked
+			continue
+		}
+		name, why = r, whyNotHave
+		if next := to.current(r.Name); next != nil {
+			if inner, because := s.awaited(to, next, depth+1); because != "" {
+				name, why = inner, because
+			}
+		}
+	}
+	return name, why
+}
+
+// absent returns why a name is not sent to the client although it asks for it, or an empty string.
+func (s *Session) absent(r Reference) string {
+	if r.TypeURL == envoy.SecretType && s.mayNotHave(r.Name) {
+		return whyRefused
+	}
+	w := s.find(r.TypeURL)
+	if w == nil || r.TypeURL == envoy.ClusterType || !w.wildcard && !w.names.Has(r.Name) || w.current(r.Name) != nil ||
+		w.pending() || w.failed || w.inFlight(r.Name) || r.TypeURL == envoy.SecretType && s.undecided {
+		return ""
+	}
+	return whyAbsent
+}
+
+// lacksAsBefore reports whether a client has acknowledged a resource and has in force all that it refers to, but for
+// names that are absent and that the earlier version of the resource referred to. These belong to an earlier debt. What
+// a client that resumes had is not known, but it has asked for what that referred to.
+func (s *Session) lacksAsBefore(x *debt, l *named, r *envoy.Resource) bool {
+	return l.sent && s.lacksOnly(x, l, r) || s.hasCurrent(l.w, r.Name) && s.lacksOnly(x, l, l.w.current(r.Name))
+}
+
+func (s *Session) lacksOnly(x *debt, l *named, is *envoy.Resource) bool {
+	if is == nil || is.Divided || !s.leads(l.w) {
+		return false
+	}
+	var before []Reference
+	if was := l.before.Get(is.Name); was != nil {
+		before = was.References()
+	}
+	return !slices.ContainsFunc(is.References(), func(r Reference) bool {
+		if s.referenceInForce(r, 1) {
+			return false
+		}
+		why := s.absent(r)
+		known := x.resumed && (why == whyRefused || why != "" && s.find(r.TypeURL).first.Has(r.Name))
+		return why == "" || !known && !slices.Contains(before, r)
+	})
+}
+
 // Reference is a name in a resource.
 type Reference = envoy.Reference
 
@@ -213,7 +295,8 @@ func (s *Session) mayNotHave(name string) bool {
 	if !s.observer.MayHave(name) {
 		return true
 	}
-	return s.guarded && !s.undecided && (s.granted == nil || !s.granted.Has(name)) && s.Subscribed(envoy.SecretType).Has(name)
+	names := s.Subscribed(envoy.SecretType)
+	return s.guarded && !s.undecided && s.judged == names && (s.granted == nil || !s.granted.Has(name)) && names.Has(name)
 }
 
 // refuses reports whether the client has rejected the version of a name that it should have.

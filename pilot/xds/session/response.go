@@ -41,7 +41,7 @@ func (s *Session) respondByName(w *watch) *wire.Response {
 		return nil
 	}
 	r := s.deliverNamed(w, out, change.Versions)
-	s.owe(w, out)
+	s.owe(w, out, before)
 	if target.Shared.Len()+target.Own.Len() < target.Empty.Len() {
 		// Assignments of unknown names are not recorded, because their number is unbounded.
 		d := &w.sent[len(w.sent)-1]
@@ -267,7 +267,7 @@ func (s *Session) respondWholeDelta(w *watch) *wire.Response {
 		s.resendAssignments(out)
 		s.addUnrequested(before, out)
 	}
-	return s.deliver(w, out, nil, change.Versions)
+	return s.deliver(w, out, nil, change.Versions, before)
 }
 
 // addUnrequested records the clusters that are new to the client. Their assignments follow before it requests them,
@@ -300,7 +300,7 @@ func (s *Session) sendUnrequested(w *watch) *wire.Response {
 		return nil
 	}
 	s.oweAhead(lists.Map(out, func(r *envoy.Resource) string { return r.Name }))
-	return s.deliver(w, out, nil, nil)
+	return s.deliver(w, out, nil, nil, envoy.Union{})
 }
 
 // respondWholeState sends all resources of a type. Removed clusters stay in the response while listeners and routes may
@@ -334,7 +334,7 @@ func (s *Session) respondWholeState(w *watch) *wire.Response {
 	if !w.complete && len(change.Changed) == 0 {
 		return nil // for such a type a missing resource is not removed
 	}
-	r := s.deliverState(w)
+	r := s.deliverState(w, before)
 	if r != nil && w.kind.URL == envoy.ClusterType {
 		s.resendAssignments(change.Changed)
 		s.addUnrequested(before, change.Changed)
@@ -350,7 +350,7 @@ func (s *Session) takesRoutes() bool {
 }
 
 // deliverState sends the target and the resources to be removed later, unless the client has rejected exactly that.
-func (s *Session) deliverState(w *watch) *wire.Response {
+func (s *Session) deliverState(w *watch, before envoy.Union) *wire.Response {
 	var all []*envoy.Resource
 	for r := range w.held.All {
 		all = append(all, r)
@@ -364,7 +364,7 @@ func (s *Session) deliverState(w *watch) *wire.Response {
 		return nil
 	}
 	w.rejectedState = ""
-	return s.deliver(w, all, nil, nil)
+	return s.deliver(w, all, nil, nil, before)
 }
 
 // respondRemovals ends the pass for one type.
@@ -372,9 +372,9 @@ func (s *Session) respondRemovals(w *watch) *wire.Response {
 	gone := slices.Sorted(maps.Keys(w.pendingRemoval))
 	w.pendingRemoval = nil
 	if s.delta {
-		return s.deliver(w, nil, gone, nil)
+		return s.deliver(w, nil, gone, nil, w.held)
 	}
-	r := s.deliverState(w)
+	r := s.deliverState(w, w.held)
 	s.compareEndpointsOf(w, delivery{removed: gone})
 	return r
 }
@@ -412,10 +412,13 @@ func (s *Session) diff(w *watch, target envoy.Union, keep bool) diff.Diff {
 	return s.differences.Between(w.held, target, false)
 }
 
-// deliver makes a response of the pass. by may have cached versions of the resources.
-func (s *Session) deliver(w *watch, resources []*envoy.Resource, removed []string, by *diff.Versions) *wire.Response {
+// deliver makes a response of the pass. by may have cached versions of the resources, and before is what the client
+// had.
+func (s *Session) deliver(
+	w *watch, resources []*envoy.Resource, removed []string, by *diff.Versions, before envoy.Union,
+) *wire.Response {
 	r := s.record(w, resources, removed, by)
-	s.owe(w, resources)
+	s.owe(w, resources, before)
 	return r
 }
 

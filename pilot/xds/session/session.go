@@ -96,6 +96,7 @@ type Session struct {
 	withdrawn *envoy.Set
 	// undecided is true if it is not known yet whether the client may have the secrets that are not granted.
 	undecided bool
+	judged    *envoy.Names // names of secrets that the client subscribed to at the last Grant
 
 	grows bool // the client has requested more since it had everything
 
@@ -171,6 +172,9 @@ func (s *Session) Take(r *wire.Request) (Verdict, error) {
 		err = s.takeDelta(w, r, &v, first)
 	} else {
 		err = s.takeStateOfTheWorld(w, r, &v, first)
+	}
+	if first && !s.answers {
+		w.first = w.names
 	}
 	s.grows = s.grows || first || w.names != names || w.wildcard && !wildcard
 	s.noteAnswer(w, r.Nonce, rejected, &v)

@@ -72,6 +72,7 @@ type transcript struct {
 	session *Session
 	last    map[string]string
 	manual  bool
+	refused string // name of a secret that the client may not subscribe to
 }
 
 func newTranscript(out *bytes.Buffer) *transcript {
@@ -80,7 +81,7 @@ func newTranscript(out *bytes.Buffer) *transcript {
 
 func (*transcript) StandIn(string) *envoy.Resource { return nil }
 
-func (*transcript) MayHave(string) bool { return true }
+func (x *transcript) MayHave(name string) bool { return name != x.refused }
 
 func (x *transcript) Panicked(typeURL string, err error) { fmt.Fprintln(x.out, "panic", err) }
 func (x *transcript) Suppressed(typeURL string) {
@@ -112,12 +113,24 @@ func (x *transcript) run(line string) {
 		p.Workloads = []registry.WorkloadKey{{Kind: kind, Namespace: f[1], Name: f[2]}}
 		x.offer(p)
 	case "connect":
-		x.session = newTestSession(x.fake, x, rest != "sotw")
-		x.session.divided = rest == "vhds"
+		x.session = newTestSession(x.fake, x, true)
+		x.session.divided, x.session.profile.Named = rest == "vhds", rest == "grpc"
+		x.session.delta = rest != "sotw" && rest != "grpc"
 		x.last, x.waiting = map[string]string{}, nil
 		if !x.session.Start(x.latest.Snapshot) {
 			fmt.Fprintln(x.out, "cannot be served")
 		}
+	case "refers":
+		x.fake.Refers.Store(true)
+		x.fake.Routes.Store(rest == "routes")
+	case "refuse":
+		x.refused = rest
+	case "expect":
+		x.session.Expect(rest == "resumes", true, time.Unix(1, 0))
+	case "grant", "undecided":
+		x.session.Guard()
+		x.session.Grant(x.session.interner.Of(strings.Fields(rest)), true, command == "undecided")
+		x.drain()
 	case "manual":
 		x.manual = true
 	case "auto":
@@ -136,6 +149,8 @@ func (x *transcript) run(line string) {
 			fmt.Fprintf(x.out, "owes %d-%s", d.From, to)
 			if d.Rejected {
 				fmt.Fprintf(x.out, " rejected %s: %s", d.Type, d.Message)
+			} else if d.Why != "" {
+				fmt.Fprintf(x.out, " awaits %s %s: %s", envoy.ShortType(d.Awaits.TypeURL), d.Awaits.Name, d.Why)
 			}
 			fmt.Fprintln(x.out)
 		}

@@ -24,6 +24,7 @@ type watch struct {
 	explicit bool // the wildcard was requested by "*" instead of an empty list
 
 	names *envoy.Names // names that the client subscribes to
+	first *envoy.Names // names of the first request, if the client had answered no response before
 	held  envoy.Union  // resources of the client, unless they diverged
 	// initial is true if held are the resources that a resuming client named, without bodies.
 	initial  bool

@@ -32,7 +32,8 @@ type Translator struct {
 	Held   sync.Map      // by proxy ID: a channel that delays its calls until it is closed
 	Kept   atomic.Int64  // bytes for each cohort except the first
 	Each   atomic.Bool   // each proxy has its own cohort
-	Refers atomic.Bool   // clusters and listeners are messages that refer to an assignment or a route configuration
+	Refers atomic.Bool   // clusters and listeners are messages that refer to assignments, route configurations and secrets
+	Routes atomic.Bool   // route configurations are messages that route to the cluster in their version, after a dot
 	keys   *cohort.Interner
 }
 
@@ -98,6 +99,8 @@ func (f *Translator) Publish(full bool, edits ...string) *snapshot.Snapshot {
 				w.resources[t][name] = cluster(name, version)
 			case f.Refers.Load() && t == envoy.ListenerType:
 				w.resources[t][name] = listener(name, version)
+			case f.Routes.Load() && t == envoy.RouteType:
+				w.resources[t][name] = route(name, version)
 			}
 		} else {
 			delete(w.resources[t], name)

@@ -9,6 +9,7 @@ import (
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -46,17 +47,47 @@ func cluster(name, version string) *envoy.Resource {
 	return r
 }
 
-// listener returns a listener that names the route configuration in its version, which is after a dot, if it has one.
+// listener returns a listener that names what is after dots in its version: secrets, whose names begin with kubernetes,
+// and route configurations.
 func listener(name, version string) *envoy.Resource {
 	l := &listenerv3.Listener{Name: name, StatPrefix: version}
-	if _, route, ok := strings.Cut(version, "."); ok {
-		l.FilterChains = []*listenerv3.FilterChain{{Filters: []*listenerv3.Filter{{
-			Name: "hcm", ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: envoy.Any(&hcmv3.HttpConnectionManager{
-				RouteSpecifier: &hcmv3.HttpConnectionManager_Rds{Rds: &hcmv3.Rds{ConfigSource: envoy.ADS(), RouteConfigName: route}},
-			})},
-		}}}}
+	for i, part := range strings.Split(version, ".") {
+		switch {
+		case i == 0:
+		case strings.HasPrefix(part, "kubernetes:"):
+			l.FilterChains = append(l.FilterChains, &listenerv3.FilterChain{TransportSocket: &corev3.TransportSocket{
+				Name: "tls", ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: envoy.Any(&tlsv3.DownstreamTlsContext{
+					CommonTlsContext: &tlsv3.CommonTlsContext{TlsCertificateSdsSecretConfigs: []*tlsv3.SdsSecretConfig{{
+						Name: part, SdsConfig: envoy.ADS(),
+					}}},
+				})},
+			}})
+		default:
+			l.FilterChains = append(l.FilterChains, routed(part))
+		}
 	}
 	r := envoy.NewResource(name, l)
+	r.Version = version
+	return r
+}
+
+// routed returns a filter chain that names a route configuration.
+func routed(route string) *listenerv3.FilterChain {
+	return &listenerv3.FilterChain{Filters: []*listenerv3.Filter{{
+		Name: "hcm", ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: envoy.Any(&hcmv3.HttpConnectionManager{
+			RouteSpecifier: &hcmv3.HttpConnectionManager_Rds{Rds: &hcmv3.Rds{ConfigSource: envoy.ADS(), RouteConfigName: route}},
+		})},
+	}}}
+}
+
+// route returns a route configuration that routes to the cluster in its version, which is after a dot.
+func route(name, version string) *envoy.Resource {
+	_, cluster, _ := strings.Cut(version, ".")
+	r := envoy.NewResource(name, &routev3.RouteConfiguration{Name: name, VirtualHosts: []*routev3.VirtualHost{{
+		Name: version, Domains: []string{"*"}, Routes: []*routev3.Route{{Action: &routev3.Route_Route{Route: &routev3.RouteAction{
+			ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: cluster},
+		}}}},
+	}}})
 	r.Version = version
 	return r
 }
