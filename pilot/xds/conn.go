@@ -63,7 +63,6 @@ type conn struct {
 	mu            sync.Mutex
 	pendingPush   *session.Push            // merged pushes that the owner has not taken, or nil
 	taken         *session.Push            // push that the owner has taken and the session has not, or nil
-	begun         bool                     // the client is sent its first configuration
 	calls         []func(*session.Session) // functions for the owner to run
 	accessChanged bool                     // Access has answered since applyAccess
 
@@ -162,11 +161,11 @@ func (c *conn) takePush() *session.Push {
 	return p
 }
 
-// begins records that the session has taken the push of takePush, and that the client is sent its first configuration.
+// begins records that the session has taken the push of takePush.
 func (c *conn) begins() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.taken, c.begun = nil, true
+	c.taken = nil
 }
 
 func (c *conn) hasWaiting() bool {

@@ -91,11 +91,11 @@
 //     [TestArrivals].
 //   - A faulty client costs a bounded number of log lines: [TestLogOfClientFaultsIsBounded]. A stream keeps no copy of
 //     its node's metadata: [TestNodeIsNotKept].
-//   - No revision is said to be in force while a connected proxy that it concerns has not acknowledged everything, or
-//     a proxy that left lately has not come back. Other proxies do not matter: [TestProgress],
-//     [TestProgressWaitsForNewNames], [TestProgressOfRejections], [TestProgressOfDepartures],
-//     [TestDeparturesAreBounded], [TestProgressMissesNoPush], [pilot/xds/session.TestHistories],
-//     [pilot/bootstrap.TestHistories].
+//   - No revision is said to be in force while a connected proxy that it concerns has not acknowledged everything, or a
+//     proxy that left lately has not come back. Other proxies do not matter: [TestProgress],
+//     [TestProgressBeforeTheFirstConfiguration], [TestProgressWaitsForNewNames], [TestProgressOfRejections],
+//     [TestProgressOfDepartures], [TestDeparturesAreBounded], [TestProgressMissesNoPush],
+//     [pilot/xds/session.TestHistories], [pilot/bootstrap.TestHistories].
 //   - A push counts the clients that were sent something because of it, until they have acknowledged it, rejected it or
 //     left: [TestPushesAreCounted].
 package xds

@@ -221,16 +221,12 @@ func (c *conn) owing(group offered, revision uint64, upto bool, p *Progress) (o 
 	return o, owes, owes || x.Concerned
 }
 
-// waiting returns the revisions that the stream has been offered and has not begun to compare. A stream that has not
-// begun has no configuration yet.
+// waiting returns the revisions that the stream has been offered and has not begun to compare. A stream that waits for
+// its first configuration is sent the one that was the newest when it connected, and then these.
 func (c *conn) waiting() offered {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.begun {
-		return offered{}
-	}
-	o := offeredBy(c.pendingPush).or(offeredBy(c.taken))
-	return o
+	return offeredBy(c.pendingPush).or(offeredBy(c.taken))
 }
 
 // departure is what a proxy owed when its last stream ended. It also owes all later revisions.

@@ -116,6 +116,29 @@ func TestProgress(t *testing.T) {
 	}
 }
 
+// TestProgressBeforeTheFirstConfiguration: a client that waits for its first configuration, while a newer one is there,
+// is sent the older one first.
+func TestProgressBeforeTheFirstConfiguration(t *testing.T) {
+	r := newRig(t)
+	r.publish(true, "cds a=1")
+	for range cap(r.server.slots) {
+		r.server.slots <- struct{}{}
+	}
+	c := r.silent()
+	c.send(&discoveryv3.DeltaDiscoveryRequest{Node: xdstest.Node("web.a"), TypeUrl: envoy.ClusterType})
+	eventually(t, "the client is connected", func() bool { return r.server.Progress(1, false, 0).Connected == 1 })
+	r.publish(true, "cds a=2")
+	r.stays(2, "0 of 1 web.a behind")
+	for range cap(r.server.slots) {
+		<-r.server.slots
+	}
+	m := c.receive()
+	r.stays(2, "0 of 1 web.a behind")
+	c.acknowledge(m)
+	c.acknowledge(c.receive())
+	r.stays(2, "1 of 1")
+}
+
 // TestProgressWaitsForNewNames: a revision is in force only when what the client newly subscribes to because of it is
 // answered and acknowledged too.
 func TestProgressWaitsForNewNames(t *testing.T) {
