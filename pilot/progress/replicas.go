@@ -257,7 +257,8 @@ func (t *Tracker) account(all *Answer, parts []part) {
 			}
 		}
 	}
-	back := young && resumed && all.Proxies.Behind+all.Proxies.Rejected == 0
+	none := all.Proxies.Connected == 0
+	back := young && (resumed || none) && all.Proxies.Behind+all.Proxies.Rejected == 0
 	if len(gone) > 0 || back {
 		all.State = worse(all.State, Unknown)
 	}
@@ -279,6 +280,8 @@ func (t *Tracker) account(all *Answer, parts []part) {
 			t.o.Stopping+departureTime, strings.Join(slices.Sorted(maps.Keys(gone)), ", "))
 	case i >= 0:
 		all.Why = parts[i].Why
+	case back && none:
+		all.Why = fmt.Sprintf("no proxy has connected yet, and no replica has been running for %v", departureTime)
 	case back:
 		all.Why = fmt.Sprintf("no replica has been running for %v, and proxies of an earlier process may not have connected again",
 			departureTime)

@@ -276,6 +276,13 @@ func TestAfterAStart(t *testing.T) {
 		}
 		commitAll(f, tr, 2)
 		expect(t, "new proxies", tr[0].Ask(t.Context(), q), InForce, "")
+		for _, x := range f {
+			x.proxies = nil
+		}
+		expect(t, "no proxies yet", tr[0].Ask(t.Context(), q), Unknown, "no proxy has connected yet")
+		for _, x := range f {
+			x.proxies = []string{"p.a"}
+		}
 		f[n-1].resumed = true
 		expect(t, "a proxy that was connected before", tr[0].Ask(t.Context(), q), Unknown, "no replica has been running")
 		tr[n-1].started = f[0].now.Add(-departureTime)
