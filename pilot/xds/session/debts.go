@@ -122,7 +122,12 @@ func (d *Debts) Owed(revision uint64, upto bool) Owed {
 func (d *Debts) Lag(before time.Time, rejected bool) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return slices.ContainsFunc(d.open, func(x debt) bool { return !x.guessed && x.Rejected == rejected && x.Since.Before(before) })
+	for i := range d.open { // the other fields are the owner's
+		if x := &d.open[i]; !x.guessed && x.Rejected == rejected && x.Since.Before(before) {
+			return true
+		}
+	}
+	return false
 }
 
 // Open appends the open debts to a list.
@@ -227,7 +232,9 @@ func (s *Session) noteResumed(before bool, w *watch) {
 	case s.resumed && !before && i < 0:
 		s.expectResumed(false)
 	case s.resumed && i >= 0:
+		s.debts.mu.Lock()
 		s.debts.open[i].guessed = false
+		s.debts.mu.Unlock()
 	case i >= 0 && s.debts.open[i].guessed && w.complete:
 		s.debts.remove(i, false)
 	}
