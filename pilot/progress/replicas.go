@@ -257,7 +257,7 @@ func (t *Tracker) account(all *Answer, parts []part) {
 			}
 		}
 	}
-	none := all.Proxies.Connected == 0
+	none := all.Proxies.Connected == 0 && (all.State == InForce || all.State == WithoutEffect)
 	back := young && (resumed || none) && all.Proxies.Behind+all.Proxies.Rejected == 0
 	if len(gone) > 0 || back {
 		all.State = worse(all.State, Unknown)
