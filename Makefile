@@ -231,7 +231,7 @@ verify-release: $(HELM4) $(TOOLS)/cosign ## Check the release in bin/release, or
 	@PATH=$(TOOLS):$$PATH deploy/release/verify.sh $(or $(DIR),bin/release) $(KEY)
 
 # In the mode fips140=only, each algorithm that FIPS 140-3 does not approve fails. The clients of the last test use such algorithms, and its server runs in that mode.
-fips: $(ENVOY) $(ENVOY_OLDEST) $(GOTESTSUM) | bin/test ## the CA, certificates and TLS, built with Go's validated module and in its FIPS 140-3 mode.
+fips: $(ENVOY) $(ENVOY_OLDEST) $(GOTESTSUM) | bin/test ## Test the CA, certificates and TLS, built with Go's validated module and in its FIPS 140-3 mode.
 	GOFIPS140=$(FIPS) $(call GOTEST,fips,pkgname-and-test-fails) -exec 'env GODEBUG=fips140=only' -short -count=1 -timeout 20m $(FIPS_PACKAGES)
 	GOFIPS140=$(FIPS) $(call GOTEST,fips-server,testname) -count=1 -timeout 20m -run '^TestCompliance$$' ./deploy/e2e/gatewaytls
 
@@ -239,7 +239,7 @@ vulncheck: $(TOOLS)/govulncheck ## Look for known vulnerabilities of functions t
 	db='$(DB)'; if [[ -z $$db ]]; then db=$$(cd / && GOFLAGS= go mod download -json golang.org/x/vulndb@$(VULNDB) | sed -n 's/^\t"Dir": "\(.*\)",$$/\1/p')/data/osv; fi; \
 	$(TOOLS)/govulncheck -db "file://$$(realpath "$$db")" $(or $(PROGRAM),./cmd/pilot-discovery ./cmd/pilot-agent)
 
-releases: $(HELM4) $(addprefix $(TOOLS)/,$(PROGRAMS_release) $(PROGRAMS_vulncheck)) $(GOTESTSUM) | bin/test ## two clones make the same release, and a changed byte in any file of it is found; known vulnerabilities are found.
+releases: $(HELM4) $(addprefix $(TOOLS)/,$(PROGRAMS_release) $(PROGRAMS_vulncheck)) $(GOTESTSUM) | bin/test ## Test releases: two clones make the same release, and a changed byte in any file of it is found; known vulnerabilities are found.
 	$(call GOTEST,releases,testname,1) -count=1 -timeout 40m ./deploy/e2e/release ./deploy/e2e/vulncheck
 
 tools: $(ENVOY) $(ENVOY_OLDEST) $(CLUSTER) $(CHARTS) $(PROMQL) $(GOTESTSUM) $(TOOLS)/golangci-lint-$(LINT) ## Fetch or build the tools that the other targets need into .tools.
