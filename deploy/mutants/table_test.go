@@ -270,7 +270,7 @@ var mutants = []mutant{
 	// what is in force
 	{
 		name: "a revision is in force when the clusters are acknowledged, and not what they name",
-		file: "pilot/xds/session/inforce.go", was: "if !s.referenceInForce(r, depth+1) {", is: "if false {",
+		file: "pilot/xds/session/inforce.go", was: "if !s.referenceInForce(r, depth+1) {", is: "if false && !s.referenceInForce(r, depth+1) {",
 		folder: "pilot/xds/session", test: "TestSession/debts_grpc",
 	},
 	{
@@ -291,12 +291,12 @@ var mutants = []mutant{
 	},
 	{
 		name: "a client that resumes owes nothing",
-		file: "pilot/xds/session/debts.go", was: "if resumes || !complete {", is: "if false {",
-		folder: "pilot/xds", test: "TestProgressOfDepartures",
+		file: "pilot/xds/session/debts.go", was: "Debt{To: math.MaxUint64, Since: s.began}", is: "Debt{Since: s.began}",
+		folder: "pilot/xds/session", test: "TestSession/debts_resumes",
 	},
 	{
 		name: "a departed proxy is forgotten",
-		file: "pilot/xds/server.go", was: "if expected && !s.closed {", is: "if false {",
+		file: "pilot/xds/server.go", was: "if expected && !s.closed {", is: "if false && expected {",
 		folder: "pilot/xds", test: "TestProgressOfDepartures",
 	},
 	{
@@ -306,7 +306,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "a replica that cannot be asked is left out",
-		file: "pilot/progress/replicas.go", was: "if r.Error != \"\" {\n\t\t\tall.State", is: "if false {\n\t\t\tall.State",
+		file: "pilot/progress/replicas.go", was: "if r.Error != \"\" {\n\t\t\tall.State", is: "if false && r.Error != \"\" {\n\t\t\tall.State",
 		folder: "pilot/progress", test: "TestReplicas",
 	},
 	{
