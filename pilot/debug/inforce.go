@@ -87,8 +87,9 @@ func (a *API) current(k kinds.Key) (q progress.Question, answer *progress.Answer
 	return q, nil, err
 }
 
-// aboutObject tells the Authorizer the namespace of the object that a page is about, and the page the namespace of a
-// reader without full access.
+// aboutObject sets the namespace of a page to the namespace of its object, so that the Authorizer can compare it with
+// the reader's. A reader without full access is named in the query, so that the page leaves out names of other
+// namespaces.
 func (a *API) aboutObject(peer identity.Peer, about *authorize.Page, query url.Values) {
 	query.Del(readerParameter)
 	if !about.OwnObject {

@@ -107,7 +107,7 @@ func New(o Options) *Tracker {
 	return &Tracker{o: o, started: o.Clock.Now(), wake: make(chan struct{}, 1), members: newMembers()}
 }
 
-// Begin tells the Tracker of a batch that is about to be applied. Commit must follow.
+// Begin records that a batch is being applied. Commit must follow.
 func (t *Tracker) Begin(batch []kinds.Change) {
 	t.mu.Lock()
 	first := t.last == 0
@@ -134,8 +134,8 @@ func (t *Tracker) Begin(batch []kinds.Change) {
 	t.committing, t.before = keys, before
 }
 
-// Commit tells the Tracker that a batch was applied, before its snapshot is published. A snapshot of the same revision
-// as the one before means that the batch changed nothing in it. The first call is about the first load.
+// Commit records an applied batch and its snapshot. It must be called before the snapshot is published. If the batch
+// changed nothing, the snapshot has the revision of the snapshot before it. The first call is for the first load.
 func (t *Tracker) Commit(snap *snapshot.Snapshot, batch []kinds.Change, at time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
