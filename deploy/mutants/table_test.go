@@ -295,6 +295,11 @@ var mutants = []mutant{
 		folder: "pilot/xds/session", test: "TestSession/debts_resumes",
 	},
 	{
+		name: "a client that rejects its first configuration owes nothing",
+		file: "pilot/xds/session/debts.go", was: "if !owned && (taken != nil || n > before) {", is: "if false {",
+		folder: "pilot/xds/session", test: "TestSession/debts_rejected",
+	},
+	{
 		name: "a departed proxy is forgotten",
 		file: "pilot/xds/server.go", was: "if expected && !s.closed {", is: "if false && expected {",
 		folder: "pilot/xds", test: "TestProgressOfDepartures",

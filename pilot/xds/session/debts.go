@@ -13,7 +13,7 @@ import (
 // Debt is a range of revisions that a client does not have in force.
 type Debt struct {
 	From, To uint64
-	Since    time.Time // when the first of them was published, or when a client that resumes connected
+	Since    time.Time // when the first of them was published, or when the client connected if that is later
 	Rejected bool      // the client has rejected a resource, and has not acknowledged a later version of it
 	Type     string    // short name of the type of the last rejection
 	Message  string    // of the last rejection
@@ -78,6 +78,7 @@ type debt struct {
 	// are answered. It may have any revision. guessed is true if the client has not named versions yet.
 	resumes, guessed bool
 	resumed          bool // resumes was true
+	unowned          bool // it has the rejected responses that belong to no other debt
 }
 
 // follow is a response that a debt waits for.
@@ -140,7 +141,7 @@ func (d *Debts) Open(list []Debt) []Debt {
 	return list
 }
 
-// add adds a debt. Beyond maxOpen the two oldest become one, which claims more.
+// add adds a debt. Beyond maxOpen the two oldest become one, which claims more. A debt of all revisions is the oldest.
 func (d *Debts) add(x debt) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -159,9 +160,14 @@ func (d *Debts) add(x debt) {
 		a.follows, a.names, a.all = append(a.follows, b.follows...), append(a.names, b.names...), a.all|b.all
 		a.unresolved, a.lost = a.unresolved || b.unresolved, a.lost || b.lost
 		a.resumes, a.guessed, a.resumed = a.resumes || b.resumes, a.guessed && b.guessed, a.resumed || b.resumed
+		a.unowned = a.unowned || b.unowned
 		d.open = slices.Delete(d.open, 1, 2)
 	}
-	d.open = append(d.open, x)
+	if x.From == 0 {
+		d.open = slices.Insert(d.open, 0, x)
+	} else {
+		d.open = append(d.open, x)
+	}
 }
 
 // remove removes an open debt. The client has it in force if settled is true; otherwise it did not concern the client.
@@ -195,10 +201,11 @@ func (d *Debts) making() *debt {
 	return nil
 }
 
-// reject marks a debt as rejected.
+// reject marks a debt as rejected. A debt that was only guessed is one then.
 func (d *Debts) reject(x *debt, w *watch) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	x.guessed = false
 	x.Rejected, x.Type, x.Message = true, w.kind.Short, w.message
 }
 
@@ -243,6 +250,9 @@ func (s *Session) noteResumed(before bool, w *watch) {
 // beginPass begins the debt of a pass for a push, which is compared after the revision since.
 func (s *Session) beginPass(p *Push, since uint64, unresolved bool) {
 	s.endPass()
+	if s.published.Before(p.Queued) {
+		s.published = p.Queued
+	}
 	x := debt{Debt: Debt{From: max(p.First, since+1), To: p.Snapshot.Revision, Since: p.Queued}, making: true}
 	x.unresolved, x.concerns = unresolved, unresolved
 	i := slices.IndexFunc(s.debts.open, func(d debt) bool { return d.unresolved })
@@ -434,6 +444,7 @@ func (s *Session) noteAnswer(w *watch, nonce string, taken *delivery, v *Verdict
 	if whole {
 		w.refusedState = max(w.refusedState, n)
 	}
+	owned := false
 	for i := range s.debts.open {
 		x := &s.debts.open[i]
 		owns := x.watches&w.bit != 0 && x.first <= n && n <= x.last ||
@@ -443,24 +454,69 @@ func (s *Session) noteAnswer(w *watch, nonce string, taken *delivery, v *Verdict
 		case whole:
 			// Earlier responses that the client has not answered were replaced by this one.
 			if owns || x.watches&w.bit != 0 && x.first <= n && x.last > before {
+				owned = true
 				x.state |= w.bit
 				s.debts.reject(x, w)
 			}
 		case taken != nil && taken.part: // its names are owed already
+			owned = owned || x.all&w.bit != 0 || x.lost && (x.unowned || x.watches&w.bit != 0)
 			for _, l := range x.names {
-				if l.w == w && slices.ContainsFunc(l.list[l.next:], func(r *envoy.Resource) bool { return w.isRejected(r) }) {
+				if l.w != w {
+					continue
+				}
+				owned = owned || slices.ContainsFunc(l.list[l.next:], func(r *envoy.Resource) bool { return r == taken.resources[0] })
+				if slices.ContainsFunc(l.list[l.next:], func(r *envoy.Resource) bool { return w.isRejected(r) }) {
 					s.debts.reject(x, w)
 				}
 			}
 		case owns || removes:
-			if taken == nil || len(taken.removed) > 0 || taken.unknown || len(taken.resources) == 0 {
-				x.lost = true
-			} else {
-				x.names = append(x.names, named{w: w, list: taken.resources})
-			}
+			owned = true
+			x.lacks(w, taken)
 			s.debts.reject(x, w)
 		}
 	}
+	if !owned && (taken != nil || n > before) {
+		s.oweRejected(w, taken, whole)
+	}
+}
+
+// lacks makes a debt wait for what the client has rejected with a response. taken is the response if it was still
+// recorded.
+func (x *debt) lacks(w *watch, taken *delivery) {
+	switch {
+	case taken == nil || len(taken.removed) > 0 || taken.unknown || len(taken.resources) == 0:
+		x.lost = true
+	case x.lost: // it does not end
+	case len(x.names) >= maxNamed:
+		x.all |= w.bit
+	default:
+		x.names = append(x.names, named{w: w, list: taken.resources})
+	}
+}
+
+// oweRejected makes the client owe a rejected response that belongs to no debt: a part of its first configuration, or
+// the answer to a request. Any revision up to the newest one that it was sent may have made the rejected resources. All
+// such responses are one debt.
+func (s *Session) oweRejected(w *watch, taken *delivery, whole bool) {
+	i := slices.IndexFunc(s.debts.open, func(d debt) bool { return d.unowned })
+	if i < 0 {
+		since := s.began
+		if s.published.After(since) {
+			since = s.published
+		}
+		s.debts.add(debt{Debt: Debt{To: s.shown, Since: since}, concerns: true, unowned: true})
+		i = 0
+	}
+	x := &s.debts.open[i]
+	if whole {
+		x.state |= w.bit
+	} else {
+		x.lacks(w, taken)
+	}
+	s.debts.mu.Lock()
+	x.To = max(x.To, s.shown)
+	s.debts.mu.Unlock()
+	s.debts.reject(x, w)
 }
 
 // numberOf returns the number of the response with a nonce, or 0 for other nonces.

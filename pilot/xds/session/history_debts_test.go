@@ -59,6 +59,18 @@ func (c *modelClient) checkDebts() {
 			}
 		}
 	}
+	if c.waiting != nil {
+		return
+	}
+	for x := range c.refused {
+		short := envoy.ShortType(x.typeURL)
+		if short == "cds" || short == "lds" || short == "sds" {
+			is, there := c.h.versions[short][x.name]
+			if there && is == x.version && !c.session.Debts().Owed(uint64(newest), true).Owes { //nolint:gosec // not negative
+				c.h.t.Fatalf("%v: it rejects %s %s=%s, and everything is said to be in force", c, short, x.name, is)
+			}
+		}
+	}
 }
 
 // hasSince reports whether the client has a resource as of a revision or a later one, if it has asked for it before.
@@ -68,8 +80,9 @@ func (c *modelClient) hasSince(x touched, n int) bool {
 	if x.short == "vhds" {
 		t, name = envoy.RouteType, folder(x.name)
 	}
-	if !c.resumed && !c.got[t] {
-		return true // it has no configuration yet
+	first := !c.resumed && n <= c.began
+	if !c.resumed && !c.got[t] || first && !c.rejects[t] {
+		return true // it has no configuration yet, or it was sent the newest at first
 	}
 	has, ok := c.have[t][name]
 	has = own(has)
@@ -90,7 +103,7 @@ func (c *modelClient) hasSince(x touched, n int) bool {
 			return true // its cluster was removed before
 		}
 	}
-	if x.short == "cds" && ok && !c.h.strict && c.warming[name] {
+	if x.short == "cds" && ok && !c.h.strict && c.warming[name] && !first {
 		has = own(c.active[name]) // the version that serves
 	}
 	for m := n; m <= len(c.h.worlds); m++ {

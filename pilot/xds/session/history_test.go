@@ -52,6 +52,9 @@ func TestHistories(t *testing.T) {
 				}
 			case 4:
 				if i := rapid.IntRange(0, 2).Draw(t, "reconnect"); i > 0 {
+					if rapid.IntRange(0, 3).Draw(t, "starts again") == 0 {
+						clients[i].forget()
+					}
 					clients[i].connect()
 				}
 			default:
@@ -244,7 +247,9 @@ type modelClient struct {
 	retaken map[string]bool
 	refused map[refusal]bool // delta: those that the server has heard of
 	resumed bool             // it had an earlier stream
-	got     map[string]bool  // types of which this stream has brought a response
+	began   int              // newest revision when the stream began
+	got     map[string]bool  // types of which the server has read an answer on this stream
+	rejects map[string]bool  // types of which the last answer that the server has read is a rejection
 	fresh   map[string]bool  // type and name: subscribed to again, and not received since
 	since   map[string]int   // type and name: newest revision when it was received then
 }
@@ -264,17 +269,24 @@ func (c *modelClient) Suppressed(string) {
 }
 
 func newModelClient(h *history, delta, hosts bool) *modelClient {
-	c := &modelClient{
-		fresh: map[string]bool{}, since: map[string]int{},
-		h: h, delta: delta, hosts: hosts, live: map[string]map[string]string{}, have: map[string]map[string]string{},
-		warming: map[string]bool{}, active: map[string]string{}, retaken: map[string]bool{},
-		subs: map[string]map[string]bool{envoy.EndpointType: {}, envoy.RouteType: {"r0": true}, envoy.SecretType: {"s0": true}},
-	}
-	for _, t := range modelTypes {
-		c.have[t] = map[string]string{}
-	}
+	c := &modelClient{h: h, delta: delta, hosts: hosts}
+	c.forget()
 	c.connect()
 	return c
+}
+
+// forget makes the client start again: it has nothing.
+func (c *modelClient) forget() {
+	c.fresh, c.since = map[string]bool{}, map[string]int{}
+	c.live, c.have = map[string]map[string]string{}, map[string]map[string]string{}
+	c.warming, c.active, c.retaken, c.wants = map[string]bool{}, map[string]string{}, map[string]bool{}, false
+	c.subs = map[string]map[string]bool{envoy.EndpointType: {}, envoy.RouteType: {"r0": true}, envoy.SecretType: {"s0": true}}
+	for _, t := range modelTypes {
+		c.have[t] = map[string]string{}
+		for name := range c.subs[t] {
+			c.fresh[t+name] = len(c.h.worlds) > 1
+		}
+	}
 }
 
 var modelTypes = []string{envoy.ClusterType, envoy.EndpointType,
@@ -294,6 +306,7 @@ func (c *modelClient) connect() {
 	c.h.streams++
 	c.session.limits.Tombstones = c.h.tombstones
 	c.session.divided, c.session.firstGeneration, c.session.interner, c.names = c.hosts, 1000*c.h.streams, c.h.interner, &wire.Recent{}
+	c.began, c.rejects = len(c.h.worlds), map[string]bool{}
 	c.got, c.resumed = map[string]bool{}, len(c.have[envoy.ClusterType]) > 0
 	c.session.Expect(c.resumed, true, time.Unix(1, 0))
 	c.session.Start(c.h.pushes[len(c.h.pushes)-1].Snapshot)
@@ -371,7 +384,8 @@ func (c *modelClient) send(typeURL string, add, remove []string, nonce, fault st
 	if fault != "" {
 		detail = &rpcstatus.Status{Code: 13, Message: fault}
 	}
-	s := c.session
+	s, got, rejects := c.session, c.got, c.rejects
+	answered := func() { got[typeURL], rejects[typeURL] = true, fault != "" }
 	c.h.t.Logf("%v sends %s nonce=%s +%v -%v %v %s", c, envoy.ShortType(typeURL),
 		nonce, add, remove, slices.Sorted(maps.Keys(c.subs[typeURL])), fault)
 	if c.delta {
@@ -397,6 +411,9 @@ func (c *modelClient) send(typeURL string, add, remove []string, nonce, fault st
 			if _, err := ask(s, r, names); err != nil {
 				c.h.t.Fatal(err)
 			}
+			if r.ResponseNonce != "" {
+				answered()
+			}
 		})
 		return
 	}
@@ -409,6 +426,9 @@ func (c *modelClient) send(typeURL string, add, remove []string, nonce, fault st
 	c.out = append(c.out, func() {
 		if _, err := ask(s, r, names); err != nil {
 			c.h.t.Fatal(err)
+		}
+		if nonce != "" {
+			answered()
 		}
 	})
 }
@@ -431,7 +451,6 @@ func (c *modelClient) receive() bool {
 	r := c.in[0]
 	c.in = c.in[1:]
 	have, whole := c.have[r.TypeURL], envoy.TypeOf(r.TypeURL).Complete
-	c.got[r.TypeURL] = true
 	c.h.t.Logf("%v takes %s %s: %v -%v", c, envoy.ShortType(r.TypeURL), r.Nonce, show(r), r.Removed)
 	if r.TypeURL == envoy.VirtualHostType {
 		c.takeHosts(r)

@@ -425,6 +425,9 @@ func (s *Session) deliver(
 // record makes a response and records it as sent.
 func (s *Session) record(w *watch, resources []*envoy.Resource, removed []string, by *diff.Versions) *wire.Response {
 	s.nonces++
+	if s.snapshot != nil {
+		s.shown = max(s.shown, s.snapshot.Revision)
+	}
 	r := &wire.Response{
 		Delta:     s.delta,
 		TypeURL:   w.kind.URL,

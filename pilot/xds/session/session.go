@@ -61,8 +61,10 @@ type Session struct {
 	// for them are stale, even if a cluster has changed back. Nil unless the client resumes.
 	changedClusters map[string]struct{}
 
-	debts Debts
-	began time.Time // when the client connected; zero without Expect
+	debts     Debts
+	began     time.Time // when the client connected; zero without Expect
+	published time.Time // when the newest push was published; zero before the first
+	shown     uint64    // newest revision of which the client was sent a response
 	// answers is true if the client has answered a response. It was sent all requests with which it connected before.
 	answers bool
 

@@ -126,7 +126,7 @@ func (x *transcript) run(line string) {
 	case "refuse":
 		x.refused = rest
 	case "expect":
-		x.session.Expect(rest == "resumes", true, time.Unix(1, 0))
+		x.session.Expect(rest == "resumes", rest != "guesses", time.Unix(1, 0))
 	case "grant", "undecided":
 		x.session.Guard()
 		x.session.Grant(x.session.interner.Of(strings.Fields(rest)), true, command == "undecided")
