@@ -64,11 +64,13 @@ type Version struct {
 	Written    time.Time // of that write; zero if unknown
 	Position   string    // file:line:column; empty for objects of an API server
 
-	// Proxies is the largest number of proxies that it concerned at a time, and Counted is false if that is unknown.
+	// Proxies is the largest number of proxies that it concerned at a time. Once Settled is set, it is the largest number
+	// that had it. Counted is false if that is unknown.
 	Proxies int
 	Counted bool
 	Settled time.Time // time at which all of them had it; zero if some lack it, or if that is unknown
 
+	had    int           // the largest number of proxies that had it at a time
 	object *kinds.Object // until it is encoded
 	hash   string        // of the content; empty until it is encoded
 }
@@ -310,9 +312,10 @@ func (a *Archive) keep(v *version) {
 	}
 }
 
-// Outcome records how many proxies a revision concerned and, if all of them have it, when. It is about one object that
-// the revision changed.
-func (a *Archive) Outcome(k kinds.Key, revision uint64, proxies int, counted bool, settled time.Time) {
+// Outcome records how many proxies a revision concerns, how many of them have it, and when all of them had it, or zero.
+// It is about one object that the revision changed. Once it is settled, proxies that left without it are no part of the
+// number.
+func (a *Archive) Outcome(k kinds.Key, revision uint64, proxies, had int, counted bool, settled time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	e, ok := a.cacheOf(k.Kind).entries.Peek(k)
@@ -321,7 +324,10 @@ func (a *Archive) Outcome(k kinds.Key, revision uint64, proxies int, counted boo
 	}
 	for _, v := range e.versions {
 		if v.Revision == revision && !v.AsOld && v.Settled.IsZero() {
-			v.Proxies, v.Counted, v.Settled = max(v.Proxies, proxies), v.Counted || counted, settled
+			v.had, v.Proxies, v.Counted, v.Settled = max(v.had, had), max(v.Proxies, proxies), v.Counted || counted, settled
+			if !settled.IsZero() {
+				v.Proxies = v.had
+			}
 		}
 	}
 }

@@ -93,9 +93,13 @@ func TestRevisions(t *testing.T) {
 		list[2].Revision != 8 || list[2].AsOld {
 		t.Errorf("%+v", list)
 	}
-	a.Outcome(web, 8, 4, true, time.Time{})
-	a.Outcome(web, 8, 3, true, time.Unix(9, 0))
-	a.Outcome(web, 8, 9, true, time.Unix(10, 0)) // settled already
+	a.Outcome(web, 8, 5, 1, true, time.Time{})
+	if list, _ = a.Versions(web); list[1].Proxies != 5 {
+		t.Errorf("not settled: %+v", list[1])
+	}
+	a.Outcome(web, 8, 5, 4, true, time.Time{})
+	a.Outcome(web, 8, 3, 3, true, time.Unix(9, 0))  // one has left that had it, and one that had it not
+	a.Outcome(web, 8, 9, 9, true, time.Unix(10, 0)) // settled already
 	if list, _ = a.Versions(web); list[1].Proxies != 4 || list[1].Settled != time.Unix(9, 0) || !list[1].Counted || list[0].Proxies != 0 {
 		t.Errorf("outcomes %+v", list)
 	}

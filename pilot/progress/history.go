@@ -26,7 +26,7 @@ type Past struct {
 	Position   string     `json:"position,omitempty"` // file:line:column
 	Proxies    int        `json:"proxies"`            // proxies that were sent something because of it
 	Counted    bool       `json:"counted"`            // false if that number is not known, or a lower bound
-	Took       *float64   `json:"took,omitempty"`     // seconds from the commit until all of them had it
+	Took       *float64   `json:"took,omitempty"`     // seconds from the commit until all of them had it; missing if none had it
 	Restore    string     `json:"restore,omitempty"`  // command or text that brings the version before back
 	NoRestore  string     `json:"noRestore,omitempty"`
 }
@@ -61,9 +61,19 @@ func (t *Tracker) OwnHistory(k kinds.Key) History {
 // AskHistory returns the history of an object with the numbers of all replicas.
 func (t *Tracker) AskHistory(ctx context.Context, k kinds.Key) History {
 	h := t.OwnHistory(k)
-	if t.o.Replicas == nil {
-		return h
+	if t.o.Replicas != nil {
+		t.addHistories(ctx, k, &h)
 	}
+	for i := range h.Versions {
+		if p := &h.Versions[i]; p.Counted && p.Proxies == 0 {
+			p.Took = nil
+		}
+	}
+	return h
+}
+
+// addHistories adds the numbers of the other replicas.
+func (t *Tracker) addHistories(ctx context.Context, k kinds.Key, h *History) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	for _, x := range t.o.Replicas.AskMembers(ctx, HistoryPage+"?"+values(k).Encode()) {
@@ -79,7 +89,6 @@ func (t *Tracker) AskHistory(ctx context.Context, k kinds.Key) History {
 		h.Replicas = append(h.Replicas, r)
 		h.merge(b.Versions)
 	}
-	return h
 }
 
 // merge adds the numbers of another replica, whose versions are in the same order. A version that it does not have is
@@ -151,7 +160,7 @@ func (t *Tracker) look() (more bool) {
 			at = t.o.Clock.Now()
 		}
 		for _, k := range o.keys {
-			t.o.Archive.Outcome(k, o.revision, p.Concerned, p.Counted, at)
+			t.o.Archive.Outcome(k, o.revision, p.Concerned, p.Settled, p.Counted, at)
 		}
 	}
 	t.mu.Lock()

@@ -508,6 +508,25 @@ func TestHistory(t *testing.T) {
 	}
 }
 
+// TestHistoryOfWhatNoneHad: proxies that left without a version do not count in its history. If no proxy had it, there
+// is no time that it took.
+func TestHistoryOfWhatNoneHad(t *testing.T) {
+	f, tr := newFake(version(1, "a"))
+	f.debts = []debt{{from: 2, to: 2, Owing: xds.Owing{Proxy: "p.a", State: xds.Rejected}}}
+	f.commit(tr, true, change(version(2, "b")))
+	tr.look()
+	if v := tr.AskHistory(t.Context(), web).Versions[0]; v.Proxies != 1 || v.Took != nil {
+		t.Errorf("a proxy rejects it: %+v", v)
+	}
+	f.debts, f.now = nil, f.now.Add(4*time.Second)
+	if tr.look() {
+		t.Error("it waits for a proxy that is gone")
+	}
+	if v := tr.AskHistory(t.Context(), web).Versions[0]; v.Proxies != 0 || v.Took != nil || !v.Counted {
+		t.Errorf("the proxy is gone: %+v", v)
+	}
+}
+
 // TestFind: names of objects, and kinds of several groups.
 func TestFind(t *testing.T) {
 	gateway := &kinds.Object{Key: kinds.Key{Kind: kinds.KubeGateway, Namespace: "a", Name: "gw.x"}}
