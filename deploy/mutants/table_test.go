@@ -300,6 +300,16 @@ var mutants = []mutant{
 		folder: "pilot/xds/session", test: "TestSession/debts_rejected",
 	},
 	{
+		name: "a proxy that starts again is not awaited",
+		file: "pilot/xds/departures.go", was: "if !arrived && s.departures.has(c.proxy) {", is: "if false {",
+		folder: "pilot/xds", test: "TestProgressOfRestarts",
+	},
+	{
+		name: "a proxy that is held is forgotten",
+		file: "pilot/xds/departures.go", was: "case d.workload == nil:", is: "case true:",
+		folder: "pilot/xds", test: "TestHeldProxies",
+	},
+	{
 		name: "a departed proxy is forgotten",
 		file: "pilot/xds/server.go", was: "if expected && !s.closed {", is: "if false && expected {",
 		folder: "pilot/xds", test: "TestProgressOfDepartures",

@@ -147,3 +147,82 @@ spec:
 		t.Errorf("the first change: %+v", v)
 	}
 }
+
+// TestRejectedAfterARestart: a client rejects a version, leaves, starts again and rejects it again. The version is
+// never in force meanwhile, and the history does not say that a proxy had it.
+func TestRejectedAfterARestart(t *testing.T) {
+	o := testOptions(t)
+	put := func(value string) {
+		t.Helper()
+		write(t, filepath.Join(o.ConfigDir, "routes.yaml"), `apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: web, namespace: a}
+spec:
+  hosts: [web]
+  http: [{headers: {response: {set: {x: `+value+`}}}, route: [{destination: {host: web}}]}]
+`)
+	}
+	put("one")
+	s := started(t, o)
+	page := func(name string, into any) {
+		t.Helper()
+		code, text := fetch(t, s.Addresses().Monitoring, "/debug/"+name+"?object=VirtualService/web.a")
+		if err := json.Unmarshal([]byte(text), into); code != 200 || err != nil {
+			t.Fatal(code, err, text)
+		}
+	}
+	becomes := func(want progress.State) (a progress.Answer) {
+		t.Helper()
+		eventually(t, "the state is "+string(want), func() bool {
+			a = progress.Answer{}
+			page("inforce", &a)
+			return a.State == want
+		})
+		return a
+	}
+	connect := func() discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesClient {
+		t.Helper()
+		stream := subscribe(t, s.Addresses().GRPC)
+		clusters(t, stream, "web.a.svc.cluster.local")
+		must.Succeed(t, stream.Send(&discoveryv3.DiscoveryRequest{TypeUrl: envoy.RouteType, ResourceNames: []string{"80"}}))
+		return stream
+	}
+	answer := func(stream discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesClient, rejection string) {
+		t.Helper()
+		r, err := stream.Recv()
+		must.Succeed(t, err)
+		q := &discoveryv3.DiscoveryRequest{TypeUrl: envoy.RouteType, ResourceNames: []string{"80"}, ResponseNonce: r.Nonce}
+		if rejection != "" {
+			q.ErrorDetail = &rpcstatus.Status{Code: 13, Message: rejection}
+		} else {
+			q.VersionInfo = r.VersionInfo
+		}
+		must.Succeed(t, stream.Send(q))
+	}
+	stream := connect()
+	answer(stream, "")
+	becomes(progress.InForce)
+	put("two")
+	answer(stream, "no")
+	becomes(progress.Rejected)
+	must.Succeed(t, stream.CloseSend())
+	becomes(progress.Behind)
+	stream = connect()
+	for range 10 {
+		var a progress.Answer
+		if page("inforce", &a); a.State != progress.Behind {
+			t.Fatalf("it has started again, and has not answered: %+v", a)
+		}
+	}
+	answer(stream, "still not")
+	if a := becomes(progress.Rejected); len(a.Owing) != 1 || a.Owing[0].Message != "still not" {
+		t.Errorf("it rejects it again: %+v", a)
+	}
+	var h progress.History
+	if page("history", &h); len(h.Versions) == 0 || h.Versions[0].Took != nil {
+		t.Errorf("the history: %+v", h.Versions)
+	}
+	put("three")
+	answer(stream, "")
+	becomes(progress.InForce)
+}

@@ -17,6 +17,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/inspect"
 	"github.com/istiod-lite/istiod-lite/pilot/pushes"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
+	"github.com/istiod-lite/istiod-lite/registry"
 )
 
 // view is the interface of the server for streams and pages. It is an xds.World, a ui.World, a debug.World and a
@@ -60,6 +61,11 @@ func (v view) WorkloadKnown(snap *snapshot.Snapshot, p *node.Proxy) bool {
 	remote := p.Cluster != "" && p.Cluster != o.ClusterID
 	late := o.Client != nil && (remote || !o.NoServices) || o.Kubeconfigs != "" && remote || !o.NoRegistration && p.RegisterGroup != ""
 	return !late || cohort.Workload(snap, p) != nil
+}
+
+// Workload returns the workload of a proxy in a snapshot, or nil.
+func (view) Workload(snap *snapshot.Snapshot, p *node.Proxy) *registry.Workload {
+	return cohort.Workload(snap, p)
 }
 
 // ClusterPending reports whether a Secret or a file names the proxy's cluster and the cluster is unread.

@@ -44,6 +44,10 @@ func (settledWorld) Progress(uint64, bool, int) xds.Progress {
 
 func (settledWorld) Connected(ids []string) []string { return ids }
 
+func (settledWorld) Departed(string, int) []string { return nil }
+
+func (settledWorld) Forget([]string, time.Time) {}
+
 func (s settledWorld) Stored(k kinds.Key) (*kinds.Object, bool, bool) {
 	i := slices.IndexFunc(s.objects, func(o *kinds.Object) bool { return o.Key == k })
 	if i < 0 {

@@ -78,7 +78,9 @@ type Answer struct {
 	// Connected are the proxies of the parameter connected that are connected to this replica.
 	Connected []string `json:"connected,omitempty"`
 	// Lost is true if more proxies have left this replica lately than it knows.
-	Lost   bool    `json:"lost,omitempty"`
+	Lost bool `json:"lost,omitempty"`
+	// Silent is true if the state of a replica is Unknown because of proxies that left it long ago. Why names them.
+	Silent bool    `json:"silent,omitempty"`
 	Uptime float64 `json:"uptime,omitempty"` // seconds since this replica has started
 	// Gone names the replicas that ended or started again lately, and the seconds since then.
 	Gone map[string]float64 `json:"gone,omitempty"`
@@ -131,7 +133,7 @@ func owingState(s xds.OwingState) string {
 	switch s {
 	case xds.Rejected:
 		return rejected
-	case xds.Departed:
+	case xds.Departed, xds.Silent:
 		return departed
 	}
 	return behind
@@ -155,6 +157,9 @@ func Open(k kinds.Key, s State, why string) Answer {
 func (a Answer) For(namespace string) Answer {
 	if namespace == "" {
 		return a
+	}
+	if a.Silent {
+		a.Why = whySilent
 	}
 	all := len(a.Owing)
 	a.Owing = slices.DeleteFunc(slices.Clone(a.Owing), func(o Owing) bool { return !strings.HasSuffix(o.Proxy, "."+namespace) })

@@ -1,6 +1,9 @@
 package progress
 
 import (
+	"fmt"
+	"strings"
+
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/pilot/archive"
 	"github.com/istiod-lite/istiod-lite/pilot/xds"
@@ -35,6 +38,25 @@ type owed struct {
 	proxies Proxies
 	owing   []Owing
 	more    int
+	silent  []string // names of the ones that left long ago
+}
+
+// onlySilent reports whether all proxies that owe something left long ago.
+func (o *owed) onlySilent() bool {
+	return len(o.silent) > 0 && o.proxies.Rejected == 0 && o.proxies.Behind == len(o.silent)
+}
+
+// whySilent says why an answer is Unknown for proxies that left long ago.
+const whySilent = "proxies left long ago, and may run on with an older version, because their workloads are still there"
+
+// whySilent is whySilent with the names of the proxies.
+func (o *owed) whySilent() string {
+	const most = 5
+	names := strings.Join(o.silent[:min(len(o.silent), most)], ", ")
+	if more := len(o.silent) - most; more > 0 {
+		names += fmt.Sprintf(" and %d more", more)
+	}
+	return whySilent + ": " + names
 }
 
 // owed asks the streams.
@@ -47,6 +69,9 @@ func (t *Tracker) owed(revision uint64, upto bool) owed {
 			o.proxies.Rejected++
 		} else {
 			o.proxies.Behind++
+		}
+		if x.State == xds.Silent {
+			o.silent = append(o.silent, x.Name())
 		}
 		o.owing = append(o.owing, Owing{
 			Proxy: x.Proxy, Cluster: x.Cluster, State: owingState(x.State), Since: x.Since, Type: x.Type, Message: x.Message,

@@ -18,7 +18,8 @@
 //   - NotSeen: no source has handed over this version.
 //   - WithoutEffect: it changes nothing for a connected proxy. Why and the findings say the reason.
 //   - Invalid: the control plane does not use this version as it is written, and the last good one may stay in force.
-//   - Unknown: a replica cannot be asked, or one ended whose proxies may still be on their way to another one.
+//   - Unknown: a replica cannot be asked, or one ended whose proxies may still be on their way to another one, or a
+//     proxy left long ago whose workload is still there.
 //
 // # Replicas
 //
@@ -26,7 +27,9 @@
 // streams, and the one that is asked merges the answers. It names the version in its questions, so a replica that has
 // not read it makes the answer Behind. A proxy that has left a replica while it owed something is no longer awaited
 // once another replica says that it is connected there: each replica says so before it looks at its streams, so a proxy
-// that moves meanwhile is found in one of both places.
+// that moves meanwhile is found in one of both places. A proxy that has started again is connected in that sense once
+// it has answered its first configuration. Each replica asks the others now and then where its departed proxies are,
+// and forgets the ones that are connected elsewhere.
 //
 // Replicas that are not ready are asked too, because they may have streams, unless they refuse connections. For
 // departureTime after a replica ends or starts again, its proxies may be connected to none, and the answer is Unknown.
@@ -55,9 +58,9 @@
 //     replaced and written again is awaited: [TestWrittenAgain].
 //   - The answer of several replicas is never InForce unless each has said so: [TestReplicas]. A proxy that moves
 //     between replicas is awaited in one of both places: [TestMovedProxies], [TestLeavesAgain]. So is one of several
-//     with the same name in different clusters: [TestProxiesOfTheSameName]. A replica that ends or starts again makes
-//     the answer Unknown for a while: [TestEndedReplicas]. So do all replicas that have started again:
-//     [TestAfterAStart].
+//     with the same name in different clusters: [TestProxiesOfTheSameName]. One that left long ago and may run on makes
+//     the answer Unknown and is named: [TestSilentProxies]. A replica that ends or starts again makes the answer
+//     Unknown for a while: [TestEndedReplicas]. So do all replicas that have started again: [TestAfterAStart].
 //   - In random histories of one and of three replicas, with clients that stall, reject, leave, resume elsewhere and
 //     start again, and replicas that lag, end, start and cannot be asked, InForce is never said while a client serves
 //     an older version, and is said in the end: [TestHistories].
@@ -65,7 +68,7 @@
 //     had has no duration: [TestHistoryOfWhatNoneHad]. The first load is in no history and costs no memory:
 //     [TestFirstLoad].
 //   - With real streams, answers and clients agree, for changes, deletions and rejections:
-//     [pilot/bootstrap.TestInForce].
+//     [pilot/bootstrap.TestInForce], [pilot/bootstrap.TestRejectedAfterARestart].
 //   - With real Envoys and two replicas, requests meet the new version only once it is in force, and no proxy that is
 //     stopped, rejects or has lost its replica is left out: [deploy/e2e/inforce.TestInForce].
 package progress

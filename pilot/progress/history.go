@@ -126,8 +126,15 @@ const (
 	perLook = 8 // revisions
 )
 
-// Run fills in the outcomes of recent changes until ctx ends. It sleeps while there are none.
+// Run fills in the outcomes of recent changes until ctx ends. It sleeps while there are none. If there are other
+// replicas, it asks them at times where departed proxies are.
 func (t *Tracker) Run(ctx context.Context) error {
+	var moved <-chan time.Time
+	if t.o.Replicas != nil {
+		ticker := time.NewTicker(movedTime)
+		defer ticker.Stop()
+		moved = ticker.C
+	}
 	delay := minLook
 	for {
 		var again <-chan time.Time
@@ -139,6 +146,8 @@ func (t *Tracker) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-again:
+		case <-moved:
+			t.forgetMoved(ctx)
 		case <-t.wake:
 			delay = minLook
 		}

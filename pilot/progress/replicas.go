@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/pilot/replicas"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 )
@@ -26,8 +27,9 @@ type Replicas interface {
 const (
 	// departureTime is how long the proxies of a replica that has ended may take to connect again.
 	departureTime = 60 * time.Second
-	askTime       = 2 * time.Second // for an answer of all replicas
-	maxMoved      = 100             // proxies of one question that may have moved
+	askTime       = 2 * time.Second  // for an answer of all replicas
+	maxMoved      = 100              // proxies of one question that may have moved
+	movedTime     = 20 * time.Second // between two questions where departed proxies are
 )
 
 // InForcePage and HistoryPage are the names of the debug pages by which replicas ask each other.
@@ -186,6 +188,7 @@ func (t *Tracker) ask(ctx context.Context, q Question, list []string) (all Answe
 	t.account(&all, parts)
 	slices.SortFunc(all.Replicas, func(a, b Replica) int { return strings.Compare(a.Name, b.Name) })
 	t.shorten(&all)
+	all.Silent = all.State == Unknown && slices.ContainsFunc(parts, func(p part) bool { return p.Silent })
 	all.Uptime, all.Lost, all.Resumed = 0, false, false
 	return all, left
 }
@@ -212,11 +215,36 @@ func (p *part) settle(connected map[string]bool) {
 	moved := was - len(p.Owing)
 	p.Proxies.Behind, p.Proxies.Concerned = p.Proxies.Behind-moved, p.Proxies.Concerned-moved
 	switch {
-	case moved == 0 || len(p.Owing)+p.More > 0 || p.State != Behind || p.Why != "":
+	case moved == 0 || len(p.Owing)+p.More > 0 || !p.Silent && (p.State != Behind || p.Why != ""):
 	case p.Lost:
 		p.State, p.Why = Unknown, manyDeparted
 	default:
-		p.State = InForce
+		p.State, p.Why = InForce, ""
+	}
+}
+
+// forgetMoved asks the other replicas which of the proxies that have left this one are connected to them, and forgets
+// those.
+func (t *Tracker) forgetMoved(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, movedTime/2)
+	defer cancel()
+	last := ""
+	for ctx.Err() == nil {
+		asked := time.Now()
+		names := t.o.Streams.Departed(last, maxMoved)
+		if len(names) == 0 {
+			return
+		}
+		last = names[len(names)-1]
+		// Any object will do: each answer says which of the proxies are connected.
+		q := Question{Key: kinds.Key{Kind: kinds.Namespace, Name: "departed"}}
+		by := Asker{Name: t.o.Name, Uptime: t.o.Clock.Now().Sub(t.started), Proxies: names}
+		for _, x := range t.o.Replicas.AskMembers(ctx, InForcePage+"?"+q.query(by)) {
+			p := part{name: x.Name}
+			if x.Err == nil && json.Unmarshal(x.JSON, &p.Answer) == nil {
+				t.o.Streams.Forget(p.Connected, asked)
+			}
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package progress
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -198,6 +199,36 @@ func TestLeavesAgain(t *testing.T) {
 	a := tr[0].Ask(t.Context(), q)
 	if a.State != Behind || a.Proxies.Behind != 2 {
 		t.Errorf("%+v", a)
+	}
+}
+
+// TestSilentProxies: a proxy that left long ago, and whose workload is still there, makes the answer Unknown and is
+// named, unless another replica has it. A replica forgets its departure then.
+func TestSilentProxies(t *testing.T) {
+	q := Question{Key: web, Generation: 2}
+	f, tr := newFakes(2)
+	commitAll(f, tr, 2)
+	f[0].debts[0] = debt{from: 0, to: 99, Owing: xds.Owing{Proxy: "held.a", State: xds.Silent}}
+	for _, a := range []Answer{tr[0].Own(q), tr[0].Ask(t.Context(), q)} {
+		if expect(t, "it is nowhere", a, Unknown, "held.a"); len(a.Owing) != 1 || a.Owing[0].State != departed {
+			t.Errorf("%+v", a)
+		}
+		if a = a.For("b"); strings.Contains(a.Why, "held.a") || !strings.HasPrefix(a.Why, whySilent) {
+			t.Errorf("a reader of another namespace sees its name: %+v", a)
+		}
+	}
+	f[0].debts = append(f[0].debts, debt{from: 0, to: 99, Owing: xds.Owing{Proxy: "p.a", State: xds.Behind}})
+	expect(t, "another one is behind", tr[0].Ask(t.Context(), q), Behind, "")
+	f[0].debts = f[0].debts[:len(f[0].debts)-1]
+	tr[0].forgetMoved(t.Context())
+	expect(t, "it is still nowhere", tr[0].Own(q), Unknown, "held.a")
+	f[1].proxies = append(f[1].proxies, "held.a")
+	if a := tr[0].Ask(t.Context(), q); a.State != InForce || a.Why != "" {
+		t.Errorf("it is connected: %+v", a)
+	}
+	tr[0].forgetMoved(t.Context())
+	if a := tr[0].Own(q); len(a.Owing) > 0 || a.State == Unknown {
+		t.Errorf("it is forgotten: %+v", a)
 	}
 }
 

@@ -21,6 +21,10 @@ type Streams interface {
 	Progress(revision uint64, upto bool, most int) xds.Progress
 	// Connected returns the proxies of the list that are connected. Names are as of xds.Owing.Name.
 	Connected(names []string) []string
+	// Departed returns at most most names of proxies that have left, in order, that are greater than after.
+	Departed(after string, most int) []string
+	// Forget forgets proxies that have left before a time, because they are connected elsewhere.
+	Forget(names []string, before time.Time)
 }
 
 // World has the objects: an *ingest.World.
@@ -377,6 +381,8 @@ func (t *Tracker) measure(a *Answer, s *subject, v *archive.Version) {
 		a.State = Rejected
 	case !p.Published:
 		a.State, a.Why = Behind, "it is not offered to proxies yet"
+	case p.onlySilent():
+		a.State, a.Why, a.Silent = Unknown, p.whySilent(), true
 	case a.Proxies.Behind > 0:
 		a.State = Behind
 	case p.Unknown:
@@ -403,6 +409,8 @@ func (t *Tracker) measureUnneeded(a *Answer, why string) {
 	n := len(a.Owing)
 	a.Proxies = Proxies{Connected: p.Connected, Concerned: n, Behind: n}
 	switch {
+	case n > 0 && n == len(p.silent):
+		a.State, a.Why, a.Silent = Unknown, p.whySilent(), true
 	case n > 0:
 		a.State = Behind
 	case p.Unknown:

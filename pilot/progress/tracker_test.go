@@ -85,6 +85,20 @@ func (f *fake) Connected(ids []string) []string {
 	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return !slices.Contains(f.proxies, id) })
 }
 
+func (f *fake) Departed(after string, most int) (names []string) {
+	for _, d := range f.debts {
+		if name := d.Name(); (d.State == xds.Departed || d.State == xds.Silent) && name > after {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names[:min(len(names), most)]
+}
+
+func (f *fake) Forget(names []string, _ time.Time) {
+	f.debts = slices.DeleteFunc(f.debts, func(d debt) bool { return d.State != xds.Behind && slices.Contains(names, d.Name()) })
+}
+
 func (f *fake) Stored(k kinds.Key) (*kinds.Object, bool, bool) {
 	o := f.objects[k]
 	return o, o != nil && !f.hidden[k], f.pending[k]

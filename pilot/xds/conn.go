@@ -48,7 +48,9 @@ type conn struct {
 	// Guarded by server.mu. Only the owner changes group and cohort, and it may read them without the lock.
 	group    *subscriberGroup // nil if the stream checks each push itself
 	cohort   cohort.Key       // of the session
-	returned bool             // it is known what the stream owes of what an earlier stream of its proxy owed
+	returned bool             // the departure of its proxy is forgotten; only the owner changes it
+	complete bool             // the client resumes an earlier stream, or is known to have answered its first configuration
+	noting   bool             // noteArrival will run
 	notified span             // newest consecutive snapshots that were offered to this stream alone
 
 	requests chan incoming // from the reader

@@ -96,6 +96,10 @@
 //     [TestProgressBeforeTheFirstConfiguration], [TestProgressWaitsForNewNames], [TestProgressOfRejections],
 //     [TestProgressOfDepartures], [TestDeparturesAreBounded], [TestProgressMissesNoPush],
 //     [pilot/xds/session.TestHistories], [pilot/bootstrap.TestHistories].
+//   - A proxy that rejects something and starts again owes it until it has answered its first configuration, and still
+//     if it rejects that too: [TestProgressOfRestarts], [TestProgressOfLateEnds].
+//   - A proxy that left while its workload runs is awaited for ten minutes, and named for as long as the workload is
+//     there: [TestHeldProxies].
 //   - A push counts the clients that were sent something because of it, until they have acknowledged it, rejected it or
 //     left: [TestPushesAreCounted].
 package xds

@@ -6,9 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
-	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/pilot/xds/session"
 )
 
@@ -20,6 +18,7 @@ const (
 	Behind   OwingState = iota // it has not been sent or has not acknowledged everything
 	Rejected                   // it has rejected something
 	Departed                   // its stream ended before, and it has not come back
+	Silent                     // it departed long ago, and a snapshot still has its workload
 )
 
 // Owing is a proxy that does not have a revision in force.
@@ -103,13 +102,7 @@ func (s *Server) Progress(revision uint64, upto bool, most int) Progress {
 			p.Settled++
 		}
 	}
-	for _, d := range gone {
-		if d.known && latest != nil && !s.o.World.WorkloadKnown(latest, d.proxy) {
-			continue // it will not come back
-		}
-		p.Concerned++
-		p.Owing = append(p.Owing, Owing{Proxy: d.proxy.ID, Cluster: d.proxy.Cluster, Since: d.at, State: Departed})
-	}
+	s.addDeparted(&p, gone, latest)
 	slices.SortFunc(p.Owing, func(a, b Owing) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Name(), b.Name())) })
 	if most = max(most, 0); len(p.Owing) > most {
 		p.Owing, p.More = slices.Clip(p.Owing[:most]), len(p.Owing)-most
@@ -132,19 +125,6 @@ func (s *Server) lagging(rejected bool) (n int) {
 		}
 	}
 	return n
-}
-
-// Connected returns the proxies of a list that have a stream here. Names are as of Owing.Name.
-func (s *Server) Connected(names []string) []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	here := map[string]bool{}
-	for _, c := range s.conns {
-		if c.profile.workload {
-			here[proxyName(c.proxy.ID, c.proxy.Cluster)] = true
-		}
-	}
-	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !here[name] })
 }
 
 // member is a stream with its group at one moment.
@@ -229,124 +209,6 @@ func (c *conn) waiting() offered {
 	return offeredBy(c.pendingPush).or(offeredBy(c.taken))
 }
 
-// departure is what a proxy owed when its last stream ended. It also owes all later revisions.
-type departure struct {
-	proxy *node.Proxy
-	known bool   // the snapshot had its workload
-	after uint64 // newest snapshot at that time
-	owed  []session.Debt
-	at    time.Time
-}
-
-// departures are the proxies whose streams have ended lately. Its methods are called with server.mu held.
-type departures struct {
-	by map[departedProxy]departure
-	// lostUntil is when the departures that found no room would have been forgotten.
-	lostUntil time.Time
-	swept     time.Time
-}
-
-// departedProxy identifies a proxy. Two clusters may have proxies of one ID.
-type departedProxy struct{ id, cluster string }
-
-const (
-	// departureTime is how long a proxy that has left is expected to come back.
-	departureTime = time.Minute
-	// maxDepartures bounds the proxies of which it is known what they lack.
-	maxDepartures = 4096
-)
-
-// add records a departure.
-func (d *departures) add(x departure) {
-	k := departedProxy{x.proxy.ID, x.proxy.Cluster}
-	if d.sweep(x.at); len(d.by) >= maxDepartures {
-		if _, ok := d.by[k]; !ok {
-			d.lostUntil = x.at.Add(departureTime)
-			return
-		}
-	}
-	if d.by == nil {
-		d.by = map[departedProxy]departure{}
-	}
-	if before, ok := d.by[k]; ok { // a stream that had not caught up
-		x.after, x.owed = min(x.after, before.after), append(x.owed, before.owed...)
-	}
-	d.by[k] = x
-}
-
-// sweep forgets the departures that are too old, at most once a second unless there is no room.
-func (d *departures) sweep(now time.Time) {
-	if len(d.by) < maxDepartures && now.Sub(d.swept) < time.Second {
-		return
-	}
-	d.swept = now
-	for k, x := range d.by {
-		if now.Sub(x.at) > departureTime {
-			delete(d.by, k)
-		}
-	}
-}
-
-// returned forgets the departure of a proxy that is connected again.
-func (d *departures) returned(p *node.Proxy) { delete(d.by, departedProxy{p.ID, p.Cluster}) }
-
-// list returns the departed proxies that may owe a revision. unknown is true if there may be others.
-func (d *departures) list(now time.Time, revision uint64, upto bool) (list []departure, unknown bool) {
-	for _, x := range d.by {
-		if now.Sub(x.at) > departureTime {
-			continue
-		}
-		if revision > x.after || slices.ContainsFunc(x.owed, func(o session.Debt) bool {
-			return o.From <= revision && (upto || revision <= o.To)
-		}) {
-			list = append(list, x)
-		}
-	}
-	return list, now.Before(d.lostUntil)
-}
-
-// depart records what a stream owes when it is removed, unless its proxy has another one. The caller holds mu.
-func (s *Server) depart(c *conn, d departure) {
-	if s.count[c.proxy.ID] > 0 {
-		for _, other := range s.conns {
-			if other.returned && other.proxy.ID == c.proxy.ID && other.proxy.Cluster == c.proxy.Cluster {
-				return
-			}
-		}
-	}
-	if d.after = s.latest.Revision; s.offered.Load() < d.after {
-		d.after = s.offered.Load()
-	}
-	if group := c.group; group != nil {
-		if g := group.unchecked(); g.from != 0 {
-			d.after = min(d.after, g.from-1)
-		}
-	}
-	if waiting := c.waiting(); waiting.from != 0 {
-		d.after = min(d.after, waiting.from-1)
-	}
-	s.departures.add(d)
-}
-
-// departs returns what the stream owes when it ends. It returns false if its proxy is not expected to come back, or has
-// no configuration yet. The owner calls it.
-func (c *conn) departs() (departure, bool) {
-	if !c.profile.workload {
-		return departure{}, false
-	}
-	newest := c.server.newest()
-	d := departure{proxy: c.proxy, at: time.Now(), owed: c.session.Debts().Open(nil)}
-	if !c.joined && len(d.owed) == 0 {
-		return d, false
-	}
-	d.known = knownIn(c.server.o.World, newest, c.proxy)
-	return d, d.known || !c.hadWorkload
-}
-
-func knownIn(w World, s *snapshot.Snapshot, p *node.Proxy) bool {
-	return s != nil && w.WorkloadKnown(s, p)
-}
-
 // unseen returns the first revision that the stream may not have been offered although its group or the Server has it,
 // or 0. The owner calls it before it takes a push, so that a revision that it misses is in the push.
 func (c *conn) unseen() (group, server uint64) {
@@ -372,17 +234,4 @@ func (c *conn) owes(p *session.Push, group, server uint64) *session.Push {
 	wider := *p
 	wider.First = first
 	return &wider
-}
-
-// returning forgets the departure of the proxy once it is known what its new stream owes.
-func (c *conn) returning() {
-	if c.returned || !c.session.Known() {
-		return
-	}
-	s := c.server
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c.returned = true
-	s.resumed = s.resumed || c.session.Resumed() && c.profile.workload
-	s.departures.returned(c.proxy)
 }

@@ -102,6 +102,7 @@ func (c *conn) endPass() {
 	c.pass = pass{}
 	c.endFirst()
 	c.session.ReleaseSnapshot()
+	c.returning()
 }
 
 // room is the number of unacknowledged bytes that a stream takes without blocking. gRPC queues 64 KiB.

@@ -360,6 +360,8 @@ func (s *Server) remove(c *conn) {
 	delete(s.withoutCertificates, c)
 	if expected && !s.closed {
 		s.depart(c, left)
+	} else {
+		s.departures.ended(c.proxy)
 	}
 	s.leaveGroup(c)
 	c.cohorts.move(c.cohort, cohort.Key{})

@@ -11,6 +11,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/pushes"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
+	"github.com/istiod-lite/istiod-lite/registry"
 )
 
 // World answers a Server's questions about the mesh that are not about its snapshots. Its methods must be safe for
@@ -19,6 +20,9 @@ type World interface {
 	// WorkloadKnown reports whether a snapshot has the workload of a proxy. The first response of a stream waits up to
 	// a second for such a snapshot.
 	WorkloadKnown(*snapshot.Snapshot, *node.Proxy) bool
+
+	// Workload returns the workload of a proxy in a snapshot, or nil.
+	Workload(*snapshot.Snapshot, *node.Proxy) *registry.Workload
 
 	// ClusterPending reports whether the proxy's cluster is known by name and has not been read. Until then, a proxy
 	// that resumes has no response and keeps its configuration.
@@ -50,6 +54,9 @@ type Standalone struct{}
 
 // WorkloadKnown returns true.
 func (Standalone) WorkloadKnown(*snapshot.Snapshot, *node.Proxy) bool { return true }
+
+// Workload returns nil.
+func (Standalone) Workload(*snapshot.Snapshot, *node.Proxy) *registry.Workload { return nil }
 
 // ClusterPending returns false.
 func (Standalone) ClusterPending(*node.Proxy) bool { return false }

@@ -38,6 +38,50 @@ func (s *Session) endResumed(x *debt) bool {
 	return true
 }
 
+// Arrived reports whether the client has answered its first configuration: everything that it was sent, and everything
+// that this refers to. It requests the types in any case. Its debts have what it has rejected then.
+func (s *Session) Arrived(types []string) bool {
+	if !s.answers || s.undecided || s.Pending() {
+		return false
+	}
+	for _, url := range types {
+		if w := s.find(url); w == nil || w.idle() {
+			return false
+		}
+	}
+	for _, w := range s.watches {
+		if w.failed || w.incomplete || w.answered < w.newest || len(w.bisection) > 0 {
+			return false
+		}
+	}
+	for _, w := range s.watches {
+		if !s.leads(w) || w.refusedState != 0 {
+			continue
+		}
+		for r := range w.held.All {
+			if is := w.current(r.Name); is != nil && (w.whole() || w.names.Has(r.Name)) && !w.isRejected(is) && !s.asksFor(is) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// asksFor reports whether the client subscribes to everything that a resource refers to and that it may have.
+func (s *Session) asksFor(is *envoy.Resource) bool {
+	if is.Divided {
+		w := s.find(envoy.VirtualHostType)
+		return w != nil && !w.idle()
+	}
+	return !slices.ContainsFunc(is.References(), func(r Reference) bool {
+		if r.TypeURL == envoy.ClusterType && !s.profile.Named || r.TypeURL == envoy.SecretType && !s.observer.MayHave(r.Name) {
+			return false
+		}
+		w := s.find(r.TypeURL)
+		return w == nil || !w.wildcard && !w.names.Has(r.Name)
+	})
+}
+
 // catchUp ends the time in which any revision may concern a client that was sent assignments ahead. It has them, or it
 // does not take their clusters.
 func (s *Session) catchUp(x *debt) {
