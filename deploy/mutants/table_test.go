@@ -335,6 +335,11 @@ var mutants = []mutant{
 		folder: "pilot/progress", test: "TestLeavesAgain",
 	},
 	{
+		name: "a proxy that a push may concern is counted",
+		file: "pilot/progress/history.go", was: "concerned = p.Settled", is: "concerned = p.Concerned",
+		folder: "pilot/progress", test: "TestMayBeConcerned",
+	},
+	{
 		name: "an object that was written again is the one before",
 		file: "pilot/progress/tracker.go", was: "!v.Gone && q.UID != \"\" && q.UID != v.UID,", is: "false,",
 		folder: "pilot/progress", test: "TestWrittenAgain",

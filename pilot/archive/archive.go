@@ -64,15 +64,17 @@ type Version struct {
 	Written    time.Time // of that write; zero if unknown
 	Position   string    // file:line:column; empty for objects of an API server
 
-	// Proxies is the largest number of proxies that it concerned at a time. Once Settled is set, it is the largest number
-	// that had it. Counted is false if that is unknown.
+	// Proxies is the largest number of proxies that it is known to have concerned at a time. Once Settled is set, it is
+	// the largest number that had it. Counted is false if there may be others.
 	Proxies int
 	Counted bool
 	Settled time.Time // time at which all of them had it; zero if some lack it, or if that is unknown
+	Invalid bool      // the control plane does not use it as it is written: see Refuse
 
 	had    int           // the largest number of proxies that had it at a time
 	object *kinds.Object // until it is encoded
 	hash   string        // of the content; empty until it is encoded
+	part   bool          // its author wrote more than is in force
 }
 
 // Hash returns the hash of the version's content. It is empty for a deletion, and if the content is not kept.
@@ -216,7 +218,7 @@ func (e *entry) last() *version {
 // take sets the fields of a version from an object. The version holds the object until Encode: while it is the newest
 // one, the World holds the object too.
 func (v *version) take(o *kinds.Object) {
-	v.UID, v.Generation, v.Position = o.UID, o.Generation, o.Position
+	v.UID, v.Generation, v.Position, v.part = o.UID, o.Generation, o.Position, o.Partial
 	switch {
 	case o.Kind == kinds.Secret:
 		v.lost = "the content of Secrets is not kept"
@@ -312,9 +314,25 @@ func (a *Archive) keep(v *version) {
 	}
 }
 
-// Outcome records how many proxies a revision concerns, how many of them have it, and when all of them had it, or zero.
-// It is about one object that the revision changed. Once it is settled, proxies that left without it are no part of the
-// number.
+// Refuse records that the control plane does not use the last version of an object as it is written. generation is
+// the number of that version. Without one it is the newest that is kept if a part of that is left out, or if it is a
+// Secret: else it was not kept, and the newest one is the last good version.
+func (a *Archive) Refuse(k kinds.Key, generation int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	e, ok := a.cacheOf(k.Kind).entries.Peek(k)
+	if !ok {
+		return
+	}
+	v := e.last()
+	if v != nil && !v.Gone && v.Generation == generation && (generation != 0 || v.part || k.Kind == kinds.Secret) {
+		v.Invalid = true
+	}
+}
+
+// Outcome records how many proxies a revision is known to have concerned, how many of them have it, whether these are
+// all, and when all of them had it, or zero. It is about one object that the revision changed. Once it is settled,
+// proxies that left without it are no part of the number.
 func (a *Archive) Outcome(k kinds.Key, revision uint64, proxies, had int, counted bool, settled time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

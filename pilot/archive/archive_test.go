@@ -105,6 +105,36 @@ func TestRevisions(t *testing.T) {
 	}
 }
 
+// TestRefuse: the version that is not used as it is written is marked, and not the last good one that stays instead.
+func TestRefuse(t *testing.T) {
+	partial := func(o *kinds.Object) { o.UID, o.Position, o.Partial = "", "web.yaml:1:1", true }
+	inFile := func(o *kinds.Object) { o.UID, o.Position = "", "web.yaml:1:1" }
+	secret := &kinds.Object{Key: kinds.Key{Kind: kinds.Secret, Namespace: "a", Name: "tls"}, UID: "1", Spec: &corev1.Secret{}}
+	for name, c := range map[string]struct {
+		then    *kinds.Object
+		refused int64
+		want    bool
+	}{
+		"its generation":            {virtualService(2, "b"), 2, true},
+		"a later generation":        {virtualService(2, "b"), 3, false},
+		"a part of a file":          {virtualService(0, "b", partial), 0, true},
+		"the last good of a file":   {virtualService(0, "b", inFile), 0, false},
+		"a Secret":                  {secret, 0, true},
+		"a deletion before the end": {nil, 0, false},
+	} {
+		a, key := New(Options{}), web
+		if c.then != nil {
+			key = c.then.Key
+		}
+		a.Add(Change{Key: key, Object: c.then, Revision: 2})
+		a.Refuse(key, c.refused)
+		if list, _ := a.Versions(key); len(list) != 1 || list[0].Invalid != c.want {
+			t.Errorf("%s: %+v", name, list)
+		}
+	}
+	New(Options{}).Refuse(web, 1) // it is not kept
+}
+
 // TestAuthors: a version has the author of the same generation, and no author of another version.
 func TestAuthors(t *testing.T) {
 	a := New(Options{})

@@ -64,9 +64,10 @@
 //   - In random histories of one and of three replicas, with clients that stall, reject, leave, resume elsewhere and
 //     start again, and replicas that lag, end, start and cannot be asked, InForce is never said while a client serves
 //     an older version, and is said in the end: [TestHistories].
-//   - The history has authors, numbers of proxies, durations and commands: [TestHistory]. A version that no proxy
-//     had has no duration: [TestHistoryOfWhatNoneHad]. The first load is in no history and costs no memory:
-//     [TestFirstLoad].
+//   - The history has authors, numbers of proxies, durations and commands: [TestHistory]. A proxy that a push turns
+//     out not to concern is in no number and makes no version InForce: [TestMayBeConcerned]. A version that no proxy
+//     had, or that is not used as it is written, has no duration: [TestHistoryOfWhatNoneHad], [TestHistoryOfInvalid].
+//     The first load is in no history and costs no memory: [TestFirstLoad].
 //   - With real streams, answers and clients agree, for changes, deletions and rejections:
 //     [pilot/bootstrap.TestInForce], [pilot/bootstrap.TestRejectedAfterARestart].
 //   - With real Envoys and two replicas, requests meet the new version only once it is in force, and no proxy that is

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/pilot/xds"
 )
 
 // History has the versions of an object that were in force lately.
@@ -27,6 +28,7 @@ type Past struct {
 	Proxies    int        `json:"proxies"`            // proxies that were sent something because of it
 	Counted    bool       `json:"counted"`            // false if that number is not known, or a lower bound
 	Took       *float64   `json:"took,omitempty"`     // seconds from the commit until all of them had it; missing if none had it
+	Invalid    bool       `json:"invalid,omitempty"`  // it was not used as it is written, so it has no Took
 	Restore    string     `json:"restore,omitempty"`  // command or text that brings the version before back
 	NoRestore  string     `json:"noRestore,omitempty"`
 }
@@ -34,10 +36,14 @@ type Past struct {
 // OwnHistory returns the history of an object as this replica knows it.
 func (t *Tracker) OwnHistory(k kinds.Key) History {
 	h := History{Object: objectOf(k), Versions: []Past{}}
+	t.refuse(k)
 	list, _ := t.o.Archive.Versions(k)
 	for i := len(list) - 1; i >= 0; i-- {
 		v := &list[i]
-		p := Past{Generation: v.Generation, Deleted: v.Gone, Manager: v.Manager, Position: v.Position, Proxies: v.Proxies, Counted: v.Counted}
+		p := Past{
+			Generation: v.Generation, Deleted: v.Gone, Manager: v.Manager, Position: v.Position, Proxies: v.Proxies, Counted: v.Counted,
+			Invalid: v.Invalid,
+		}
 		if v.Generation == 0 && !v.Gone {
 			p.Version = v.Hash() // Secrets have none
 		}
@@ -49,7 +55,7 @@ func (t *Tracker) OwnHistory(k kinds.Key) History {
 		if !v.Written.IsZero() {
 			p.Written = &v.Written
 		}
-		if !v.Settled.IsZero() {
+		if !v.Settled.IsZero() && !v.Invalid {
 			took := v.Settled.Sub(v.Time).Seconds()
 			p.Took = &took
 		}
@@ -109,9 +115,9 @@ func (h *History) merge(list []Past) {
 		}
 		b := &list[at]
 		list = list[at+1:]
-		p.Proxies, p.Counted = p.Proxies+b.Proxies, p.Counted && b.Counted
+		p.Proxies, p.Counted, p.Invalid = p.Proxies+b.Proxies, p.Counted && b.Counted, p.Invalid || b.Invalid
 		switch {
-		case p.Took == nil || b.Took == nil:
+		case p.Took == nil || b.Took == nil || p.Invalid:
 			p.Took = nil
 		case *b.Took > *p.Took:
 			p.Took = b.Took
@@ -154,6 +160,25 @@ func (t *Tracker) Run(ctx context.Context) error {
 	}
 }
 
+// outcome returns the number of proxies that a revision is known to have concerned, because they have it or have
+// rejected it, and whether these are all. A push that is not compared yet may concern no proxy.
+func outcome(p *xds.Progress) (concerned int, counted bool) {
+	concerned = p.Settled
+	for i := range p.Owing {
+		if p.Owing[i].State == xds.Rejected {
+			concerned++
+		}
+	}
+	return concerned, p.Published && p.Counted && concerned == p.Concerned
+}
+
+// refuse marks the newest version of an object as invalid, if it is not used as it is written.
+func (t *Tracker) refuse(k kinds.Key) {
+	if generation, is := t.o.Judge.Unusable(k); is {
+		t.o.Archive.Refuse(k, generation)
+	}
+}
+
 // look looks at some of the open revisions, and reports whether any are left.
 func (t *Tracker) look() (more bool) {
 	t.o.Archive.Encode()
@@ -163,13 +188,15 @@ func (t *Tracker) look() (more bool) {
 	t.mu.Unlock()
 	settled := map[uint64]bool{} // of the revisions in list
 	for _, o := range list {
-		p := t.o.Streams.Progress(o.revision, false, 0)
+		p := t.o.Streams.Progress(o.revision, false, maxOwing)
+		concerned, counted := outcome(&p)
 		var at time.Time
 		if settled[o.revision] = p.InForce(); p.InForce() {
 			at = t.o.Clock.Now()
 		}
 		for _, k := range o.keys {
-			t.o.Archive.Outcome(k, o.revision, p.Concerned, p.Settled, p.Counted, at)
+			t.refuse(k)
+			t.o.Archive.Outcome(k, o.revision, concerned, p.Settled, counted, at)
 		}
 	}
 	t.mu.Lock()

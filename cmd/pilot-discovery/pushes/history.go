@@ -142,7 +142,10 @@ func proxiesOf(p *progress.Past) string {
 
 // tookOf returns how long it took until all proxies had a version.
 func tookOf(p *progress.Past) string {
-	if p.Took == nil {
+	switch {
+	case p.Invalid:
+		return "invalid"
+	case p.Took == nil:
 		return "-"
 	}
 	return time.Duration(*p.Took * float64(time.Second)).Round(time.Millisecond).String()

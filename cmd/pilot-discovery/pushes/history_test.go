@@ -22,6 +22,7 @@ func TestHistory(t *testing.T) {
 			{Deleted: true, Time: &at, Proxies: 2, NoRestore: "it is too large"},
 			{Generation: 2, Time: &at, Manager: "kubectl", Written: &at, Proxies: 3, Counted: true, Took: &took, Restore: "kubectl apply -f -\n"},
 			{Version: "0123456789abcdef", Position: "web.yaml:1:1"},
+			{Generation: 1, Time: &at, Proxies: 3, Counted: true, Invalid: true},
 		},
 		Replicas: []progress.Replica{{Name: "istiod-0", State: progress.InForce}, {Name: "istiod-1", Error: "it did not answer within 2s"}},
 	}
@@ -31,6 +32,7 @@ func TestHistory(t *testing.T) {
 2026-01-02 03:04:05 deleted >=2 - -
 2026-01-02 03:04:05 2 3 1.5s kubectl
 - 01234567 - - -
+2026-01-02 03:04:05 1 3 invalid -
 
 No command brings 2 back: it is too large.
 ` + silent,
@@ -38,6 +40,7 @@ No command brings 2 back: it is too large.
 2026-01-02 03:04:05 deleted >=2 - - - -
 2026-01-02 03:04:05 2 3 1.5s kubectl 2026-01-02 03:04:05 -
 - 0123456789abcdef - - - - web.yaml:1:1
+2026-01-02 03:04:05 1 3 invalid - - -
 
 No command brings 2 back: it is too large.
 
@@ -45,7 +48,7 @@ This brings 01234567 back:
 
 kubectl apply -f -
 ` + silent,
-		"name": "deleted\n2\n01234567\n",
+		"name": "deleted\n2\n01234567\n1\n",
 	} {
 		var out, said bytes.Buffer
 		w := writer{out: &out, said: &said, output: output}
@@ -61,7 +64,7 @@ kubectl apply -f -
 	w := writer{out: &out, said: &out, output: "json"}
 	must.Succeed(t, w.history(&progress.History{Versions: h.Versions}))
 	var again progress.History
-	if err := json.Unmarshal(out.Bytes(), &again); err != nil || len(again.Versions) != 3 || again.Versions[1].Manager != "kubectl" {
+	if err := json.Unmarshal(out.Bytes(), &again); err != nil || len(again.Versions) != 4 || again.Versions[1].Manager != "kubectl" {
 		t.Errorf("%v: %s", err, out.String())
 	}
 	w = writer{out: full{}, said: &out, output: "table"}

@@ -51,7 +51,7 @@ function past(v, before, open) {
   details?.addEventListener('toggle', () => (details.open ? open.add(id) : open.delete(id)));
   const proxies = v.counted ? String(v.proxies) : v.proxies ? `at least ${v.proxies}` : '–';
   return h('tr', {}, h('td', { title: v.time ?? '' }, v.time ? new Date(v.time).toLocaleString([], { hour12: false }) : h('span', { class: 'dim' }, 'before')), h('td', {}, version(v)), h('td', { title: v.written ?? '' }, v.manager ?? '–', v.position ? h('code', { class: 'dim' }, ' ' + v.position.split('/').pop()) : null),
-    h('td', { class: 'number' }, proxies), h('td', { class: 'number' }, v.took === undefined ? '–' : duration(v.took * 1000)), h('td', {}, details ?? h('span', { class: 'dim' }, v.noRestore ?? '')));
+    h('td', { class: 'number' }, proxies), h('td', { class: 'number' }, v.invalid ? 'invalid' : v.took === undefined ? '–' : duration(v.took * 1000)), h('td', {}, details ?? h('span', { class: 'dim' }, v.noRestore ?? '')));
 }
 
 export function object({ rest, failed }) {
