@@ -297,6 +297,9 @@ func (d *Debts) await(x *debt, r Reference, why string) {
 // owe records the response that was made last. It belongs to the pass, and to debts that look at its type. before is
 // what the client had of the type.
 func (s *Session) owe(w *watch, resources []*envoy.Resource, before envoy.Union) {
+	if w.fresh < s.nonces && !w.whole() && slices.ContainsFunc(resources, func(r *envoy.Resource) bool { return before.Get(r.Name) == nil }) {
+		w.fresh = s.nonces
+	}
 	for i := range s.debts.open {
 		switch x := &s.debts.open[i]; {
 		case x.making || x.resumes:
@@ -330,10 +333,12 @@ func (s *Session) leads(w *watch) bool {
 
 // oweAhead records that the assignments of clusters were sent before the client subscribes to them.
 func (s *Session) oweAhead(clusters []string) {
-	if x := s.debts.making(); x != nil {
-		s.debts.mu.Lock()
-		defer s.debts.mu.Unlock()
-		x.ahead, x.To = append(x.ahead, clusters...), math.MaxUint64
+	s.debts.mu.Lock()
+	defer s.debts.mu.Unlock()
+	for i := range s.debts.open {
+		if x := &s.debts.open[i]; x.making || x.resumes {
+			x.ahead, x.To = append(x.ahead, clusters...), math.MaxUint64
+		}
 	}
 }
 
@@ -441,10 +446,13 @@ func (s *Session) noteAnswer(w *watch, nonce string, taken *delivery, v *Verdict
 	}
 	w.message = strings.Clone(strings.ToValidUTF8(v.Message[:min(len(v.Message), maxMessage)], ""))
 	whole := w.whole() && !s.delta
+	if !whole && taken != nil && taken.empty() {
+		return // the client lacks nothing by it
+	}
 	if whole {
 		w.refusedState = max(w.refusedState, n)
 	}
-	owned := false
+	owned, all := false, false
 	for i := range s.debts.open {
 		x := &s.debts.open[i]
 		owns := x.watches&w.bit != 0 && x.first <= n && n <= x.last ||
@@ -470,12 +478,12 @@ func (s *Session) noteAnswer(w *watch, nonce string, taken *delivery, v *Verdict
 				}
 			}
 		case owns || removes:
-			owned = true
+			owned, all = true, all || x.From == 0
 			x.lacks(w, taken)
 			s.debts.reject(x, w)
 		}
 	}
-	if !owned && (taken != nil || n > before) {
+	if !all && (taken != nil || n > before) && (!owned || n <= w.fresh) {
 		s.oweRejected(w, taken, whole)
 	}
 }
@@ -484,7 +492,7 @@ func (s *Session) noteAnswer(w *watch, nonce string, taken *delivery, v *Verdict
 // recorded.
 func (x *debt) lacks(w *watch, taken *delivery) {
 	switch {
-	case taken == nil || len(taken.removed) > 0 || taken.unknown || len(taken.resources) == 0:
+	case taken == nil || len(taken.removed) > 0 || taken.unknown:
 		x.lost = true
 	case x.lost: // it does not end
 	case len(x.names) >= maxNamed:
@@ -494,9 +502,9 @@ func (x *debt) lacks(w *watch, taken *delivery) {
 	}
 }
 
-// oweRejected makes the client owe a rejected response that belongs to no debt: a part of its first configuration, or
-// the answer to a request. Any revision up to the newest one that it was sent may have made the rejected resources. All
-// such responses are one debt.
+// oweRejected makes the client owe a rejected response that belongs to no debt, or not to one alone: a part of its first
+// configuration, or the answer to a request. Any revision up to the newest one that it was sent may have made the
+// rejected resources. All such responses are one debt.
 func (s *Session) oweRejected(w *watch, taken *delivery, whole bool) {
 	i := slices.IndexFunc(s.debts.open, func(d debt) bool { return d.unowned })
 	if i < 0 {

@@ -80,7 +80,7 @@ func (c *modelClient) hasSince(x touched, n int) bool {
 	if x.short == "vhds" {
 		t, name = envoy.RouteType, folder(x.name)
 	}
-	first := !c.resumed && n <= c.began
+	first := !c.resumed && uint64(n) <= c.first[t] //nolint:gosec // not negative
 	if !c.resumed && !c.got[t] || first && !c.rejects[t] {
 		return true // it has no configuration yet, or it was sent the newest at first
 	}
@@ -94,8 +94,13 @@ func (c *modelClient) hasSince(x touched, n int) bool {
 			return true // the client has just asked for it
 		}
 	}
-	if _, there := c.h.worlds[n-1]["rds"][name]; x.short == "vhds" && !there {
-		return true // its route configuration was removed before
+	if x.short == "vhds" && slices.ContainsFunc(c.h.worlds[n-1:], func(world map[string]map[string]string) bool {
+		return world["rds"][name] == ""
+	}) {
+		return true // its route configuration was removed, and a later revision brings it back
+	}
+	if x.short == "vhds" && has == "head" && len(c.live[name]) == 0 && !c.got[envoy.VirtualHostType] {
+		return true // it has no virtual host yet, and will be sent the newest
 	}
 	if t == envoy.EndpointType {
 		has, _, _ = strings.Cut(has, ".")
@@ -103,8 +108,10 @@ func (c *modelClient) hasSince(x touched, n int) bool {
 			return true // its cluster was removed before
 		}
 	}
-	if x.short == "cds" && ok && !c.h.strict && c.warming[name] && !first {
+	starts := !c.resumed && !c.got[envoy.EndpointType] // no cluster serves yet
+	if x.short == "cds" && ok && !c.h.strict && c.warming[name] && !first && !starts {
 		has = own(c.active[name]) // the version that serves
+		ok = has != ""
 	}
 	for m := n; m <= len(c.h.worlds); m++ {
 		world := c.h.worlds[m-1]

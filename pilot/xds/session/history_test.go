@@ -245,13 +245,13 @@ type modelClient struct {
 	// retaken are the routes that it unsubscribed from and subscribed to again, which the server may not have seen yet:
 	// it cannot keep order for them.
 	retaken map[string]bool
-	refused map[refusal]bool // delta: those that the server has heard of
-	resumed bool             // it had an earlier stream
-	began   int              // newest revision when the stream began
-	got     map[string]bool  // types of which the server has read an answer on this stream
-	rejects map[string]bool  // types of which the last answer that the server has read is a rejection
-	fresh   map[string]bool  // type and name: subscribed to again, and not received since
-	since   map[string]int   // type and name: newest revision when it was received then
+	refused map[refusal]bool  // delta: those that the server has heard of
+	resumed bool              // it had an earlier stream
+	first   map[string]uint64 // newest revision in the first response of each type on the stream
+	got     map[string]bool   // types of which the server has read an answer on this stream
+	rejects map[string]bool   // types of which the last answer that the server has read is a rejection
+	fresh   map[string]bool   // type and name: subscribed to again, and not received since
+	since   map[string]int    // type and name: newest revision when it was received then
 }
 
 // refusal is of a version of a resource, by itself.
@@ -306,7 +306,7 @@ func (c *modelClient) connect() {
 	c.h.streams++
 	c.session.limits.Tombstones = c.h.tombstones
 	c.session.divided, c.session.firstGeneration, c.session.interner, c.names = c.hosts, 1000*c.h.streams, c.h.interner, &wire.Recent{}
-	c.began, c.rejects = len(c.h.worlds), map[string]bool{}
+	c.first, c.rejects = map[string]uint64{}, map[string]bool{}
 	c.got, c.resumed = map[string]bool{}, len(c.have[envoy.ClusterType]) > 0
 	c.session.Expect(c.resumed, true, time.Unix(1, 0))
 	c.session.Start(c.h.pushes[len(c.h.pushes)-1].Snapshot)
@@ -339,6 +339,9 @@ func (c *modelClient) serve() bool {
 	if r != nil {
 		c.h.t.Logf("%v is sent %s %s: %v -%v", c, envoy.ShortType(r.TypeURL), r.Nonce, show(r), r.Removed)
 		c.in = append(c.in, r)
+		if _, later := c.first[r.TypeURL]; !later {
+			c.first[r.TypeURL] = c.session.snapshot.Revision
+		}
 		for _, x := range r.Resources {
 			if c.refused[refusal{r.TypeURL, x.Name, x.Version}] {
 				c.h.t.Fatalf("%v: %s %s=%s comes again, which it rejected", c, envoy.ShortType(r.TypeURL), x.Name, x.Version)

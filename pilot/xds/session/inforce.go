@@ -32,7 +32,7 @@ func (s *Session) endResumed(x *debt) bool {
 	s.debts.mu.Lock()
 	defer s.debts.mu.Unlock()
 	x.resumes = false
-	if x.To == math.MaxUint64 {
+	if x.To == math.MaxUint64 && len(x.ahead) == 0 {
 		x.To = s.revision
 	}
 	return true

@@ -461,6 +461,9 @@ func (s *Session) record(w *watch, resources []*envoy.Resource, removed []string
 	if w.answered == w.newest {
 		w.answered = s.nonces - 1
 	}
+	if w.newest == 0 {
+		w.fresh = s.nonces
+	}
 	w.newest = s.nonces
 	w.sent = append(w.sent, delivery{nonce: r.Nonce, version: r.Version, resources: resources, removed: removed, size: size, number: s.nonces})
 	if len(w.sent) > maxDeliveries {
