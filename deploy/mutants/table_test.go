@@ -340,6 +340,11 @@ var mutants = []mutant{
 		folder: "pilot/progress", test: "TestMayBeConcerned",
 	},
 	{
+		name: "proxies that connected later have nothing",
+		file: "pilot/progress/tracker.go", was: "case later > 0:", is: "case false:",
+		folder: "pilot/progress", test: "TestConnectedLater",
+	},
+	{
 		name: "an object that was written again is the one before",
 		file: "pilot/progress/tracker.go", was: "!v.Gone && q.UID != \"\" && q.UID != v.UID,", is: "false,",
 		folder: "pilot/progress", test: "TestWrittenAgain",

@@ -34,7 +34,8 @@
 //     the host's network: [TestAnalyzers].
 //   - A Service without endpoints is a finding with the reason, where no cluster could add endpoints:
 //     [TestServicesWithoutEndpoints]. A policy whose target does not exist is a finding: [TestTargets]. So is an
-//     object without effect: [TestObjectsWithoutEffect].
+//     object without effect: [TestObjectsWithoutEffect]. Which findings say that an object reaches no proxy is known:
+//     [TestSaysIdle].
 //   - A last good version in force is not analysed as an object of its own: [TestLastGoodVersions].
 //   - Advice is given only where it is enabled, and each sort has cases of mistakes and of correct objects:
 //     [TestAdviceOnWhatIsRight]. It displaces no error: [TestEachAnalyzerIsBounded], [TestFindingsAreBounded].

@@ -226,3 +226,46 @@ spec:
 	answer(stream, "")
 	becomes(progress.InForce)
 }
+
+// TestInForceLater: a route that no connected client asks for has no effect until a client connects that may have got
+// it at first. An object that reaches no proxy, as a finding says, has none at any time.
+func TestInForceLater(t *testing.T) {
+	o := testOptions(t)
+	const near = "apiVersion: security.istio.io/v1\nkind: PeerAuthentication\nmetadata: {name: near, namespace: istio-sytem}\n"
+	write(t, filepath.Join(o.ConfigDir, "near.yaml"), near)
+	s := started(t, o)
+	becomes := func(object string, want progress.State, why string) (a progress.Answer) {
+		t.Helper()
+		eventually(t, object+" is "+string(want), func() bool {
+			a = progress.Answer{}
+			code, text := fetch(t, s.Addresses().Monitoring, "/debug/inforce?object="+object)
+			if err := json.Unmarshal([]byte(text), &a); code != 200 || err != nil {
+				t.Fatal(code, err, text)
+			}
+			return a.State == want && strings.Contains(a.Why, why)
+		})
+		return a
+	}
+	connect := func() {
+		t.Helper()
+		if !clusters(t, subscribe(t, s.Addresses().GRPC), "web.a.svc.cluster.local") {
+			t.Fatal("no cluster")
+		}
+	}
+	connect()
+	if a := becomes("PeerAuthentication/near.istio-sytem", progress.WithoutEffect, progress.Unreached); len(a.Findings) == 0 {
+		t.Errorf("no finding: %+v", a)
+	}
+	write(t, filepath.Join(o.ConfigDir, "route.yaml"), `apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: web, namespace: a}
+spec:
+  hosts: [web]
+  http: [{timeout: 3s, route: [{destination: {host: web}}]}]
+`)
+	becomes("VirtualService/web.a", progress.WithoutEffect, progress.NoChanges)
+	connect()
+	if a := becomes("VirtualService/web.a", progress.InForce, ""); a.Counted || a.Proxies.Connected != 2 || a.Proxies.Later != 1 {
+		t.Errorf("a client connected later: %+v", a)
+	}
+}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/galley/analysis"
 	"github.com/istiod-lite/istiod-lite/pilot/archive"
 	"github.com/istiod-lite/istiod-lite/pilot/config/crd"
 	"github.com/istiod-lite/istiod-lite/pilot/debug"
@@ -35,6 +36,17 @@ func (j judge) Unread(k kinds.Key) string { return j.s.from.WhyUnread(k) }
 
 // Unneeded implements progress.Judge.
 func (j judge) Unneeded(k kinds.Key) string { return j.s.from.Unneeded(k) }
+
+// Idle implements progress.Judge.
+func (j judge) Idle() map[string]bool {
+	idle := map[string]bool{}
+	for _, d := range j.s.objectFindings() {
+		if analysis.SaysIdle(d) {
+			idle[d.Object] = true
+		}
+	}
+	return idle
+}
 
 // newProgress returns the Tracker of a server, which knows what is in force.
 func (s *Server) newProgress(kept *archive.Archive, others otherReplicas) *progress.Tracker {

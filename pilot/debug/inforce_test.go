@@ -48,6 +48,8 @@ func (settledWorld) Departed(string, int) []string { return nil }
 
 func (settledWorld) Forget([]string, time.Time) {}
 
+func (settledWorld) Later(uint64) (int, uint64) { return 0, 0 }
+
 func (s settledWorld) Stored(k kinds.Key) (*kinds.Object, bool, bool) {
 	i := slices.IndexFunc(s.objects, func(o *kinds.Object) bool { return o.Key == k })
 	if i < 0 {
@@ -65,6 +67,8 @@ func (settledWorld) FindingsAbout(kinds.Key) []diag.Diagnostic { return nil }
 func (settledWorld) Unread(kinds.Key) string { return "" }
 
 func (settledWorld) Unneeded(kinds.Key) string { return "" }
+
+func (settledWorld) Idle() map[string]bool { return nil }
 
 // apiServer has a generation or an error for each object.
 type apiServer struct {

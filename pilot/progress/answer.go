@@ -101,6 +101,24 @@ type Proxies struct {
 	InForce   int `json:"inForce"`
 	Rejected  int `json:"rejected"`
 	Behind    int `json:"behind"`
+	// Later are the proxies that connected after the version was committed, if it concerns none of the others. They got it
+	// before they were ready. Which of them it concerns is not known.
+	Later int `json:"later,omitempty"`
+}
+
+// Numbers says how many proxies have the version.
+func (a *Answer) Numbers() string {
+	p := &a.Proxies
+	lack := p.Behind + p.Rejected
+	switch {
+	case a.Counted:
+		return fmt.Sprintf("%d of %d proxies", p.InForce, p.Concerned)
+	case lack > 0:
+		return fmt.Sprintf("%d of %d connected proxies lack it, or may", lack, p.Connected)
+	case a.State == InForce:
+		return fmt.Sprintf("all that it concerns of %d connected proxies", p.Connected)
+	}
+	return fmt.Sprintf("%d proxies are connected", p.Connected)
 }
 
 // Owing is a proxy that does not have a version in force.

@@ -86,6 +86,8 @@ type many struct {
 	t         *Tracker
 	settled   uint64 // streams owe nothing of the revisions up to this one
 	connected int
+	newest    uint64          // newest revision with which a proxy began
+	idle      map[string]bool // of the Judge; nil before it is needed
 	known     map[span]owed
 }
 
@@ -100,6 +102,7 @@ func (t *Tracker) newMany() *many {
 	last := t.last
 	t.mu.Unlock()
 	m := &many{t: t, known: map[span]owed{}}
+	_, m.newest = t.o.Streams.Later(last)
 	// A debt up to a revision is a debt up to the next one too. Usually there is none.
 	for above := last + 1; m.settled+1 < above; {
 		at := last
@@ -114,6 +117,18 @@ func (t *Tracker) newMany() *many {
 		}
 	}
 	return m
+}
+
+// others reports whether a finding says that an object reaches no proxy. later is 0 if no proxy began with a revision
+// or a later one.
+func (m *many) others(k kinds.Key, revision uint64) (idle bool, later int) {
+	if m.idle == nil {
+		m.idle = m.t.o.Judge.Idle()
+	}
+	if m.newest >= revision {
+		later = 1
+	}
+	return m.idle[k.String()], later
 }
 
 // owed returns what the streams owe of a version, which is the newest one of its object.

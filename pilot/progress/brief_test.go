@@ -47,6 +47,12 @@ func TestBriefs(t *testing.T) {
 			d.Owing = xds.Owing{Proxy: "p.a", State: xds.OwingState(r.IntN(3))}
 			f.debts = append(f.debts, d)
 		}
+		for range r.IntN(3) {
+			f.began = append(f.began, uint64(r.IntN(commits+2)))
+		}
+		if r.IntN(3) == 0 {
+			f.idle = map[string]bool{keys[1].String(): true}
+		}
 		if r.IntN(3) == 0 {
 			f.published = uint64(r.IntN(commits + 2))
 		}

@@ -21,6 +21,11 @@
 //   - Unknown: a replica cannot be asked, or one ended whose proxies may still be on their way to another one, or a
 //     proxy left long ago whose workload is still there.
 //
+// A version for which no proxy was sent anything concerns no proxy that was connected at its commit. Each proxy that
+// connected later got the newest configuration before it was ready, and it is not recorded which objects that was made
+// of. So if there are such proxies, the version is InForce and Counted is false, unless a finding says that the object
+// reaches no proxy. An object of the first load is not counted either.
+//
 // # Replicas
 //
 // Generations and contents are the same on all replicas, and revisions are not. So each replica answers for its own
@@ -64,12 +69,15 @@
 //   - In random histories of one and of three replicas, with clients that stall, reject, leave, resume elsewhere and
 //     start again, and replicas that lag, end, start and cannot be asked, InForce is never said while a client serves
 //     an older version, and is said in the end: [TestHistories].
+//   - A version that only proxies have which connected later is InForce, on any replica, and without a number:
+//     [TestConnectedLater], [TestConnectedLaterElsewhere]. So is an object of the first load: [TestUncounted].
+//     Findings that an object reaches no proxy come first: [galley/analysis.TestSaysIdle].
 //   - The history has authors, numbers of proxies, durations and commands: [TestHistory]. A proxy that a push turns
 //     out not to concern is in no number and makes no version InForce: [TestMayBeConcerned]. A version that no proxy
 //     had, or that is not used as it is written, has no duration: [TestHistoryOfWhatNoneHad], [TestHistoryOfInvalid].
 //     The first load is in no history and costs no memory: [TestFirstLoad].
 //   - With real streams, answers and clients agree, for changes, deletions and rejections:
-//     [pilot/bootstrap.TestInForce], [pilot/bootstrap.TestRejectedAfterARestart].
+//     [pilot/bootstrap.TestInForce], [pilot/bootstrap.TestInForceLater], [pilot/bootstrap.TestRejectedAfterARestart].
 //   - With real Envoys and two replicas, requests meet the new version only once it is in force, and no proxy that is
 //     stopped, rejects or has lost its replica is left out: [deploy/e2e/inforce.TestInForce].
 package progress

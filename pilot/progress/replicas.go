@@ -157,7 +157,7 @@ func (t *Tracker) ask(ctx context.Context, q Question, list []string) (all Answe
 		}
 		parts = append(parts, part{x.Name, a})
 	}
-	all.Proxies, all.Owing, all.More, all.Connected = Proxies{}, []Owing{}, 0, nil
+	all.Proxies, all.Owing, all.More, all.Connected, all.Counted = Proxies{}, []Owing{}, 0, nil, true
 	connected := map[string]bool{}
 	for i := range parts {
 		parts[i].found(connected)
@@ -168,12 +168,17 @@ func (t *Tracker) ask(ctx context.Context, q Question, list []string) (all Answe
 		all.add(p)
 		if i > 0 {
 			all.Replicas = append(all.Replicas, Replica{Name: p.name, State: p.State, Why: p.Why})
-			if state := worse(all.State, p.State); state != all.State {
+			if state := worse(all.State, p.State); state != all.State || p.State == state && all.Why == NoProxy {
 				all.State, all.Why = state, p.Why
 			}
 		} else {
 			all.State, all.Why = p.State, p.Why
 		}
+	}
+	if all.Proxies.Later > 0 && all.Proxies.Concerned == 0 {
+		all.Counted = false
+	} else if all.Why == connectedLater {
+		all.Why = ""
 	}
 	for _, o := range all.Owing {
 		if name := o.name(); o.State == departed && len(left) < maxMoved && !slices.Contains(list, name) {
@@ -255,7 +260,9 @@ func (a *Answer) add(p *part) {
 	a.Proxies.InForce += p.Proxies.InForce
 	a.Proxies.Rejected += p.Proxies.Rejected
 	a.Proxies.Behind += p.Proxies.Behind
-	a.Counted = a.Counted && p.Counted
+	a.Proxies.Later += p.Proxies.Later
+	// Proxies that connected later are not counted. They matter only if there are no others.
+	a.Counted = a.Counted && (p.Counted || p.Proxies.Later > 0)
 	a.More += p.More
 	for _, o := range p.Owing {
 		o.Replica = p.name

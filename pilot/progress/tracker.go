@@ -25,6 +25,9 @@ type Streams interface {
 	Departed(after string, most int) []string
 	// Forget forgets proxies that have left before a time, because they are connected elsewhere.
 	Forget(names []string, before time.Time)
+	// Later returns the number of proxies that began with a revision or a later one, and the newest revision with which a
+	// proxy began.
+	Later(revision uint64) (n int, newest uint64)
 }
 
 // World has the objects: an *ingest.World.
@@ -49,6 +52,8 @@ type Judge interface {
 	Unread(k kinds.Key) string
 	// Unneeded returns why an object with such a key is not read now although others are, or an empty string.
 	Unneeded(k kinds.Key) string
+	// Idle returns the objects of which findings say that they reach no proxy, by kinds.Key.String.
+	Idle() map[string]bool
 }
 
 // Options configure a Tracker.
@@ -375,7 +380,6 @@ func (t *Tracker) measure(a *Answer, s *subject, v *archive.Version) {
 	a.Counted, a.Proxies, a.Owing, a.More = p.Counted && !upto, p.proxies, p.owing, p.more
 	a.Lost, a.Resumed = p.Unknown, p.Resumed
 	t.shorten(a)
-	concerns := p.Concerned > 0 || v.Proxies > 0 || upto || !p.Counted
 	switch {
 	case a.Proxies.Rejected > 0:
 		a.State = Rejected
@@ -392,11 +396,56 @@ func (t *Tracker) measure(a *Answer, s *subject, v *archive.Version) {
 	case !v.Gone && !s.accepted:
 		a.State, a.Why = WithoutEffect, "it is for another revision of the control plane, or its namespace is not selected"
 	case p.Connected == 0:
-		a.State, a.Why = WithoutEffect, "no proxy is connected"
-	case !concerns:
-		a.State, a.Why = WithoutEffect, "it changed nothing that a connected proxy is sent"
+		a.State, a.Why = WithoutEffect, NoProxy
+	case !upto && (p.Concerned > 0 || v.Proxies > 0):
+		if a.State = InForce; p.Concerned == 0 && p.Counted && !v.Gone && s.many == nil { // the proxies have left
+			a.Proxies.Later, _ = t.o.Streams.Later(revision)
+			a.Counted = a.Proxies.Later == 0
+		}
 	default:
-		a.State = InForce
+		t.measureOthers(a, s, v, revision, p.Counted && !upto)
+	}
+}
+
+// Reasons for WithoutEffect that may not hold for proxies that connect later.
+const (
+	NoProxy   = "no proxy is connected"
+	NoChanges = "it changed nothing that a connected proxy is sent"
+	Unreached = "a finding says that it reaches no proxy"
+)
+
+// Reasons why the number of proxies that a version in force concerns is not known.
+const (
+	uncounted      = "how many proxies it concerns is not known"
+	connectedLater = "the proxies that it may concern connected later, and got it before they were ready"
+)
+
+// measureOthers sets the state of a version that no proxy lacks and that concerned none by a push, as far as that is
+// known. counted is true if it is known of all that were connected. Proxies that connected later have it, and it is not
+// known which of them it concerns.
+func (t *Tracker) measureOthers(a *Answer, s *subject, v *archive.Version, revision uint64, counted bool) {
+	if v.Gone {
+		if a.State = InForce; counted {
+			a.State, a.Why = WithoutEffect, NoChanges
+		}
+		return
+	}
+	idle, later := false, 0
+	if s.many != nil {
+		idle, later = s.many.others(s.key, revision)
+	} else {
+		idle = t.o.Judge.Idle()[s.key.String()]
+		later, _ = t.o.Streams.Later(revision)
+	}
+	switch {
+	case idle:
+		a.State, a.Why = WithoutEffect, Unreached
+	case !counted:
+		a.State, a.Why = InForce, uncounted
+	case later > 0:
+		a.State, a.Why, a.Counted, a.Proxies.Later = InForce, connectedLater, false, later
+	default:
+		a.State, a.Why = WithoutEffect, NoChanges
 	}
 }
 
@@ -407,7 +456,7 @@ func (t *Tracker) measureUnneeded(a *Answer, why string) {
 	a.unneeded = true
 	a.Owing = slices.DeleteFunc(p.owing, func(o Owing) bool { return o.State != departed })
 	n := len(a.Owing)
-	a.Proxies = Proxies{Connected: p.Connected, Concerned: n, Behind: n}
+	a.Proxies, a.Counted = Proxies{Connected: p.Connected, Concerned: n, Behind: n}, n == 0
 	switch {
 	case n > 0 && n == len(p.silent):
 		a.State, a.Why, a.Silent = Unknown, p.whySilent(), true

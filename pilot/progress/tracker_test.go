@@ -40,6 +40,8 @@ type fake struct {
 	unknown   bool // too many proxies have departed
 	debts     []debt
 	proxies   []string // connected
+	began     []uint64 // revisions with which proxies began
+	idle      map[string]bool
 	asked     int
 
 	objects    map[kinds.Key]*kinds.Object
@@ -98,6 +100,17 @@ func (f *fake) Departed(after string, most int) (names []string) {
 func (f *fake) Forget(names []string, _ time.Time) {
 	f.debts = slices.DeleteFunc(f.debts, func(d debt) bool { return d.State != xds.Behind && slices.Contains(names, d.Name()) })
 }
+
+func (f *fake) Later(revision uint64) (n int, newest uint64) {
+	for _, x := range f.began {
+		if newest = max(newest, x); x >= revision {
+			n++
+		}
+	}
+	return n, newest
+}
+
+func (f *fake) Idle() map[string]bool { return f.idle }
 
 func (f *fake) Stored(k kinds.Key) (*kinds.Object, bool, bool) {
 	o := f.objects[k]

@@ -36,12 +36,12 @@ type outcome struct {
 // outcomeOf returns what the conditions say for an answer. ok is false for a version that is not read yet or was
 // replaced: the conditions say nothing about it.
 func outcomeOf(a *progress.Answer) (o outcome, ok bool) {
-	o = outcome{reconciled: isFalse, reason: strings.ReplaceAll(words(string(a.State)), " ", ""), message: numbers(a)}
+	o = outcome{reconciled: isFalse, reason: strings.ReplaceAll(words(string(a.State)), " ", ""), message: a.Numbers()}
 	switch a.State {
 	case progress.InForce:
 		o.reconciled = isTrue
 	case progress.WithoutEffect:
-		o.reconciled, o.message = isTrue, o.message+": "+a.Why
+		o.reconciled, o.message = isTrue, lasting(a.Why)
 	case progress.Behind:
 		o.reconciling = awaited(a)
 	case progress.Unknown:
@@ -72,14 +72,19 @@ func words(text string) string {
 	return strings.Join(list, " ")
 }
 
-// numbers returns how many of the proxies that an answer is about have the version. If the concerned proxies are not
-// known exactly, it is about all connected proxies.
-func numbers(a *progress.Answer) string {
-	p := a.Proxies
-	if a.Counted {
-		return fmt.Sprintf("%d of %d proxies", p.InForce, p.Concerned)
+// lasting returns why a version has no effect, in words that stay true when proxies connect later: then nothing is
+// written.
+func lasting(why string) string {
+	const later = "; proxies that connect later get it before they are ready"
+	switch why {
+	case progress.NoProxy:
+		return "no proxy was connected" + later
+	case progress.NoChanges:
+		return "it changed nothing that a connected proxy was sent" + later
+	case progress.Unreached:
+		return "a finding said that it reached no proxy" + later
 	}
-	return fmt.Sprintf("%d of %d proxies", max(0, p.Connected-p.Behind-p.Rejected), p.Connected)
+	return why
 }
 
 // maxNamed is the number of proxies that a message names. The message of each has at most 512 bytes: see xds.Owing.

@@ -192,7 +192,10 @@ func TestConditions(t *testing.T) {
 	rejected.Owing = []progress.Owing{{Proxy: "web-0.a", State: string(progress.Rejected), Type: "rds", Message: "no such cluster"}}
 	unknown := behind(12, 12)
 	unknown.State, unknown.Why = progress.Unknown, "these replicas cannot be asked: istiod-b"
-	none := progress.Answer{State: progress.WithoutEffect, Counted: true, Why: "it changed nothing that a connected proxy is sent"}
+	without := func(why string) progress.Answer {
+		return progress.Answer{State: progress.WithoutEffect, Counted: true, Why: why}
+	}
+	later := progress.Answer{State: progress.InForce, Proxies: progress.Proxies{Connected: 20, Later: 3}}
 	invalid := progress.Answer{State: progress.Invalid, Why: "the control plane does not use it as it is written", Findings: []diag.Diagnostic{
 		{Severity: diag.Error, Code: "Unusable", Object: "VirtualService a/web", Field: "spec.http", Message: "is bad", Fix: "mend it"},
 		{Severity: diag.Info, Code: "Other", Object: "VirtualService a/web", Message: "looks odd"},
@@ -205,8 +208,18 @@ func TestConditions(t *testing.T) {
 		want    []string
 	}{
 		{"in force", inForce(12), kstatus.CurrentStatus, []string{"Reconciled=True 12 of 12 proxies"}},
-		{"without effect", none, kstatus.CurrentStatus, []string{
-			"Reconciled=True 0 of 0 proxies: it changed nothing that a connected proxy is sent",
+		{"without effect", without(progress.NoChanges), kstatus.CurrentStatus, []string{
+			"Reconciled=True it changed nothing that a connected proxy was sent; proxies that connect later get it before they are ready",
+		}},
+		{"without proxies", without(progress.NoProxy), kstatus.CurrentStatus, []string{
+			"Reconciled=True no proxy was connected; proxies that connect later get it before they are ready",
+		}},
+		{"reaches no proxy", without(progress.Unreached), kstatus.CurrentStatus, []string{
+			"Reconciled=True a finding said that it reached no proxy; proxies that connect later get it before they are ready",
+		}},
+		{"hidden", without("its namespace is not selected"), kstatus.CurrentStatus, []string{"Reconciled=True its namespace is not selected"}},
+		{"proxies that connected later", later, kstatus.CurrentStatus, []string{
+			"Reconciled=True all that it concerns of 20 connected proxies",
 		}},
 		{"behind", behind(8, 12, "web-0.a", "web-1.a", "web-2.a", "web-3.a"), kstatus.InProgressStatus, []string{
 			"Reconciled=False 8 of 12 proxies",
@@ -368,7 +381,7 @@ func TestFirstObjects(t *testing.T) {
 		if n += r.pass(time.Minute); n != count { // all but old-0, and new
 			t.Errorf("%d writes, want %d", n, count)
 		}
-		r.says("old-1", kstatus.CurrentStatus, "Reconciled=True 20 of 20 proxies")
+		r.says("old-1", kstatus.CurrentStatus, "Reconciled=True all that it concerns of 20 connected proxies")
 		r.says("old-0", kstatus.CurrentStatus, "Reconciled=True 12 of 12 proxies")
 		r.stop()
 		r.begin()

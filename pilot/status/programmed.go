@@ -39,7 +39,7 @@ func (r *Derived) hold(ctx context.Context, s *derive.Status, o *kinds.Object) (
 	if a.State.Final() {
 		a = r.progress.Ask(ctx, progress.Question{Key: key, Generation: o.Generation, UID: o.UID})
 	}
-	reason, message := "Pending", numbers(&a)
+	reason, message := "Pending", a.Numbers()
 	switch a.State {
 	case progress.InForce, progress.WithoutEffect, progress.Superseded:
 		delete(r.awaited, key)

@@ -52,6 +52,7 @@ type conn struct {
 	complete bool             // the client resumes an earlier stream, or is known to have answered its first configuration
 	noting   bool             // noteArrival will run
 	notified span             // newest consecutive snapshots that were offered to this stream alone
+	first    uint64           // revision of the snapshot of its first configuration
 
 	requests chan incoming // from the reader
 	sent     chan error    // result of a Send in another goroutine

@@ -92,7 +92,7 @@
 //   - A faulty client costs a bounded number of log lines: [TestLogOfClientFaultsIsBounded]. A stream keeps no copy of
 //     its node's metadata: [TestNodeIsNotKept].
 //   - No revision is said to be in force while a connected proxy that it concerns has not acknowledged everything, or a
-//     proxy that left lately has not come back. Other proxies do not matter: [TestProgress],
+//     proxy that left lately has not come back. Other proxies do not matter: [TestProgress], [TestLater],
 //     [TestProgressBeforeTheFirstConfiguration], [TestProgressWaitsForNewNames], [TestProgressOfRejections],
 //     [TestProgressOfDepartures], [TestDeparturesAreBounded], [TestProgressMissesNoPush],
 //     [pilot/xds/session.TestHistories], [pilot/bootstrap.TestHistories].

@@ -346,6 +346,7 @@ func (s *Server) add(c *conn) (*snapshot.Snapshot, error) {
 	s.conns[c.id] = c
 	s.count[c.proxy.ID]++
 	c.version = s.metrics.connect(c.proxy.Version)
+	c.first = s.latest.Revision
 	return s.latest, nil
 }
 

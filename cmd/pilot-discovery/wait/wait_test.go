@@ -191,6 +191,24 @@ func TestVersionOfFile(t *testing.T) {
 	}
 }
 
+// The table has numbers of proxies only where they are known.
+func TestReason(t *testing.T) {
+	all := progress.Proxies{Connected: 20, Concerned: 12, InForce: 12}
+	lacking := progress.Proxies{Connected: 20, Concerned: 12, InForce: 11, Behind: 1}
+	for want, a := range map[string]progress.Answer{
+		"12 of 12 proxies": {State: progress.InForce, Counted: true, Proxies: all},
+		"11 of 12 proxies": {State: progress.Behind, Counted: true, Proxies: lacking},
+		"all that it concerns of 20 connected proxies; because": {State: progress.InForce, Proxies: all, Why: "because"},
+		"1 of 20 connected proxies lack it, or may":             {State: progress.Behind, Proxies: lacking},
+		"because": {State: progress.WithoutEffect, Proxies: progress.Proxies{Connected: 20}, Why: "because"},
+		"":        {State: progress.NotSeen},
+	} {
+		if got := reason(&a); got != want {
+			t.Errorf("%+v: %q, want %q", a, got, want)
+		}
+	}
+}
+
 // A proxy that was sent several changes at once may reject another one of them, and the line says so.
 func TestTogether(t *testing.T) {
 	o := progress.Owing{Proxy: "web-1.a", State: "rejected", Type: "rds", Message: "no"}

@@ -273,8 +273,8 @@ func (w *waiter) show(out io.Writer) error {
 // reason returns the number of proxies that have a version, and why it is not in force everywhere.
 func reason(a *progress.Answer) string {
 	var parts []string
-	if a.Proxies.Concerned > 0 {
-		parts = append(parts, fmt.Sprintf("%d of %d proxies", a.Proxies.InForce, a.Proxies.Concerned))
+	if p := &a.Proxies; a.Counted && p.Concerned > 0 || !a.Counted && p.Connected > 0 && a.State != progress.WithoutEffect {
+		parts = append(parts, a.Numbers())
 	}
 	if a.Why != "" {
 		parts = append(parts, a.Why)
