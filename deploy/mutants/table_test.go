@@ -345,6 +345,11 @@ var mutants = []mutant{
 		folder: "pilot/progress", test: "TestConnectedLater",
 	},
 	{
+		name: "an account may try out the content of a Secret",
+		file: "pilot/debug/inforce.go", was: "list[0].Kind == kinds.Secret && query.Has(\"version\")", is: "false",
+		folder: "pilot/debug", test: "TestReadersOfANamespace",
+	},
+	{
 		name: "an object that was written again is the one before",
 		file: "pilot/progress/tracker.go", was: "!v.Gone && q.UID != \"\" && q.UID != v.UID,", is: "false,",
 		folder: "pilot/progress", test: "TestWrittenAgain",

@@ -101,11 +101,14 @@ type Page struct {
 	// Namespace is the namespace of the proxy or the object that the page is about. It is empty for pages about all
 	// proxies or the mesh.
 	Namespace string
+	// Guesses reports whether the page says if a text that the peer may have made up is the content of a Secret.
+	Guesses bool
 }
 
 // Debug returns a Denied unless a peer may read a debug page. Identities in the system namespace or in
 // DebugNamespaces may read every page. Other identities may read pages about proxies and objects of their own
-// namespace. A peer without a verified identity may read every page if it is on this host.
+// namespace, except for guesses of Secrets. A peer without a verified identity may read every page if it is on this
+// host.
 func (a *Authorizer) Debug(peer identity.Peer, page Page) error {
 	switch {
 	case !peer.Proved() && peer.OnHost(), peer.Proved() && !peer.Federated && a.readsAll(peer.ID.Namespace):
@@ -118,6 +121,10 @@ func (a *Authorizer) Debug(peer identity.Peer, page Page) error {
 		return deny("the debug page %s is served only to service accounts of namespace %s", page.Name, strings.Join(a.debugNamespaces(), ", "))
 	case page.Namespace == "" || page.Namespace != peer.ID.Namespace:
 		return deny("%s may read debug pages only about proxies and objects of its own namespace", peer)
+	case page.Guesses:
+		return deny("%s may not ask for a Secret by the hash of its content, because guesses of the content could be tried out: "+
+			"ask about the one that the API server has, by generation=current (pilot-discovery wait Secret/NAME.NAMESPACE --current), "+
+			"or with a service account of namespace %s", peer, strings.Join(a.debugNamespaces(), ", "))
 	}
 	return nil
 }

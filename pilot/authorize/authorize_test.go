@@ -39,6 +39,12 @@ func TestWhatPeersMayDo(t *testing.T) {
 		page := authorize.Page{Name: "inforce", OwnObject: true, Namespace: namespace}
 		return func(p identity.Peer) error { return closed.Debug(p, page) }
 	}
+	guess := func(system string) func(identity.Peer) error {
+		page := authorize.Page{Name: "inforce", OwnObject: true, Namespace: "a", Guesses: true}
+		return func(p identity.Peer) error {
+			return authorize.New(authorize.Options{SystemNamespace: system}).Debug(p, page)
+		}
+	}
 	others := []string{"stranger", "on the host", "web", "web by token", "claims web", "nowhere", "federated"}
 	all := append([]string{"pod of web"}, others...)
 	for _, c := range []struct {
@@ -59,6 +65,9 @@ func TestWhatPeersMayDo(t *testing.T) {
 		{"debug page of an object of a", object("a"), []string{"on the host", "web", "web by token", "pod of web"}},
 		{"debug page of an object of b", object("b"), []string{"on the host"}},
 		{"debug page of an object without a namespace", object(""), []string{"on the host"}},
+		{"debug page of the content of a Secret of a", guess("istio-system"), []string{"on the host"}},
+		{"debug page of the content of a Secret, from the system namespace", guess("a"),
+			[]string{"on the host", "web", "web by token", "pod of web"}},
 		{"register in a", func(p identity.Peer) error { return closed.Register(p, "a", "") },
 			[]string{"on the host", "web", "web by token", "pod of web"}},
 		{"register web in a", func(p identity.Peer) error { return closed.Register(p, "a", "web") },

@@ -11,12 +11,13 @@
 //
 // # Guarantees
 //
-//   - Debug pages answer loopback peers, accounts of the system namespace, and other accounts about their own proxies,
-//     over HTTP as over ADS: [TestOnlyLoopback], [TestTokensOverHTTP], [pilot/bootstrap.TestDebugOverXDS]. Accounts may
-//     also ask whether objects of their own namespace are in force, and see no names of proxies of other namespaces:
-//     [TestReadersOfANamespace]. Questions about the version that the API server has are never answered about another
-//     one: [TestCurrentVersion]. Every page answers without the content of a Secret: [TestEveryPageAnswers]. No log
-//     line or metric shows one either: [TestSecretsAreShownNowhere].
+//   - Debug pages answer loopback peers, accounts of the system namespace, and other accounts about their own
+//     proxies, over HTTP as over ADS: [TestOnlyLoopback], [TestTokensOverHTTP], [pilot/bootstrap.TestDebugOverXDS].
+//     Accounts may also ask whether objects of their own namespace are in force, and see no names of proxies of other
+//     namespaces: [TestReadersOfANamespace]. They may not ask about a Secret by the hash of its content. Questions
+//     about the version that the API server has are never answered about another one: [TestCurrentVersion]. Every
+//     page answers without the content of a Secret: [TestEveryPageAnswers]. No log line or metric shows one either:
+//     [TestSecretsAreShownNowhere].
 //   - A web page in a browser of the host changes nothing: [TestNoOtherOriginChangesAnything].
 //   - sidecarz shows what a proxy sees, as translation reads it, and pages have istiod's shapes:
 //     [TestPagesHaveIstiosShapes]. A resource is shown even if its type is in no Go package: [TestUnlinkedTypes].

@@ -97,6 +97,7 @@ func (a *API) aboutObject(peer identity.Peer, about *authorize.Page, query url.V
 	}
 	if list, err := kinds.Parse(query.Get("object")); err == nil && !query.Has("cluster") {
 		about.Namespace = list[0].Namespace
+		about.Guesses = list[0].Kind == kinds.Secret && query.Has("version")
 	}
 	if a.o.Authorizer.Debug(peer, authorize.Page{Name: about.Name}) != nil {
 		query.Set(readerParameter, peer.ID.Namespace)

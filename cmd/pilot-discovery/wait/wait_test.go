@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -189,6 +190,26 @@ func TestVersionOfFile(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A question that the server refuses ends the command at once, with what the server says to do.
+func TestRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		secret := &kinds.Object{Key: kinds.Key{Kind: kinds.Secret, Namespace: "shop", Name: "edge"}, Spec: &corev1.Secret{}}
+		w := &waiter{out: &bytes.Buffer{}, warnings: &bytes.Buffer{}, output: "table"}
+		w.targets = []*target{{name: progress.Name(secret.Key), object: secret}}
+		w.servers = fake{answer: func(about *target) (progress.Answer, error) {
+			if about.version != "" {
+				return progress.Answer{}, &cli.StatusError{Code: http.StatusForbidden}
+			}
+			return progress.Answer{State: progress.InForce}, nil
+		}}
+		began := time.Now()
+		var refused *cli.StatusError
+		if err := w.wait(t.Context()); !errors.As(err, &refused) || exitOf(err) != 1 || time.Since(began) > 0 {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+	})
 }
 
 // The table has numbers of proxies only where they are known.

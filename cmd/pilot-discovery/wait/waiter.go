@@ -99,12 +99,13 @@ func (w *waiter) wait(ctx context.Context) error {
 }
 
 // question asks for the state of an object. A server that is busy, or that has answered before and may start again, is
-// asked again: then the state is unknown.
+// asked again: then the state is unknown. It fails if the server refuses to answer the question.
 func (w *waiter) question(ctx context.Context, t *target) error {
 	answer, err := w.ask(ctx, t)
 	var refused *cli.StatusError
 	busy := errors.As(err, &refused) && (refused.Code == http.StatusTooManyRequests || refused.Code == http.StatusServiceUnavailable)
-	if err != nil && !busy && (!w.answered || ctx.Err() != nil) {
+	forbidden := refused != nil && refused.Code == http.StatusForbidden
+	if err != nil && !busy && (!w.answered || forbidden || ctx.Err() != nil) {
 		return err
 	}
 	if err != nil {
