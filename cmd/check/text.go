@@ -7,12 +7,12 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"unicode"
 
 	"sigs.k8s.io/yaml"
 
 	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/cmd/report"
+	"github.com/istiod-lite/istiod-lite/cmd/terminal"
 )
 
 // Formats returns the names of the output formats. The first is the default.
@@ -50,7 +50,7 @@ func (r *Report) Write(w io.Writer, o TextOptions) error {
 	case "name":
 		for _, x := range results {
 			if x.State == Wrong {
-				out = append(out, x.Group+"/"+x.Name+"\n"...)
+				out = append(out, terminal.Plain(x.Group+"/"+x.Name)+"\n"...)
 			}
 		}
 	default:
@@ -91,7 +91,7 @@ func (r *Report) text(results []Result, o TextOptions) []byte {
 			}
 			line(x.State, head, plain(x))
 			if x.Fix != "" {
-				fmt.Fprintf(&b, "  %-*s  %s\n", width, "", o.paint("→ "+x.Fix, "36"))
+				fmt.Fprintf(&b, "  %-*s  %s\n", width, "", o.paint("→ "+terminal.Plain(x.Fix), "36"))
 			}
 		}
 	}
@@ -106,18 +106,13 @@ func (r *Report) text(results []Result, o TextOptions) []byte {
 	return b.Bytes()
 }
 
-// plain returns a result as text without control characters, which must not reach the terminal.
+// plain returns a result as one line for a terminal.
 func plain(x Result) string {
 	text := x.Name
 	if x.Detail != "" {
 		text += ": " + x.Detail
 	}
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return ' '
-		}
-		return r
-	}, text)
+	return terminal.Plain(text)
 }
 
 // mark returns the character of a state.

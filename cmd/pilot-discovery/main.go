@@ -54,7 +54,7 @@ func run(ctx context.Context, args []string, environ []string, stdout, stderr io
 	if errors.As(err, &printed) {
 		return int(printed)
 	}
-	fmt.Fprintln(stderr, "error:", cli.Usage(c, err))
+	fmt.Fprintln(stderr, "error:", terminal.Lines(cli.Usage(c, err).Error()))
 	if c.Name() == "diff" {
 		return diff.Broken // 1 means that there is a difference
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/cmd/terminal"
 )
 
 // annotations writes a workflow command for each finding: ::error file=..,line=..,col=..,title=..::message.
@@ -36,10 +37,10 @@ func (r Report) annotations() []byte {
 
 // escapeData escapes the message of a workflow command.
 func escapeData(s string) string {
-	return oneLine(strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A").Replace(s))
+	return terminal.Plain(strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A").Replace(s))
 }
 
 // escapeProperty escapes the value of a property of a workflow command.
 func escapeProperty(s string) string {
-	return oneLine(strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C").Replace(s))
+	return terminal.Plain(strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C").Replace(s))
 }

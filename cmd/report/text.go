@@ -7,16 +7,16 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
-	"unicode"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/cmd/terminal"
 )
 
 // lines writes one line for each finding, and a summary.
 func (r Report) lines() []byte {
 	var b bytes.Buffer
 	for _, d := range r.Findings {
-		fmt.Fprintln(&b, r.paint(d, oneLine(d.String())))
+		fmt.Fprintln(&b, r.paint(d, terminal.Plain(d.String())))
 	}
 	r.summary(&b)
 	return b.Bytes()
@@ -45,7 +45,7 @@ func (r Report) table() []byte {
 			columns := []string{d.Severity.String(), cmp.Or(d.Code, "-"),
 				cmp.Or(d.Object, "-"), cmp.Or(d.Field, "-"), cmp.Or(position(d), "-"), message}
 			for i := range columns {
-				columns[i] = oneLine(columns[i])
+				columns[i] = terminal.Plain(columns[i])
 			}
 			fmt.Fprintln(t, strings.Join(columns, "\t"))
 		}
@@ -54,17 +54,6 @@ func (r Report) table() []byte {
 	}
 	r.summary(&b)
 	return b.Bytes()
-}
-
-// oneLine returns a text with a space for each control character. Texts have keys and values of what was read, and
-// terminals would follow such characters.
-func oneLine(text string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return ' '
-		}
-		return r
-	}, text)
 }
 
 // position is file:line:column as far as it is known.
@@ -80,7 +69,7 @@ func (r Report) summary(b *bytes.Buffer) {
 		var reasons []string
 		for reason := range strings.SplitSeq(r.Refusal, "\n") {
 			if reason = r.unsaid(reason); reason != "" {
-				reasons = append(reasons, oneLine(reason))
+				reasons = append(reasons, terminal.Plain(reason))
 			}
 		}
 		fmt.Fprintln(b, "a server would refuse to start:", strings.Join(reasons, "\n"))

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/istiod-lite/istiod-lite/cmd/terminal"
 	"github.com/istiod-lite/istiod-lite/pilot/debug"
 )
 
@@ -30,32 +30,93 @@ type StatusError struct {
 
 func (e *StatusError) Error() string { return e.text }
 
-// Ask sends a request to a server on this host, and passes the body of the response to read.
-func Ask(ctx context.Context, method, address, path string, read func(io.Reader) error) error {
-	return AskAs(ctx, "", method, address, path, read)
-}
+// maxBody is the maximum size of an answer that a command keeps in memory.
+const maxBody = 64 << 20
 
-// AskAs sends a request with a bearer token, unless that is empty, and passes the body of the response to read.
-func AskAs(ctx context.Context, token, method, address, path string, read func(io.Reader) error) error {
-	return do(ctx, 60*time.Second, token, method, address, path, func(resp *http.Response) error {
-		if resp.StatusCode >= 400 {
-			text, _ := io.ReadAll(io.LimitReader(resp.Body, 4096))
-			return &StatusError{resp.StatusCode, fmt.Sprintf("%s: %s", resp.Status, strings.TrimSpace(string(text)))}
+// maxReason is the maximum size of the reason of a failure that a command prints.
+const maxReason = 4 << 10
+
+// requestTimeout is the time limit of a request, beside the one of its context.
+const requestTimeout = 60 * time.Second
+
+// Ask sends a request to a server on this host, and passes the body of the response to read. The body may be endless:
+// read must not keep it.
+func Ask(ctx context.Context, method, address, path string, read func(io.Reader) error) error {
+	return do(ctx, requestTimeout, "", method, address, path, func(resp *http.Response) error {
+		if err := failure(resp); err != nil {
+			return err
 		}
 		return read(resp.Body)
 	})
 }
 
-// Getter returns a function that requests a path from an address on this host over HTTP.
-func Getter(address string) func(ctx context.Context, path string) (int, []byte, error) {
+// Read returns a page of a server. It sends a bearer token, unless that is empty.
+func Read(ctx context.Context, token, address, path string) (text []byte, err error) {
+	err = do(ctx, requestTimeout, token, http.MethodGet, address, path, func(resp *http.Response) error {
+		if err := failure(resp); err != nil {
+			return err
+		}
+		text, err = body(resp)
+		return err
+	})
+	return text, err
+}
+
+// Page reads a page of JSON for a command with an output format, as Read and Decode do.
+func Page(ctx context.Context, token, address, path, output string, into any) error {
+	text, err := Read(ctx, token, address, path)
+	if err == nil {
+		err = Decode(text, output, into)
+	}
+	return err
+}
+
+// Getter returns a function that requests a path from an address on this host over HTTP. What it returns is not for a
+// terminal: see Pages.
+func Getter(address string) debug.Getter {
 	return func(ctx context.Context, path string) (code int, text []byte, err error) {
 		err = do(ctx, 0, "", http.MethodGet, address, path, func(resp *http.Response) error {
 			code = resp.StatusCode
-			text, err = io.ReadAll(resp.Body)
+			text, err = body(resp)
 			return err
 		})
 		return code, text, err
 	}
+}
+
+// Pages is Getter for pages of JSON that a command prints in an output format. Unless that is for programs, the texts
+// are plain, as those of Decode are.
+func Pages(address, output string) debug.Getter {
+	get := Getter(address)
+	return func(ctx context.Context, path string) (code int, text []byte, err error) {
+		code, text, err = get(ctx, path)
+		switch {
+		case err != nil:
+		case code >= http.StatusBadRequest:
+			text = []byte(terminal.Plain(string(text[:min(maxReason, len(text))])))
+		case !structured(output):
+			text = plainJSON(text)
+		}
+		return code, text, err
+	}
+}
+
+// failure returns the error of a response with an HTTP status that reports a failure.
+func failure(resp *http.Response) error {
+	if resp.StatusCode < http.StatusBadRequest {
+		return nil
+	}
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxReason))
+	return &StatusError{resp.StatusCode, terminal.Plain(fmt.Sprintf("%s: %s", resp.Status, strings.TrimSpace(string(text))))}
+}
+
+// body returns the body of a response, or an error if it is too large.
+func body(resp *http.Response) ([]byte, error) {
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
+	if err == nil && len(text) > maxBody {
+		err = fmt.Errorf("the answer of %s has more than %d MiB", resp.Request.URL.Host, maxBody>>20)
+	}
+	return text, err
 }
 
 // cause returns the reason of a failed request without its URL, which the caller names.
@@ -121,7 +182,7 @@ func AskPage(c *cobra.Command, address, path string, into any) bool {
 	}
 	ctx, cancel := context.WithTimeout(ctx, CompletionTimeout)
 	defer cancel()
-	return Ask(ctx, http.MethodGet, address, path, func(body io.Reader) error { return json.NewDecoder(body).Decode(into) }) == nil
+	return Page(ctx, "", address, path, "name", into) == nil
 }
 
 // Connected returns the names of the proxies that are connected to a server.

@@ -154,7 +154,7 @@ func Watched(c *cobra.Command, watch bool, show func(io.Writer) error) error {
 			return err
 		}
 		if err != nil && out.Len() == 0 {
-			fmt.Fprintln(&out, "error:", err)
+			fmt.Fprintln(&out, "error:", terminal.Lines(err.Error()))
 		}
 		switch text := out.Bytes(); {
 		case terminal.Is(w):
@@ -204,7 +204,7 @@ func Tabular(output string) bool { return output == "table" || output == "wide" 
 // TellIncomplete prints which replicas did not answer or have another version.
 func TellIncomplete(w io.Writer, list []debug.Replica) {
 	for _, line := range debug.Incomplete(list) {
-		fmt.Fprintf(w, "\n%s\n", line)
+		fmt.Fprintf(w, "\n%s\n", terminal.Plain(line))
 	}
 }
 

@@ -14,6 +14,8 @@ import (
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/api/validate/content"
+
+	"github.com/istiod-lite/istiod-lite/cmd/terminal"
 )
 
 // Checks validate the values of flags by the flag's name. Each returns an error with the reason and the remedy. The
@@ -33,9 +35,9 @@ func (c Checks) Run(flags *pflag.FlagSet) error {
 	return errors.Join(errs...)
 }
 
-// Quoted quotes values that are invisible without quotes.
+// Quoted quotes values that are invisible without quotes, or that a terminal would follow.
 func Quoted(value string) string {
-	if value == "" || strings.ContainsAny(value, " \t\n\"") {
+	if value == "" || strings.ContainsAny(value, " \"") || terminal.Plain(value) != value {
 		return strconv.Quote(value)
 	}
 	return value

@@ -15,6 +15,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/cli"
+	"github.com/istiod-lite/istiod-lite/cmd/terminal"
 )
 
 // judged lets the API server validate a change by a dry run, and prints the objects that it rejects.
@@ -42,7 +43,7 @@ func (f *flags) judged(c *cobra.Command, changes []kinds.Change) error {
 			return f.TooLong(fmt.Errorf("--server-side: %s: %w", what, err)) // the API server gave no verdict
 		}
 		refused++
-		fmt.Fprintf(c.ErrOrStderr(), "error: %s: the API server refuses it: %v\n", what, err)
+		fmt.Fprintln(c.ErrOrStderr(), terminal.Plain(fmt.Sprintf("error: %s: the API server refuses it: %v", what, err)))
 		return nil
 	}
 	for _, texts := range f.texts {

@@ -23,6 +23,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/cli"
 	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/env"
+	"github.com/istiod-lite/istiod-lite/cmd/terminal"
 	"github.com/istiod-lite/istiod-lite/cmd/version"
 	"github.com/istiod-lite/istiod-lite/injector"
 	"github.com/istiod-lite/istiod-lite/injector/manifest"
@@ -86,7 +87,7 @@ func (f *flags) run(c *cobra.Command, _ []string) error {
 		}
 		out, notes, err := manifest.Inject(c.Context(), manifest.Options{Injector: i, File: name, Namespace: f.namespace}, text)
 		for _, n := range notes {
-			fmt.Fprintln(c.ErrOrStderr(), "note:", n)
+			fmt.Fprintln(c.ErrOrStderr(), "note:", terminal.Plain(n))
 		}
 		if err != nil {
 			return err
@@ -126,7 +127,7 @@ func (f *flags) injector(c *cobra.Command) (*injector.Injector, error) {
 	config, more := injector.Parse(object, texts, injector.Functions{Env: f.env.Getenv})
 	for _, d := range append(findings, more...) {
 		if d.Severity == diag.Error || m != nil && config != nil {
-			fmt.Fprintln(c.ErrOrStderr(), d)
+			fmt.Fprintln(c.ErrOrStderr(), terminal.Plain(d.String()))
 		}
 	}
 	if m == nil || config == nil {

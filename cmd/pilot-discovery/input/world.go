@@ -20,6 +20,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/cli"
 	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/env"
+	"github.com/istiod-lite/istiod-lite/cmd/terminal"
 	"github.com/istiod-lite/istiod-lite/pilot/catalog"
 	"github.com/istiod-lite/istiod-lite/pilot/ingest"
 	"github.com/istiod-lite/istiod-lite/pilot/inspect"
@@ -133,7 +134,7 @@ func (u *Unreadable) Warn(c *cobra.Command, i *inspect.Inspection, out io.Writer
 	}
 	u.warned = true
 	for _, d := range i.Unreadable() {
-		fmt.Fprintln(w, d)
+		fmt.Fprintln(w, terminal.Plain(d.String()))
 	}
 }
 

@@ -53,7 +53,7 @@ The time since the last response is in parentheses.`,
 		},
 		RunE: func(c *cobra.Command, args []string) error {
 			return cli.Watched(c, watch, func(w io.Writer) error {
-				list, err := debug.AskAll(c.Context(), cli.Getter(address), "syncz")
+				list, err := debug.AskAll(c.Context(), cli.Pages(address, output), "syncz")
 				if err != nil {
 					return err
 				}
@@ -110,7 +110,7 @@ func ShowProxies(w io.Writer, all []debug.ProxyStatus, args []string, output str
 // notConnected is the error for a proxy that is not connected.
 func notConnected(all []debug.ProxyStatus, name string) error {
 	connected := lists.Map(all, func(p debug.ProxyStatus) string { return p.ProxyID })
-	return fmt.Errorf("no proxy %s is connected here%s", name, diag.NearNames(name, connected))
+	return fmt.Errorf("no proxy %s is connected here%s", cli.Quoted(name), diag.NearNames(name, connected))
 }
 
 // shown are the types that have a column, in istioctl's order.

@@ -4,10 +4,9 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
@@ -16,24 +15,42 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/cli"
 	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/input"
+	"github.com/istiod-lite/istiod-lite/cmd/terminal"
 	"github.com/istiod-lite/istiod-lite/pilot/debug"
 	"github.com/istiod-lite/istiod-lite/pilot/progress"
 )
 
 // historyOf asks the server for the last versions of an object: the newest limit ones, or all if limit is 0.
-func historyOf(ctx context.Context, address, object string, limit int) (h progress.History, err error) {
+func historyOf(ctx context.Context, address, object, output string, limit int) (h progress.History, err error) {
 	name, err := input.ObjectName(object)
 	if err != nil {
 		return h, fmt.Errorf("--object %s: %w", cli.Quoted(object), err)
 	}
 	query := url.Values{"object": {name}}
-	err = cli.Ask(ctx, http.MethodGet, address, "/debug/"+progress.HistoryPage+"?"+query.Encode(), func(body io.Reader) error {
-		return json.NewDecoder(body).Decode(&h)
-	})
+	text, err := cli.Read(ctx, "", address, "/debug/"+progress.HistoryPage+"?"+query.Encode())
+	if err == nil {
+		h, err = readHistory(text, output)
+	}
 	if limit > 0 && len(h.Versions) > limit {
 		h.Versions = h.Versions[:limit]
 	}
 	return h, err
+}
+
+// readHistory decodes a history for an output format. The commands of a history have several lines. One that has other
+// control characters would not be what a terminal shows, so a table has none in its place.
+func readHistory(text []byte, output string) (h progress.History, err error) {
+	var whole progress.History
+	if err := errors.Join(cli.Decode(text, output, &h), cli.Decode(text, "json", &whole)); err != nil {
+		return h, err
+	}
+	for i := range h.Versions {
+		p := &h.Versions[i]
+		if p.Restore = whole.Versions[i].Restore; terminal.Lines(p.Restore) != p.Restore && cli.Tabular(output) {
+			p.Restore, p.NoRestore = "", "it has control characters, which -o json shows"
+		}
+	}
+	return h, nil
 }
 
 // history writes the last versions of an object.

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -73,13 +72,11 @@ no time.`,
 				return errors.New("--object and --watch are both given: pilot-discovery wait --watch follows an object")
 			}
 			askOne := func(ctx context.Context, query string) (page pushes.Page, err error) {
-				err = cli.Ask(ctx, http.MethodGet, address, "/debug/pushes?"+query, func(body io.Reader) error {
-					return json.NewDecoder(body).Decode(&page)
-				})
+				err = cli.Page(ctx, "", address, "/debug/pushes?"+query, output, &page)
 				return page, err
 			}
 			askAll := func(ctx context.Context, limit int) (allPushes, error) {
-				list, err := debug.AskAll(ctx, cli.Getter(address), "pushes?limit="+strconv.Itoa(limit))
+				list, err := debug.AskAll(ctx, cli.Pages(address, output), "pushes?limit="+strconv.Itoa(limit))
 				if err != nil {
 					return allPushes{}, err
 				}
@@ -91,7 +88,7 @@ no time.`,
 			}
 			w := writer{out: c.OutOrStdout(), said: c.ErrOrStderr(), output: output, color: color}
 			if object != "" {
-				h, err := historyOf(c.Context(), address, object, limit)
+				h, err := historyOf(c.Context(), address, object, output, limit)
 				if err != nil {
 					return err
 				}

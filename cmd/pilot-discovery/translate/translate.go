@@ -24,6 +24,7 @@ import (
 	_ "github.com/cncf/xds/go/udpa/type/v1"
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/cmd/report"
+	"github.com/istiod-lite/istiod-lite/cmd/terminal"
 	"github.com/istiod-lite/istiod-lite/pilot/debug"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/ingest"
@@ -64,7 +65,7 @@ the annotation inject.istio.io/templates is gateway. --node takes the node of an
 				return err
 			}
 			for _, d := range i.Findings {
-				fmt.Fprintln(c.ErrOrStderr(), d)
+				fmt.Fprintln(c.ErrOrStderr(), terminal.Plain(d.String()))
 			}
 			all, err := i.Resources(n)
 			if err != nil {

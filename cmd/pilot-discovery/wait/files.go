@@ -9,6 +9,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/cli"
 	"github.com/istiod-lite/istiod-lite/pilot/config/crd"
 	"github.com/istiod-lite/istiod-lite/pilot/config/file"
 	"github.com/istiod-lite/istiod-lite/pilot/ingest"
@@ -39,7 +40,7 @@ func readFiles(ctx context.Context, stdin io.Reader, files []string, namespace s
 	}
 	for _, u := range texts.Objects() {
 		if kinds.Named(u.GroupVersionKind().Group, u.GetKind()) == nil {
-			fmt.Fprintf(warnings, "warning: %s %s is of a kind that no proxy is configured by: it is not awaited\n", u.GetKind(), u.GetName())
+			cli.Warn(warnings, "%s %s is of a kind that no proxy is configured by: it is not awaited", u.GetKind(), u.GetName())
 		}
 	}
 	if len(objects) == 0 {

@@ -2,11 +2,8 @@ package wait
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"net/url"
 	"os"
 	"os/signal"
@@ -190,8 +187,6 @@ func (f *flags) ask(ctx context.Context, t *target) (a progress.Answer, err erro
 		}
 		token = strings.TrimSpace(string(text))
 	}
-	err = cli.AskAs(ctx, token, http.MethodGet, f.address, "/debug/inforce?"+query.Encode(), func(body io.Reader) error {
-		return json.NewDecoder(body).Decode(&a)
-	})
+	err = cli.Page(ctx, token, f.address, "/debug/inforce?"+query.Encode(), f.output, &a)
 	return a, err
 }

@@ -55,10 +55,13 @@ func TestStates(t *testing.T) {
 		after  time.Duration
 		says   string
 	}{
-		"no server":             {[]progress.State{""}, 1, now, ""},
-		"a server starts again": {[]progress.State{progress.Behind, "", progress.InForce}, 0, 112 * time.Millisecond, "in force"},
-		"current, superseded":   {[]progress.State{progress.Superseded, progress.InForce}, 0, firstInterval, "in force"},
-		"in force":              {[]progress.State{progress.InForce}, 0, now, "in force"},
+		"no server":                 {[]progress.State{""}, 1, now, ""},
+		"an unknown state":          {[]progress.State{"wonderful"}, 1, now, ""},
+		"an unknown state later":    {[]progress.State{progress.Behind, "wonderful", progress.InForce}, 0, 112 * time.Millisecond, "in force"},
+		"an unknown state for good": {[]progress.State{progress.Behind, "wonderful"}, 1, end, `says "wonderful"`},
+		"a server starts again":     {[]progress.State{progress.Behind, "", progress.InForce}, 0, 112 * time.Millisecond, "in force"},
+		"current, superseded":       {[]progress.State{progress.Superseded, progress.InForce}, 0, firstInterval, "in force"},
+		"in force":                  {[]progress.State{progress.InForce}, 0, now, "in force"},
 		"in force in the end": {[]progress.State{progress.NotSeen, progress.Behind, progress.Unknown, progress.InForce}, 0,
 			190 * time.Millisecond, ""},
 		"without effect":                     {[]progress.State{progress.WithoutEffect}, 0, now, "because"},

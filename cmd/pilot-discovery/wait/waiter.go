@@ -15,6 +15,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/cli"
+	"github.com/istiod-lite/istiod-lite/cmd/terminal"
 	"github.com/istiod-lite/istiod-lite/pilot/archive"
 	"github.com/istiod-lite/istiod-lite/pilot/config/crd"
 	"github.com/istiod-lite/istiod-lite/pilot/progress"
@@ -98,10 +99,19 @@ func (w *waiter) wait(ctx context.Context) error {
 	}
 }
 
+// states are the states that this command knows.
+func states() []progress.State {
+	return []progress.State{progress.InForce, progress.Behind, progress.Rejected, progress.Superseded, progress.NotSeen,
+		progress.WithoutEffect, progress.Invalid, progress.Unknown}
+}
+
 // question asks for the state of an object. A server that is busy, or that has answered before and may start again, is
 // asked again: then the state is unknown. It fails if the server refuses to answer the question.
 func (w *waiter) question(ctx context.Context, t *target) error {
 	answer, err := w.ask(ctx, t)
+	if err == nil && !slices.Contains(states(), answer.State) {
+		err = fmt.Errorf("the server says %.64q about %s, which is no state that this program knows", answer.State, t.name)
+	}
 	var refused *cli.StatusError
 	busy := errors.As(err, &refused) && (refused.Code == http.StatusTooManyRequests || refused.Code == http.StatusServiceUnavailable)
 	forbidden := refused != nil && refused.Code == http.StatusForbidden
@@ -159,9 +169,9 @@ func (w *waiter) warn() {
 	for _, t := range w.targets {
 		if t.last.State == progress.WithoutEffect && !t.warned {
 			t.warned = true
-			fmt.Fprintf(w.warnings, "warning: %s has no effect on a connected proxy: %s\n", t.name, t.last.Why)
+			cli.Warn(w.warnings, "%s has no effect on a connected proxy: %s", t.name, t.last.Why)
 			for _, d := range t.last.Findings {
-				fmt.Fprintf(w.warnings, "  %s\n", d)
+				fmt.Fprintf(w.warnings, "  %s\n", terminal.Plain(d.String()))
 			}
 		}
 	}
@@ -252,7 +262,7 @@ func (w *waiter) show(out io.Writer) error {
 	}
 	table := tabwriter.NewWriter(out, 8, 8, 3, ' ', 0)
 	for _, t := range w.targets {
-		fmt.Fprintf(table, "%s\t%s\t%s\n", t.name, cmp.Or(t.last.State, progress.Unknown), reason(&t.last))
+		fmt.Fprintf(table, "%s\t%s\t%s\n", terminal.Plain(t.name), cmp.Or(t.last.State, progress.Unknown), reason(&t.last))
 	}
 	if err := table.Flush(); err != nil {
 		return err

@@ -22,6 +22,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/cli"
 	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/env"
 	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/input"
+	"github.com/istiod-lite/istiod-lite/cmd/terminal"
 	"github.com/istiod-lite/istiod-lite/pilot/debug"
 	"github.com/istiod-lite/istiod-lite/pilot/ingest"
 	"github.com/istiod-lite/istiod-lite/pilot/inspect"
@@ -159,20 +160,20 @@ func (f *flags) run(c *cobra.Command, args []string) error {
 func (f *flags) ask(args []string) (inspect.Query, error) {
 	if len(args) == 3 {
 		if args[1] != arrow {
-			return inspect.Query{}, fmt.Errorf("%s: write SOURCE -> HOST:PORT", args[1])
+			return inspect.Query{}, fmt.Errorf("%s: write SOURCE -> HOST:PORT", cli.Quoted(args[1]))
 		}
 		args = []string{args[0], args[2]}
 	}
 	source, q, err := "", inspect.Query{}, error(nil)
 	if len(args) > 1 {
 		if q, err = inspect.ParseTarget(args[1]); err != nil {
-			return q, fmt.Errorf("%s: %w", args[1], err)
+			return q, fmt.Errorf("%s: %w", cli.Quoted(args[1]), err)
 		}
 	}
 	if len(args) > 0 {
 		source = args[0]
 		if _, _, err := cli.SplitName(source); err != nil {
-			return q, fmt.Errorf("%s: %w", source, err)
+			return q, fmt.Errorf("%s: %w", cli.Quoted(source), err)
 		}
 	}
 	if f.query.Sent && f.address == "" {
@@ -242,12 +243,13 @@ func (f *flags) way(ctx context.Context, c *cobra.Command, w io.Writer, q *inspe
 	}
 	if f.address != "" {
 		way := &inspect.Way{}
-		err := cli.Ask(ctx, http.MethodGet, f.address, "/debug/why?"+q.Values().Encode(), func(body io.Reader) error {
-			return json.NewDecoder(body).Decode(way)
-		})
+		err := cli.Page(ctx, "", f.address, "/debug/why?"+q.Values().Encode(), "json", way)
 		if answered := (*cli.StatusError)(nil); errors.As(err, &answered) {
 			err = errors.New(strings.TrimPrefix(err.Error(), fmt.Sprintf("%d %s: ", answered.Code, http.StatusText(answered.Code))))
 			err = errors.New(strings.TrimPrefix(err.Error(), debug.ErrBadQuery.Error()+": "))
+		}
+		if err == nil && (way.Log == nil && way.Outbound == nil || way.Log != nil && way.Log.Entry == nil) {
+			err = errors.New("the answer of the server is no trace of a request")
 		}
 		if q.Port == 0 {
 			q.Port = way.Port
@@ -329,7 +331,12 @@ func (f *flags) print(w io.Writer, q inspect.Query, way *inspect.Way, color cli.
 	switch f.Output {
 	case "json", "yaml":
 		return cli.PrintValue(w, way, f.Output)
-	case "name":
+	}
+	way, err := plain(way)
+	if err != nil {
+		return err
+	}
+	if f.Output == "name" {
 		for _, name := range way.Reaches() {
 			fmt.Fprintln(w, name)
 		}
@@ -341,6 +348,17 @@ func (f *flags) print(w io.Writer, q inspect.Query, way *inspect.Way, color cli.
 	return printWay(w, q, way, f.Output == "wide", color)
 }
 
+// plain returns a trace of which a terminal prints all texts as they are. Configuration and access logs may have texts
+// that change the terminal or forge lines.
+func plain(way *inspect.Way) (*inspect.Way, error) {
+	text, err := json.Marshal(way)
+	if err != nil {
+		return nil, err
+	}
+	p := &inspect.Way{}
+	return p, cli.Decode(text, "table", p)
+}
+
 // printWay writes the trace of a request for people.
 func printWay(w io.Writer, q inspect.Query, way *inspect.Way, wide bool, color cli.Painter) error {
 	var out bytes.Buffer
@@ -348,7 +366,7 @@ func printWay(w io.Writer, q inspect.Query, way *inspect.Way, wide bool, color c
 	if method := cmp.Or(q.Method, way.Method); method != "" {
 		request = "sends " + method + " " + orSlash(q.Path)
 	}
-	fmt.Fprintf(&out, "%s %s to %s:%d", q.Source, request, q.Host, q.Port)
+	out.WriteString(terminal.Plain(fmt.Sprintf("%s %s to %s:%d", q.Source, request, q.Host, q.Port)))
 	if way.Service != "" {
 		fmt.Fprintf(&out, ", which is %s", way.Service)
 	}
