@@ -44,7 +44,8 @@ func Command(e *env.Env) *cobra.Command {
 		Long: `Wait until the connected proxies have objects in force: each proxy that the object concerns has
 acknowledged what it was sent, and everything that it subscribed to because of it, down to endpoints
 and certificates. With --deleted, the command waits until what
-deleted objects made is gone from the proxies.
+deleted objects made is gone from the proxies. If the server knows no such object, because it was deleted before
+the server started or its name is misspelt, that is in force, and a warning says so.
 
 The server at --address answers for all replicas of its Service. While a replica cannot be asked,
 the answer is unknown, and the command goes on waiting.
@@ -53,7 +54,8 @@ the answer is unknown, and the command goes on waiting.
 content, if the server reads it from files or it is a Secret, else the generation that the API server gave it.
 The command asks the API server that kubectl would ask. Services and ConfigMaps have no generation: the server
 asks its API server for what they contain now. An object that is named by an argument is awaited in
---generation, or else in the newest version that the server has read.
+--generation, or else in the newest version that the server has read. Objects that the server reads from files
+have no generation.
 
 With --current, an object is awaited in the version that the API server has, also if the server is behind
 or the version is replaced meanwhile. The server asks the API server.
@@ -63,9 +65,10 @@ audience istio-ca, such as a projected volume of a Pod has. Service accounts may
 own namespace.
 
 The exit code is 0 if all objects are in force, 79 if a proxy or the server rejects one, one was replaced by
-a newer version, or the time is over, and 1 if there is no answer. An object that concerns no proxy is in
-force too, and a warning gives the reason. With --watch the command prints each change of the state
-until Ctrl-C.`,
+a newer version or is deleted, or the time is over, and 1 if there is no answer, or none that this program
+understands. An object that an argument names is deleted if the server knows no newer version for two seconds. An
+object that concerns no proxy is in force too, and a warning gives the reason. With --watch the command prints
+each change of the state until Ctrl-C.`,
 		Example: `  kubectl apply -f route.yaml && pilot-discovery wait -f route.yaml
   pilot-discovery wait VirtualService/reviews.shop --timeout 30s
   pilot-discovery wait HTTPRoute/reviews.shop --watch
@@ -145,14 +148,14 @@ func (f *flags) targets(ctx context.Context, c *cobra.Command, args []string) ([
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", cli.Quoted(text), err)
 		}
-		add(&target{name: name, generation: f.generation})
+		add(&target{name: name, generation: f.generation, deleted: f.deleted})
 	}
 	if len(f.files) == 0 {
 		return list, nil
 	}
 	objects, err := readFiles(ctx, c.InOrStdin(), f.files, f.namespace, c.ErrOrStderr())
 	for _, o := range objects {
-		t := &target{name: progress.Name(o.Key)}
+		t := &target{name: progress.Name(o.Key), deleted: f.deleted}
 		if !f.deleted {
 			t.object = o
 		}
@@ -176,7 +179,7 @@ func (f *flags) ask(ctx context.Context, t *target) (a progress.Answer, err erro
 	if t.version != "" {
 		query.Set("version", t.version)
 	}
-	if f.deleted {
+	if t.deleted {
 		query.Set("deleted", "true")
 	}
 	token := ""

@@ -14,6 +14,7 @@ import (
 	networkingv1 "istio.io/api/networking/v1"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/cli"
 	"github.com/istiod-lite/istiod-lite/pilot/archive"
@@ -111,6 +112,137 @@ func TestStates(t *testing.T) {
 	}
 }
 
+// An object that is gone fails, unless its deletion is awaited, or it comes again. A deletion that the server has not
+// seen has a warning.
+func TestDeletions(t *testing.T) {
+	at := time.Unix(1, 0)
+	gone := progress.Answer{State: progress.InForce, Deleted: true, Since: &at, Proxies: progress.Proxies{Concerned: 3, InForce: 3}}
+	with := func(s progress.State, since *time.Time) progress.Answer {
+		return progress.Answer{State: s, Deleted: true, Since: since, Why: "because"}
+	}
+	there := progress.Answer{State: progress.InForce, Generation: 1}
+	const now, lasts, end = 0, 2100 * time.Millisecond, time.Minute
+	for name, x := range map[string]struct {
+		answers []progress.Answer // one for each question; the last one stays
+		target  target
+		exit    int
+		after   time.Duration
+		says    string
+		warns   string // nothing if empty
+	}{
+		"gone": {[]progress.Answer{gone}, target{}, cli.Found, lasts, "deleted   3 of 3 proxies; --deleted awaits the deletion",
+			""},
+		"gone, written again":  {[]progress.Answer{gone, there}, target{}, 0, firstInterval, "   in force", ""},
+		"gone, proxies behind": {[]progress.Answer{with(progress.Behind, &at)}, target{}, cli.Found, lasts, "deleted", ""},
+		"gone without effect":  {[]progress.Answer{with(progress.WithoutEffect, &at)}, target{}, cli.Found, lasts, "deleted", ""},
+		"gone, perhaps":        {[]progress.Answer{with(progress.Unknown, &at)}, target{}, 1, end, "deleted", ""},
+		"gone, in a file":      {[]progress.Answer{gone}, target{object: route()}, cli.Found, end, "deleted", ""},
+		"awaited":              {[]progress.Answer{gone}, target{deleted: true}, 0, now, "deletion in force   3 of 3 proxies\n", ""},
+		"awaited, there":       {[]progress.Answer{with(progress.NotSeen, nil)}, target{deleted: true}, cli.Found, end, "deletion not seen", ""},
+		"awaited, later": {[]progress.Answer{with(progress.NotSeen, nil), gone}, target{deleted: true}, 0, firstInterval,
+			"deletion in force", ""},
+		"awaited, never seen": {[]progress.Answer{with(progress.InForce, nil)}, target{deleted: true}, 0, now, "deletion in force", "misspelt"},
+		"awaited, a Secret": {[]progress.Answer{{State: progress.InForce, Deleted: true, Object: progress.Object{Kind: "Secret"}}},
+			target{deleted: true}, 0, now, "deletion in force", ""},
+		"awaited without proxy": {[]progress.Answer{with(progress.WithoutEffect, &at)}, target{deleted: true}, 0, now,
+			"deletion without effect", "no effect"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var out, warnings bytes.Buffer
+				x.target.name = reviews
+				w := &waiter{out: &out, warnings: &warnings, output: "table", targets: []*target{&x.target}}
+				asked := 0
+				w.servers = fake{answer: func(*target) (progress.Answer, error) {
+					a := x.answers[min(asked, len(x.answers)-1)]
+					asked++
+					return a, nil
+				}, version: func() (crd.Version, error) { return crd.Version{}, errors.New("it does not have it") }}
+				ctx, cancel := context.WithTimeout(t.Context(), end)
+				defer cancel()
+				began := time.Now()
+				err := w.wait(ctx)
+				if got := exitOf(err); got != x.exit {
+					t.Errorf("exit code %d (%v), want %d", got, err, x.exit)
+				}
+				if took := time.Since(began); took < x.after || took > x.after+x.after/4+time.Millisecond {
+					t.Errorf("ended after %s, want %s", took, x.after)
+				}
+				if !strings.Contains(out.String(), x.says) || !strings.Contains(warnings.String(), x.warns) || x.warns == "" && warnings.Len() > 0 {
+					t.Errorf("it prints %q and warns %q, want %q and %q", &out, &warnings, x.says, x.warns)
+				}
+			})
+		})
+	}
+}
+
+// A generation of an object that has none is an error at once.
+func TestNoGenerations(t *testing.T) {
+	const end = time.Minute
+	at := time.Unix(1, 0)
+	for name, x := range map[string]struct {
+		newest progress.Answer
+		fails  bool
+		says   string
+	}{
+		"a file":         {progress.Answer{State: progress.InForce, Version: "x", Position: "web.yaml:1:1"}, false, "from a file, web.yaml:1:1"},
+		"a Service":      {progress.Answer{State: progress.Behind, Version: "x"}, false, "has no generation: name a file"},
+		"a Secret":       {progress.Answer{State: progress.InForce, Since: &at}, false, "has no generation: name a file"},
+		"an API server":  {progress.Answer{State: progress.InForce, Generation: 3}, false, ""},
+		"not seen":       {progress.Answer{State: progress.NotSeen}, false, ""},
+		"gone":           {progress.Answer{State: progress.InForce, Deleted: true, Since: &at}, false, ""},
+		"no answer then": {progress.Answer{}, true, ""},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := &waiter{out: &bytes.Buffer{}, warnings: &bytes.Buffer{}, output: "table", targets: []*target{{name: reviews, generation: 99}}}
+			w.servers = fake{answer: func(about *target) (progress.Answer, error) {
+				switch {
+				case about.generation == 99:
+					return progress.Answer{State: progress.NotSeen}, nil
+				case x.fails:
+					return progress.Answer{}, errors.New("no server answers")
+				}
+				return x.newest, nil
+			}}
+			ctx, cancel := context.WithTimeout(t.Context(), end)
+			defer cancel()
+			began := time.Now()
+			err := w.wait(ctx)
+			if x.says == "" {
+				if exitOf(err) != cli.Found || time.Since(began) != end {
+					t.Errorf("%s: %v after %s", name, err, time.Since(began))
+				}
+			} else if exitOf(err) != 1 || time.Since(began) != 0 || !strings.Contains(err.Error(), x.says) ||
+				!strings.HasPrefix(err.Error(), "--generation=99: "+reviews+" ") {
+				t.Errorf("%s: %v after %s, want %q", name, err, time.Since(began), x.says)
+			}
+		})
+	}
+}
+
+// Findings say why an object is not in force. Where there is none, a version that is not seen has the places to look at.
+func TestFindings(t *testing.T) {
+	found := []diag.Diagnostic{{Severity: diag.Error, Code: "DuplicateObject", File: "b.yaml", Message: "twice"}}
+	for name, x := range map[string]struct {
+		answer progress.Answer
+		want   string
+	}{
+		"not seen": {progress.Answer{State: progress.NotSeen}, "   not seen   \n  " + unseen + "\n"},
+		"not seen, a finding": {progress.Answer{State: progress.NotSeen, Findings: found},
+			"   not seen   \n  b.yaml: error: twice [DuplicateObject]\n"},
+		"not seen, for reason": {progress.Answer{State: progress.NotSeen, Why: "because"}, "   not seen   because\n"},
+		"invalid": {progress.Answer{State: progress.Invalid, Findings: found},
+			"   invalid   \n  b.yaml: error: twice [DuplicateObject]\n"},
+		"in force": {progress.Answer{State: progress.InForce, Findings: found}, "   in force   \n"},
+	} {
+		var out bytes.Buffer
+		w := &waiter{output: "table", targets: []*target{{name: reviews, last: x.answer}}}
+		if err := w.show(&out); err != nil || out.String() != reviews+x.want {
+			t.Errorf("%s: %v, %q, want %q", name, err, out.String(), reviews+x.want)
+		}
+	}
+}
+
 // A Secret without effect is asked about again after the Gateway that makes proxies need it.
 func TestNeededMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -136,9 +268,14 @@ func TestNeededMeanwhile(t *testing.T) {
 	})
 }
 
+// route returns an object of a file.
+func route() *kinds.Object {
+	return &kinds.Object{Key: kinds.Key{Kind: kinds.VirtualService, Namespace: "shop", Name: "reviews"}, Spec: &networkingv1.VirtualService{}}
+}
+
 // An object of a file is awaited in the version of the file, and never in an older one.
 func TestVersionOfFile(t *testing.T) {
-	o := &kinds.Object{Key: kinds.Key{Kind: kinds.VirtualService, Namespace: "shop", Name: "reviews"}, Spec: &networkingv1.VirtualService{}}
+	o := route()
 	secret := &kinds.Object{Key: kinds.Key{Kind: kinds.Secret, Namespace: "shop", Name: "edge"}, Spec: &corev1.Secret{}}
 	service := &kinds.Object{Key: kinds.Key{Kind: kinds.Service, Namespace: "shop", Name: "reviews"}, Spec: &corev1.Service{}}
 	for name, x := range map[string]struct {
@@ -227,7 +364,7 @@ func TestReason(t *testing.T) {
 		"because": {State: progress.WithoutEffect, Proxies: progress.Proxies{Connected: 20}, Why: "because"},
 		"":        {State: progress.NotSeen},
 	} {
-		if got := reason(&a); got != want {
+		if got := (&target{last: a}).reason(); got != want {
 			t.Errorf("%+v: %q, want %q", a, got, want)
 		}
 	}

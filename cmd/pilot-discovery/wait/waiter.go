@@ -29,6 +29,7 @@ type target struct {
 	uid        string        // of the object with that generation; empty for any
 	version    string        // hash of the content; empty for any
 	newest     bool          // the version that the API server has at each question
+	deleted    bool          // its deletion is awaited
 
 	last    progress.Answer
 	doubted time.Time // since when the last answers may not last; zero if the last one is no such answer
@@ -37,7 +38,7 @@ type target struct {
 
 // patience is how long an answer must last that may not. When a proxy rejects a response with several resources, the
 // server sends it again in parts, and the proxy may accept the part with the object. An object may have had the content
-// of a file before, and the server may not have read yet that it has it again.
+// of a file before, or may have been deleted before, and the server may not have read yet that it is there again.
 const patience = 2 * time.Second
 
 // Intervals between two questions about an object. The interval grows, so that a long wait costs the servers little.
@@ -154,8 +155,11 @@ func (w *waiter) askEach(ctx context.Context, about func(*target) bool) error {
 				return err
 			}
 		}
+		if err := w.numbered(ctx, t); err != nil {
+			return err
+		}
 		switch {
-		case t.last.State != progress.Rejected && (t.last.State != progress.Superseded || t.version == ""):
+		case !t.doubtful():
 			t.doubted = time.Time{}
 		case t.doubted.IsZero():
 			t.doubted = time.Now()
@@ -164,10 +168,35 @@ func (w *waiter) askEach(ctx context.Context, about func(*target) bool) error {
 	return nil
 }
 
-// warn warns of the objects without effect.
+// numbered returns an error if an object is awaited in a generation and has none.
+func (w *waiter) numbered(ctx context.Context, t *target) error {
+	if t.object != nil || t.generation == 0 || t.last.State != progress.NotSeen {
+		return nil
+	}
+	newest, err := w.ask(ctx, &target{name: t.name})
+	switch {
+	case err != nil || newest.Deleted || newest.Generation > 0:
+		return nil // if there is no answer, the next question says why
+	case newest.Position != "":
+		return fmt.Errorf("--generation=%d: %s has no generation, because the server reads it from a file, %s: name the file by -f",
+			t.generation, t.name, newest.Position)
+	case newest.Version != "" || newest.Since != nil:
+		return fmt.Errorf("--generation=%d: %s has no generation: name a file with the object by -f", t.generation, t.name)
+	}
+	return nil
+}
+
+// warn warns of the objects without effect, and of deleted ones that the server has not seen.
 func (w *waiter) warn() {
 	for _, t := range w.targets {
-		if t.last.State == progress.WithoutEffect && !t.warned {
+		if t.warned || !t.done() {
+			continue
+		}
+		if t.deleted && t.last.Since == nil && !t.onDemand() {
+			t.warned = true
+			cli.Warn(w.warnings, "the server knows no %s: it was deleted before the server started, or its name is misspelt", t.name)
+		}
+		if t.last.State == progress.WithoutEffect {
 			t.warned = true
 			cli.Warn(w.warnings, "%s has no effect on a connected proxy: %s", t.name, t.last.Why)
 			for _, d := range t.last.Findings {
@@ -186,7 +215,7 @@ func (w *waiter) identify(ctx context.Context, t *target) (again bool, err error
 	case t.object.Kind == kinds.Secret: // an API server stores it as it is written
 		t.version = archive.Content(t.object)
 		return true, nil
-	case t.last.State == progress.NotSeen,
+	case t.last.State == progress.NotSeen, t.last.Deleted,
 		t.last.State == progress.Unknown && t.last.Generation == 0 && t.last.Version == "": // the server has not said anything
 		return false, nil
 	case t.last.Generation > 0:
@@ -206,7 +235,29 @@ func (w *waiter) identify(ctx context.Context, t *target) (again bool, err error
 
 // done reports whether the object is in force, or without effect.
 func (t *target) done() bool {
-	return t.last.State == progress.InForce || t.last.State == progress.WithoutEffect
+	return (t.last.State == progress.InForce || t.last.State == progress.WithoutEffect) && !t.gone()
+}
+
+// onDemand reports whether a replica knows the object only while one of its proxies needs it.
+func (t *target) onDemand() bool {
+	return t.last.Object.Group == "" && slices.Contains([]string{kinds.Secret.Name, kinds.ConfigMap.Name}, t.last.Object.Kind)
+}
+
+// gone reports whether the object is deleted although its deletion is not awaited.
+func (t *target) gone() bool { return t.last.Deleted && !t.deleted }
+
+// doubtful reports whether the last answer means failure if it lasts. An object in a file that the server knows as
+// deleted may not be read yet.
+func (t *target) doubtful() bool {
+	switch t.last.State {
+	case progress.Rejected:
+		return true
+	case progress.Superseded:
+		return t.version != ""
+	case progress.Unknown:
+		return false
+	}
+	return t.gone() && t.object == nil
 }
 
 // failed reports whether an object will not come into force in the version that is awaited.
@@ -215,7 +266,7 @@ func (w *waiter) failed() bool {
 		switch {
 		case !t.doubted.IsZero():
 			return time.Since(t.doubted) >= patience
-		case t.last.State == "", t.done():
+		case t.last.State == "", t.done(), t.gone():
 			return false
 		}
 		// A newer version is awaited by the next question.
@@ -262,7 +313,7 @@ func (w *waiter) show(out io.Writer) error {
 	}
 	table := tabwriter.NewWriter(out, 8, 8, 3, ' ', 0)
 	for _, t := range w.targets {
-		fmt.Fprintf(table, "%s\t%s\t%s\n", terminal.Plain(t.name), cmp.Or(t.last.State, progress.Unknown), reason(&t.last))
+		fmt.Fprintf(table, "%s\t%s\t%s\n", terminal.Plain(t.name), t.state(), t.reason())
 	}
 	if err := table.Flush(); err != nil {
 		return err
@@ -277,12 +328,35 @@ func (w *waiter) show(out io.Writer) error {
 		if t.last.More > 0 {
 			fmt.Fprintf(out, "  and %d more\n", t.last.More)
 		}
+		for _, d := range t.last.Findings {
+			fmt.Fprintf(out, "  %s\n", d)
+		}
+		if t.last.State == progress.NotSeen && t.last.Why == "" && len(t.last.Findings) == 0 {
+			fmt.Fprintln(out, "  "+unseen)
+		}
 	}
 	return nil
 }
 
+// unseen says why a server may not have seen a version.
+const unseen = "no source of the server has this version: see /debug/findings; a server with --configDir reads Istio's kinds " +
+	"from the API server only if configSources of the mesh configuration name k8s://"
+
+// state returns the state for people.
+func (t *target) state() string {
+	switch state := string(cmp.Or(t.last.State, progress.Unknown)); {
+	case t.gone():
+		return "deleted"
+	case t.last.Deleted:
+		return "deletion " + state
+	default:
+		return state
+	}
+}
+
 // reason returns the number of proxies that have a version, and why it is not in force everywhere.
-func reason(a *progress.Answer) string {
+func (t *target) reason() string {
+	a := &t.last
 	var parts []string
 	if p := &a.Proxies; a.Counted && p.Concerned > 0 || !a.Counted && p.Connected > 0 && a.State != progress.WithoutEffect {
 		parts = append(parts, a.Numbers())
@@ -294,6 +368,9 @@ func reason(a *progress.Answer) string {
 		if r.Error != "" {
 			parts = append(parts, r.Name+": "+r.Error)
 		}
+	}
+	if t.gone() {
+		parts = append(parts, "--deleted awaits the deletion")
 	}
 	return strings.Join(parts, "; ")
 }
