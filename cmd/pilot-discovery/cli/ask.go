@@ -71,7 +71,7 @@ func Page(ctx context.Context, token, address, path, output string, into any) er
 	return err
 }
 
-// Getter returns a function that requests a path from an address on this host over HTTP. What it returns is not for a
+// Getter returns a function that requests a path from an address on this host over HTTP. Its text is not for a
 // terminal: see Pages.
 func Getter(address string) debug.Getter {
 	return func(ctx context.Context, path string) (code int, text []byte, err error) {

@@ -116,7 +116,9 @@ func TestStates(t *testing.T) {
 // seen has a warning.
 func TestDeletions(t *testing.T) {
 	at := time.Unix(1, 0)
-	gone := progress.Answer{State: progress.InForce, Deleted: true, Since: &at, Proxies: progress.Proxies{Concerned: 3, InForce: 3}}
+	gone := progress.Answer{
+		State: progress.InForce, Deleted: true, Since: &at, Counted: true, Proxies: progress.Proxies{Concerned: 3, InForce: 3},
+	}
 	with := func(s progress.State, since *time.Time) progress.Answer {
 		return progress.Answer{State: s, Deleted: true, Since: since, Why: "because"}
 	}
@@ -220,7 +222,7 @@ func TestNoGenerations(t *testing.T) {
 	}
 }
 
-// Findings say why an object is not in force. Where there is none, a version that is not seen has the places to look at.
+// Findings say why an object is not in force. Without one, a version that is not seen has the places to look at.
 func TestFindings(t *testing.T) {
 	found := []diag.Diagnostic{{Severity: diag.Error, Code: "DuplicateObject", File: "b.yaml", Message: "twice"}}
 	for name, x := range map[string]struct {

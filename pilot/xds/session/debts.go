@@ -502,8 +502,8 @@ func (x *debt) lacks(w *watch, taken *delivery) {
 	}
 }
 
-// oweRejected makes the client owe a rejected response that belongs to no debt, or not to one alone: a part of its first
-// configuration, or the answer to a request. Any revision up to the newest one that it was sent may have made the
+// oweRejected makes the client owe a rejected response that belongs to no debt, or not to one alone: a part of its
+// first configuration, or the answer to a request. Any revision up to the newest one that it was sent may have made the
 // rejected resources. All such responses are one debt.
 func (s *Session) oweRejected(w *watch, taken *delivery, whole bool) {
 	i := slices.IndexFunc(s.debts.open, func(d debt) bool { return d.unowned })
