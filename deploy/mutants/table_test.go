@@ -296,7 +296,17 @@ var mutants = []mutant{
 	},
 	{
 		name: "a client that rejects its first configuration owes nothing",
-		file: "pilot/xds/session/debts.go", was: "if !owned && (taken != nil || n > before) {", is: "if false {",
+		file: "pilot/xds/session/debts.go", was: "if !all && (taken", is: "if false && !all && (taken",
+		folder: "pilot/xds/session", test: "TestSession/debts_rejected",
+	},
+	{
+		name: "a client that rejects its first configuration owes the push alone",
+		file: "pilot/xds/session/debts.go", was: "(!owned || n <= w.fresh)", is: "!owned",
+		folder: "pilot/xds/session", test: "TestSession/debts_rejected",
+	},
+	{
+		name: "a client that resumes has what it was sent ahead",
+		file: "pilot/xds/session/debts.go", was: "x.making || x.resumes {\n\t\t\tx.ahead", is: "x.making {\n\t\t\tx.ahead",
 		folder: "pilot/xds/session", test: "TestSession/debts_rejected",
 	},
 	{
