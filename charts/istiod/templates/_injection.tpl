@@ -4,7 +4,9 @@
 {{- $_ := set $global "tag" ($global.tag | default (regexReplaceAll "-lite.*" .Chart.AppVersion "") | toString) }}
 {{- $_ := set $global "istioNamespace" (coalesce .Values.global.istioNamespace .Release.Namespace) }}
 {{- $_ := set $global "trustBundleName" (include "istiod.rootsMap" .) }}
-{{- $_ := set $global "pilotCertProvider" ($global.pilotCertProvider | default "istiod") }}
+{{- /* With a signer of Kubernetes, the server publishes the signer's roots where the roots of its own CA would be. */}}
+{{- $provider := $global.pilotCertProvider | default "istiod" }}
+{{- $_ := set $global "pilotCertProvider" (ternary "istiod" $provider (hasPrefix "k8s.io/" $provider)) }}
 {{- toJson (dict "global" $global "revision" .Values.revision "gateways" (.Values.gateways | default dict)
       "pilot" (dict "cni" .Values.cni "env" (.Values.env | default dict) "crlConfigMapName" (include "istiod.crlMap" .))
       "sidecarInjectorWebhook" (omit .Values.sidecarInjectorWebhook "templates")) }}
