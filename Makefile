@@ -39,6 +39,7 @@ PROGRAMS_login := oauth2-proxy mockoidc
 PROGRAMS_spire := spire-server spire-agent
 PROGRAMS_release := goreleaser cosign cyclonedx-gomod go-licenses
 PROGRAMS_vulncheck := govulncheck
+PROGRAMS_certmanager := cert-manager
 PROGRAMS       := $(sort $(foreach i,$(filter PROGRAMS_%,$(.VARIABLES)),$($(i))))
 # The cheapest packages of deploy/e2e/integrations, or those that RUN names.
 INTEGRATIONS   := $(if $(filter all,$(RUN)),$(patsubst deploy/e2e/integrations/%/doc.go,%,$(wildcard deploy/e2e/integrations/*/doc.go)),$(or $(subst $(comma), ,$(RUN)),ratelimit login))

@@ -13,6 +13,6 @@
 //
 //   - A signer of Kubernetes sees requests for the caller's own name alone. Its certificate is handed out only if it
 //     is the one that was asked for, and no request is left behind: [TestRequests], [TestIssue], [TestCallerLeaves],
-//     [deploy/e2e/kube.TestSigners].
+//     [deploy/e2e/kube.TestSigners], [deploy/e2e/integrations/certmanager.TestCertManager].
 //   - The log says why a signer does not sign: [TestIssue].
 package ra
