@@ -40,6 +40,7 @@ PROGRAMS_spire := spire-server spire-agent
 PROGRAMS_release := goreleaser cosign cyclonedx-gomod go-licenses
 PROGRAMS_vulncheck := govulncheck
 PROGRAMS_certmanager := cert-manager
+PROGRAMS_externaldns := external-dns
 PROGRAMS       := $(sort $(foreach i,$(filter PROGRAMS_%,$(.VARIABLES)),$($(i))))
 # The cheapest packages of deploy/e2e/integrations, or those that RUN names.
 INTEGRATIONS   := $(if $(filter all,$(RUN)),$(patsubst deploy/e2e/integrations/%/doc.go,%,$(wildcard deploy/e2e/integrations/*/doc.go)),$(or $(subst $(comma), ,$(RUN)),ratelimit login))

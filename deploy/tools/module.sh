@@ -23,6 +23,7 @@ cyclonedx-gomod) module=github.com/CycloneDX/cyclonedx-gomod@v1.10.0 package=./c
 go-licenses) module=github.com/google/go-licenses@v1.6.0 package=. ;;
 govulncheck) module=golang.org/x/vuln@v1.9.0 package=./cmd/govulncheck ;;
 cert-manager) module=github.com/cert-manager/cert-manager@v1.21.2 package=$here/../e2e/integrations/certmanager/controllers.go manifests='deploy/crds/*.yaml' ;;
+external-dns) module=sigs.k8s.io/external-dns@v0.19.0 package=. ;;
 *) echo "module.sh: no program is named $name" >&2; exit 2 ;;
 esac
 dir=$(mkdir -p "$dir" && cd "$dir" && pwd) version=${module#*@}
