@@ -1,30 +1,22 @@
 package rollouts
 
 import (
-	"bytes"
 	"context"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/tools/remotecommand"
 	"sigs.k8s.io/yaml"
 
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster/node"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster/node/install"
-	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
@@ -55,19 +47,15 @@ spec:
 
 // world is a cluster with a node, on which the control plane and Argo Rollouts run.
 type world struct {
-	*cluster.Cluster
-	t    *testing.T
-	ctx  context.Context
-	node *node.Node
+	*install.World
+	t   *testing.T
+	ctx context.Context
 }
 
 func start(t *testing.T) *world {
 	t.Helper()
-	work := filepath.Join(os.TempDir(), "rollouts")
-	must.Succeed(t, os.Mkdir(work, 0o755))
-	suite.LogTails(t, work)
 	w := &world{t: t, ctx: t.Context()}
-	w.Cluster, w.node = install.Start(w.ctx, t, install.Options{Network: network, Work: work, Image: func(name string) (node.Image, bool) {
+	w.World = install.New(t, install.Options{Network: network, Image: func(name string) (node.Image, bool) {
 		switch {
 		case strings.Contains(name, "/argo-rollouts:"):
 			return install.Image("argo-rollouts", "argo-rollouts"), true
@@ -77,50 +65,39 @@ func start(t *testing.T) *world {
 		return node.Image{}, false
 	}})
 	w.installArgo()
-	for namespace, deployment := range map[string]string{install.Namespace: "istiod", argoNamespace: "argo-rollouts"} {
-		suite.Eventually(t, deployment+" is ready", func() bool {
-			d, err := w.Client().AppsV1().Deployments(namespace).Get(w.ctx, deployment, metav1.GetOptions{})
-			return err == nil && d.Status.ReadyReplicas == 1
-		})
-	}
+	w.Ready(install.Namespace, "istiod")
+	w.Ready(argoNamespace, "argo-rollouts")
 	return w
 }
 
 // installArgo does what `kubectl apply -n argo-rollouts -f install.yaml` does.
 func (w *world) installArgo() {
 	w.t.Helper()
-	objects, err := cluster.Parse(w.file("argo-rollouts.yaml"))
+	objects, err := cluster.Parse([]byte(w.File("argo-rollouts.yaml")))
 	must.Succeed(w.t, err)
-	var out []byte
+	var all strings.Builder
 	for _, o := range objects {
 		if slices.Contains([]string{"ServiceAccount", "ConfigMap", "Secret", "Service", "Deployment"}, o.GetKind()) {
 			o.SetNamespace(argoNamespace)
 		}
 		text, err := yaml.Marshal(o.Object)
 		must.Succeed(w.t, err)
-		out = append(append(out, "\n---\n"...), text...)
+		all.WriteString("\n---\n" + string(text))
 	}
-	must.Succeed(w.t, w.Apply(w.ctx, out))
-}
-
-func (w *world) file(name string) []byte {
-	w.t.Helper()
-	text, err := os.ReadFile(filepath.Join(os.Getenv(install.DirVar), name))
-	must.Succeed(w.t, err)
-	return text
+	w.Write(all.String())
 }
 
 // apply applies a file of the sample, with changes: pairs of an old and a new text.
 func (w *world) apply(name string, changes ...string) {
 	w.t.Helper()
-	text := string(w.file(name))
+	text := w.File(name)
 	for i := 0; i < len(changes); i += 2 {
 		if !strings.Contains(text, changes[i]) {
 			w.t.Fatalf("%s has no %q", name, changes[i])
 		}
 		text = strings.ReplaceAll(text, changes[i], changes[i+1])
 	}
-	must.Succeed(w.t, w.Apply(w.ctx, []byte(text)))
+	w.Write(text)
 }
 
 func (w *world) patch(resource schema.GroupVersionResource, name, patch string, subresources ...string) {
@@ -216,37 +193,4 @@ func (w *world) analysis(revision, step int) (a analysis) {
 		}
 	}
 	return a
-}
-
-func (w *world) podsOf(selector string) []corev1.Pod {
-	w.t.Helper()
-	list, err := w.Client().CoreV1().Pods("shop").List(w.ctx, metav1.ListOptions{LabelSelector: selector})
-	must.Succeed(w.t, err)
-	return slices.DeleteFunc(list.Items, func(p corev1.Pod) bool { return p.DeletionTimestamp != nil })
-}
-
-func isReady(p *corev1.Pod) bool {
-	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
-}
-
-// exec runs a command in the container client of the pod with an app label, and returns what it prints.
-func (w *world) exec(app string, command ...string) string {
-	w.t.Helper()
-	pods := w.podsOf("app=" + app)
-	if len(pods) == 0 {
-		return ""
-	}
-	req := w.Client().CoreV1().RESTClient().Post().Resource("pods").Namespace("shop").Name(pods[0].Name).SubResource("exec").
-		VersionedParams(&corev1.PodExecOptions{Container: app, Command: command, Stdout: true, Stderr: true}, scheme.ParameterCodec)
-	exec, err := remotecommand.NewSPDYExecutor(w.Admin().Config(), "POST", req.URL())
-	must.Succeed(w.t, err)
-	ctx, cancel := context.WithTimeout(w.ctx, time.Minute)
-	defer cancel()
-	var stdout, stderr bytes.Buffer
-	if err := exec.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: &stdout, Stderr: &stderr}); err != nil {
-		w.t.Logf("%v: %v: %s", command, err, stderr.String())
-	}
-	return stdout.String()
 }
