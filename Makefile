@@ -41,6 +41,7 @@ PROGRAMS_release := goreleaser cosign cyclonedx-gomod go-licenses
 PROGRAMS_vulncheck := govulncheck
 PROGRAMS_certmanager := cert-manager
 PROGRAMS_externaldns := external-dns
+PROGRAMS_flagger := flagger prometheus
 PROGRAMS       := $(sort $(foreach i,$(filter PROGRAMS_%,$(.VARIABLES)),$($(i))))
 # The cheapest packages of deploy/e2e/integrations, or those that RUN names.
 INTEGRATIONS   := $(if $(filter all,$(RUN)),$(patsubst deploy/e2e/integrations/%/doc.go,%,$(wildcard deploy/e2e/integrations/*/doc.go)),$(or $(subst $(comma), ,$(RUN)),ratelimit login))

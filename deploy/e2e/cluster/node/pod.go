@@ -280,14 +280,19 @@ func (p *pod) writeStatus(phase corev1.PodPhase, ready bool) error {
 	return err
 }
 
-// end terminates all containers. Containers that outlive the pod's grace period are killed.
+// end terminates all containers, each after the sleep of its hook preStop. Containers that outlive the pod's grace
+// period are killed.
 func (p *pod) end(containers []*container) {
 	grace := 30 * time.Second
 	if s := p.object.Spec.TerminationGracePeriodSeconds; s != nil {
 		grace = time.Duration(*s) * time.Second
 	}
 	for _, c := range containers {
-		_ = c.cmd.Process.Signal(syscall.SIGTERM)
+		var sleep time.Duration
+		if l := c.spec.Lifecycle; l != nil && l.PreStop != nil && l.PreStop.Sleep != nil {
+			sleep = time.Duration(l.PreStop.Sleep.Seconds) * time.Second
+		}
+		time.AfterFunc(sleep, func() { _ = c.cmd.Process.Signal(syscall.SIGTERM) })
 	}
 	late := time.After(grace)
 	for _, c := range containers {

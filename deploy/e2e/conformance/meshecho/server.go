@@ -31,6 +31,7 @@ func server(args []string) error {
 	secure := f.IntSlice("tls", nil, "those of --port that are HTTPS")
 	tcp := f.IntSlice("tcp", nil, "ports of TCP")
 	rpc := f.IntSlice("grpc", nil, "ports of gRPC")
+	status := f.Int("status", http.StatusOK, "of each answer over HTTP")
 	f.String("crt", "", "not read: the certificate is made")
 	f.String("key", "", "not read: the certificate is made")
 	if err := f.Parse(args); err != nil {
@@ -53,7 +54,7 @@ func server(args []string) error {
 		return nil
 	}
 	for _, port := range *ports {
-		h := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { echo(w, r, port) }),
+		h := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { echo(w, r, port, *status) }),
 			ReadHeaderTimeout: time.Minute}
 		if err := serve(port, slices.Contains(*secure, port), h.Serve); err != nil {
 			return err
@@ -84,13 +85,14 @@ func who(port int) string {
 	return fmt.Sprintf("ServiceVersion=\nServicePort=%d\nHostname=%s\n", port, host)
 }
 
-func echo(w http.ResponseWriter, r *http.Request, port int) {
+func echo(w http.ResponseWriter, r *http.Request, port, status int) {
 	var out strings.Builder
 	out.WriteString(who(port))
 	ip, _, _ := net.SplitHostPort(r.RemoteAddr)
 	fmt.Fprintf(&out, "Host=%s\nURL=%s\nMethod=%s\nProto=%s\nIP=%s\n", r.Host, r.URL.RequestURI(), r.Method, r.Proto, ip)
 	headers(&out, "RequestHeader", r.Header)
 	w.Header().Set("Content-Type", "text/plain")
+	w.WriteHeader(status)
 	_, _ = io.WriteString(w, out.String())
 }
 
