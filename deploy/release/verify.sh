@@ -12,29 +12,31 @@ parts=$(mktemp -d)
 trap 'rm -rf "$parts"' EXIT
 fail() { echo "verify.sh: $*" >&2; exit 1; }
 check() { # WHAT COMMAND...
-	"${@:2}" >"$parts/output" 2>&1 || { cat "$parts/output" >&2; fail "$1"; }
+	"${@:2}" >"$parts/output" 2>&1 || { cat "$parts/output" >&2; fail "not ok: $1"; }
 	echo "ok: $1"
 }
 cd "$dir"
 
 # Signatures, checksums, provenance.
 [[ -n ${2:-} ]] || echo 'WARNING: the key is the one beside the files: it proves that they belong together, not who made them' >&2
+[[ -r $key ]] || fail "there is no key $key"
 cmp -s "$key" cosign.pub || fail "cosign.pub is not the trusted key"
-hint=$(sed '/^-----/d' "$key" | base64 -d | sha256sum | cut -d' ' -f1 | sed 's/../\\x&/g')
+hint=$(sed '/^-----/d' "$key" | base64 -d | sha256sum | cut -d' ' -f1 | sed 's/../\\x&/g') || fail "$key is no public key in PEM"
 for bundle in checksums provenance; do
-	[[ $(jq -r .verificationMaterial.publicKey.hint "$bundle.sigstore.json") == "$(printf '%b' "$hint" | base64)" ]] || fail "$bundle.sigstore.json names another key"
+	[[ $(jq -r .verificationMaterial.publicKey.hint "$bundle.sigstore.json") == "$(printf '%b' "$hint" | base64)" ]] ||
+		fail "$bundle.sigstore.json does not name the trusted key"
 done
-check 'signature of checksums.txt' cosign verify-blob --key "$key" --bundle checksums.sigstore.json --insecure-ignore-tlog checksums.txt
-check checksums sha256sum --check --strict --quiet checksums.txt
+check 'signature of checksums.txt in checksums.sigstore.json' cosign verify-blob --key "$key" --bundle checksums.sigstore.json --insecure-ignore-tlog checksums.txt
+check 'checksums of checksums.txt' sha256sum --check --strict --quiet checksums.txt
 sed 's/^[0-9a-f]*  //' checksums.txt | sort >"$parts/listed"
 find . -mindepth 1 -printf '%P\n' | grep -vE '^(checksums\.(txt|sigstore\.json)|provenance\.sigstore\.json|cosign\.pub)$' | sort >"$parts/found"
 check 'no file is missing or too many' diff "$parts/listed" "$parts/found"
-jq -r .dsseEnvelope.payload provenance.sigstore.json | base64 -d >"$parts/statement"
-check 'provenance.json is what was signed' cmp "$parts/statement" provenance.json
+jq -r .dsseEnvelope.payload provenance.sigstore.json | base64 -d >"$parts/statement" || fail "provenance.sigstore.json has no statement"
+check 'provenance.sigstore.json has the statement in provenance.json' cmp "$parts/statement" provenance.json
 jq -r '.subject[] | .digest.sha256 + "  " + .name' provenance.json >"$parts/subjects"
 check 'provenance has the files that checksums.txt has' diff <(grep -v '  provenance.json$' checksums.txt) <(grep -v '[:/].*:' "$parts/subjects")
 while read -r file; do
-	[[ $file == provenance.json ]] || check "provenance of $file" cosign verify-blob-attestation --key "$key" --bundle provenance.sigstore.json \
+	[[ $file == provenance.json ]] || check "provenance.sigstore.json attests $file" cosign verify-blob-attestation --key "$key" --bundle provenance.sigstore.json \
 		--type slsaprovenance1 --insecure-ignore-tlog "$file"
 done <"$parts/listed"
 version=$(jq -r .predicate.buildDefinition.externalParameters.version provenance.json)
@@ -61,9 +63,11 @@ for arch in amd64 arm64; do
 		check "modules of $program for $arch" diff "$at/built" <(jq -r '.components[] | select(.name != "std") | .name + "@" + .version' "$list" | sort)
 		[[ $(jq -r '.metadata.properties[] | select(.name == "cdx:gomod:binary:hash:SHA-256") | .value' "$list") == "$(sha256sum <"$at/$program" | cut -d' ' -f1)" ]] ||
 			fail "$list is not about $program for $arch"
+		jq -e --arg at "goarch=$arch&goos=linux" '[.metadata.component, .components[]] | all(.purl | contains($at))' "$list" >/dev/null ||
+			fail "$list has the URL of a package for another platform"
 		while IFS=@ read -r module _; do
 			grep -qE "^---- ${module//./\\.}(/|$)" THIRD_PARTY_LICENSES.txt || fail "THIRD_PARTY_LICENSES.txt has no licence of $module"
-		done <"$at/built"
+		done < <(cat "$at/built" && echo std)
 	done
 done
 if [[ $(uname -m) == aarch64 ]]; then here=arm64; else here=amd64; fi

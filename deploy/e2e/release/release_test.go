@@ -3,6 +3,7 @@ package release
 import (
 	"bytes"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
@@ -95,15 +96,19 @@ func files(t *testing.T, dir string) map[string][]byte {
 	return all
 }
 
-// The second clone is made by another user: with another time zone, language, mask of permissions and an empty cache.
+// The second release is made by another user: with another time zone, language, mask of permissions and an empty cache.
+// It writes nothing beside this cache and the folder bin of its clone.
 func TestSameBytes(t *testing.T) {
 	old := syscall.Umask(0o077)
 	defer syscall.Umask(old)
 	dir := t.TempDir()
+	home, temporary := filepath.Join(dir, "home"), filepath.Join(dir, "tmp")
+	must.Succeed(t, os.Mkdir(home, 0o700))
+	must.Succeed(t, os.Mkdir(temporary, 0o700))
 	modules, err := exec.Command("go", "env", "GOMODCACHE").Output()
 	must.Succeed(t, err)
 	second, err := release(filepath.Join(dir, "another-folder", "b"), []string{
-		"GOCACHE=" + filepath.Join(dir, "cache"), "TZ=Asia/Tokyo", "LC_ALL=C.UTF-8", "USER=somebody", "HOME=" + dir,
+		"GOCACHE=" + filepath.Join(dir, "cache"), "TZ=Asia/Tokyo", "LC_ALL=C.UTF-8", "USER=somebody", "HOME=" + home, "TMPDIR=" + temporary,
 		"GOMODCACHE=" + strings.TrimSpace(string(modules)), "GOFLAGS=-buildvcs=true", "GOAMD64=v3", "COSIGN_KEY=",
 	})
 	must.Succeed(t, err)
@@ -116,6 +121,22 @@ func TestSameBytes(t *testing.T) {
 		if bytes.Equal(content, b[name]) == signed {
 			t.Errorf("%s: equal is %v, and signatures alone differ", name, !signed)
 		}
+	}
+	for _, folder := range []string{home, temporary} {
+		must.Succeed(t, filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
+			// Go itself counts how it is used.
+			if err == nil && !d.IsDir() && !strings.HasPrefix(path, filepath.Join(home, ".config", "go")+"/") {
+				t.Errorf("a release writes %s", path)
+			}
+			return err
+		}))
+	}
+	status := exec.Command("git", "status", "--porcelain", "--ignored")
+	status.Dir = second.clone
+	out, err := status.Output()
+	must.Succeed(t, err)
+	if string(out) != "!! bin/\n" {
+		t.Errorf("a release leaves in its clone:\n%s", out)
 	}
 }
 
@@ -140,6 +161,20 @@ func verify(dir, key string) error {
 	return first.run(first.clone, "deploy/release/verify.sh", dir, key)
 }
 
+// names reports whether what verify.sh says of faults names a file: not its command, nor what it found in order.
+func names(err error, file string) bool {
+	if err == nil {
+		return false
+	}
+	_, output, _ := strings.Cut(err.Error(), "\n")
+	for line := range strings.Lines(output) {
+		if !strings.HasPrefix(line, "ok: ") && strings.Contains(line, file) {
+			return true
+		}
+	}
+	return false
+}
+
 func TestChangedByte(t *testing.T) {
 	key := strings.TrimSuffix(first.key, ".key") + ".pub"
 	must.Succeed(t, verify(first.dir, key))
@@ -158,13 +193,13 @@ func TestChangedByte(t *testing.T) {
 			changed := bytes.Clone(content)
 			changed[at] ^= 1
 			write(t, filepath.Join(dir, name), changed)
-			if verify(dir, key) == nil {
-				t.Errorf("%s: no fault is found with another byte at %d of %d", name, at, len(content))
+			if err := verify(dir, key); !names(err, name) {
+				t.Errorf("%s: with another byte at %d of %d: %v", name, at, len(content), err)
 			}
 		}
 		must.Succeed(t, os.Remove(filepath.Join(dir, name)))
-		if verify(dir, key) == nil {
-			t.Errorf("%s: no fault is found without it", name)
+		if err := verify(dir, key); !names(err, name) {
+			t.Errorf("without %s: %v", name, err)
 		}
 		write(t, filepath.Join(dir, name), content)
 	}
@@ -215,6 +250,7 @@ func TestDisagreement(t *testing.T) {
 		{"a list of modules of another program", func(dir string) {
 			write(t, filepath.Join(dir, sbom), all["pilot-agent_"+version+"_linux_amd64.cdx.json"])
 		}, sbom + " is not about pilot-agent for arm64"},
+		{"a package for another platform", replaced(sbom, "goarch=arm64", "goarch=amd64"), sbom + " has the URL of a package for another"},
 		{"another blob in the image", func(dir string) {
 			changed := bytes.Clone(all[image])
 			changed[len(changed)/2] ^= 1
