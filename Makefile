@@ -238,7 +238,7 @@ fips: $(ENVOY) $(ENVOY_OLDEST) $(GOTESTSUM) | bin/test ## Test the CA, certifica
 	GOFIPS140=$(FIPS) $(call GOTEST,fips-server,testname) -count=1 -timeout 20m -run '^TestCompliance$$' ./deploy/e2e/gatewaytls
 
 vulncheck: $(TOOLS)/govulncheck ## Look for known vulnerabilities of functions that the programs call, offline. DB=folder is a copy of vuln.go.dev; by default it is the module golang.org/x/vulndb.
-	db='$(DB)'; if [[ -z $$db ]]; then db=$$(cd / && GOFLAGS= go mod download -json golang.org/x/vulndb@$(VULNDB) | sed -n 's/^\t"Dir": "\(.*\)",$$/\1/p')/data/osv; fi; \
+	@db='$(DB)'; if [[ -z $$db ]]; then db=$$(cd / && GOFLAGS= go mod download -json golang.org/x/vulndb@$(VULNDB) | sed -n 's/^\t"Dir": "\(.*\)",$$/\1/p')/data/osv; fi; \
 	$(TOOLS)/govulncheck -db "file://$$(realpath "$$db")" $(or $(PROGRAM),./cmd/pilot-discovery ./cmd/pilot-agent)
 
 releases: $(HELM4) $(addprefix $(TOOLS)/,$(PROGRAMS_release) $(PROGRAMS_vulncheck)) $(GOTESTSUM) | bin/test ## Test releases: two clones make the same release, and a changed byte in any file of it is found; known vulnerabilities are found.

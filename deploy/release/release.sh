@@ -37,10 +37,13 @@ for program in pilot-discovery pilot-agent; do
 	for shell in bash zsh fish; do "$parts/host/$program" completion "$shell" >"$parts/completions/$program.$shell"; done
 done
 
+echo 'building programs, archives and lists of modules' >&2
 # One task at a time, so that an archive has its files in the same order each time.
-deploy/tools/progress.sh goreleaser goreleaser release --config deploy/release/goreleaser.yaml --snapshot --clean --parallelism 1 >&2
+deploy/tools/progress.sh goreleaser bash -c 'exec goreleaser release --config deploy/release/goreleaser.yaml --snapshot --clean --parallelism 1 >"$0" 2>&1' \
+	"$parts/goreleaser.log" >&2 || { cat "$parts/goreleaser.log" >&2; exit 1; }
 install -m 644 bin/goreleaser/*.tar.gz bin/goreleaser/*.cdx.json "$parts/THIRD_PARTY_LICENSES.txt" "$out"
 
+echo 'packaging the image and charts' >&2
 mapfile -t binaries < <(jq -r '.[] | select(.type == "Binary") | .path' bin/goreleaser/artifacts.json | sort -r)
 go run -trimpath ./deploy/image -o "$out/istiod-lite_${version}_image.tar" -version "$version" -revision "$commit" \
 	-doc "$parts/THIRD_PARTY_LICENSES.txt" "${binaries[@]}"
@@ -62,3 +65,4 @@ jq -n --arg version "$version" --arg commit "$commit" --arg go "$(go env GOVERSI
 	runDetails: {builder: {id: ($home + "/blob/main/deploy/release/release.sh")}}
 }' >"$parts/predicate.json"
 deploy/release/sign.sh "$out" "$parts/predicate.json"
+echo "$out has the release $version of the commit $commit" >&2
