@@ -68,10 +68,8 @@ func TestEnvoysTakeWhatIsAccepted(t *testing.T) {
 		return d
 	}
 	staple := func(r ocsp.Response) []byte {
-		r.SerialNumber, r.ThisUpdate = big.NewInt(7), now.Add(-time.Hour)
-		der, err := ocsp.CreateResponse(ca.cert, ca.cert, r, ca.key)
-		must.Succeed(t, err)
-		return der
+		r.SerialNumber = big.NewInt(7)
+		return ca.respond(r)
 	}
 	other := newAuthority(t, later)
 	crl := func(a *authority, l *x509.RevocationList) []byte {
@@ -92,7 +90,10 @@ func TestEnvoysTakeWhatIsAccepted(t *testing.T) {
 		"unknown by the staple": with(pair(&ec.PublicKey, ec, nil), "tls.ocsp-staple",
 			staple(ocsp.Response{Status: ocsp.Unknown, NextUpdate: later})),
 		"a staple without end": with(pair(&ec.PublicKey, ec, nil), "tls.ocsp-staple", staple(ocsp.Response{Status: ocsp.Good})),
-		"no response":          with(pair(&ec.PublicKey, ec, nil), "tls.ocsp-staple", ocsp.TryLaterErrorResponse),
+		"a staple with SHA-1": with(pair(&ec.PublicKey, ec, nil), "tls.ocsp-staple", staple(ocsp.Response{
+			Status: ocsp.Good, NextUpdate: later, Certificate: ca.cert, SignatureAlgorithm: x509.ECDSAWithSHA1,
+		})),
+		"no response": with(pair(&ec.PublicKey, ec, nil), "tls.ocsp-staple", ocsp.TryLaterErrorResponse),
 		"for clients": pair(&ec.PublicKey, ec,
 			func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth} }),
 		"an unknown extension": pair(&ec.PublicKey, ec, extension(asn1.ObjectIdentifier{1, 2, 3, 4}, true, 5, 0)),

@@ -118,7 +118,7 @@ func private(r json.RawMessage) bool {
 // inline returns a key without its private part.
 func inline(r json.RawMessage) (json.RawMessage, error) {
 	var k jose.JSONWebKey
-	if err := k.UnmarshalJSON(r); err != nil {
+	if err := decode(&k, r); err != nil {
 		return nil, errors.New("it cannot be parsed")
 	}
 	if secret, ok := k.Key.([]byte); ok {
@@ -134,5 +134,6 @@ func inline(r json.RawMessage) (json.RawMessage, error) {
 	if k.IsPublic() && !private(r) {
 		return r, nil
 	}
+	public.Certificates = nil // which would be encoded with their thumbprints
 	return public.MarshalJSON()
 }

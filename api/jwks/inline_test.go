@@ -3,9 +3,11 @@ package jwks_test
 import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
+	"crypto/fips140"
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/sha256"
+	"crypto/x509"
 	"encoding/json"
 	"math/big"
 	"strings"
@@ -44,6 +46,10 @@ func TestInline(t *testing.T) {
 	set := func(keys ...string) string { return `{ "keys": [` + strings.Join(keys, ", ") + `]}` }
 	public := encode(jose.JSONWebKey{Key: &key.PublicKey, KeyID: "a"})
 	private := encode(jose.JSONWebKey{Key: key, KeyID: "a"})
+	var certified string
+	fips140.WithoutEnforcement(func() { // which has a SHA-1 thumbprint
+		certified = encode(jose.JSONWebKey{Key: key, KeyID: "a", Certificates: []*x509.Certificate{certificate(t, key)}})
+	})
 	const secret = `{"kty":"oct","k":"c2VjcmV0","kid":"s"}`
 	for name, c := range map[string]struct {
 		text, want string // want is empty for an error
@@ -52,6 +58,7 @@ func TestInline(t *testing.T) {
 		"public keys": {set(public, secret), set(public, secret), 0},
 		"a private key": {set(private, secret),
 			encode(map[string]any{"keys": []json.RawMessage{json.RawMessage(public), json.RawMessage(secret)}}), 1},
+		"a private key with a certificate": {set(certified), encode(map[string]any{"keys": []json.RawMessage{json.RawMessage(public)}}), 1},
 		"half a private": {set(strings.TrimSuffix(public, "}") + `,"P":"AQ","q":"AQ"}`),
 			encode(map[string]any{"keys": []json.RawMessage{json.RawMessage(public)}}), 1},
 		"two lists": {`{"keys":[` + private + `],"keys":[` + public + `]}`,

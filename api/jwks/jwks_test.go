@@ -5,6 +5,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
+	"crypto/fips140"
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/x509"
@@ -38,9 +39,11 @@ func TestParse(t *testing.T) {
 				list = append(list, text)
 				continue
 			}
-			b, err := json.Marshal(k)
-			must.Succeed(t, err)
-			list = append(list, string(b))
+			fips140.WithoutEnforcement(func() { // a key with a certificate has its SHA-1 thumbprint
+				b, err := json.Marshal(k)
+				must.Succeed(t, err)
+				list = append(list, string(b))
+			})
 		}
 		return fmt.Appendf(nil, `{"keys":[%s]}`, strings.Join(list, ","))
 	}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
+	"crypto/fips140"
 	"crypto/rand"
+	"crypto/rsa"
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
@@ -59,6 +61,10 @@ func TestBadTokens(t *testing.T) {
 	shared := must(jose.NewSigner(jose.SigningKey{Algorithm: jose.HS256, Key: x509.MarshalPKCS1PublicKey(&i.key.PublicKey)},
 		(&jose.SignerOptions{}).WithHeader("kid", "k1")))
 	confused := must(jwt.Signed(shared).Claims(claims(nil)).Serialize())
+	// In Go's mode fips140=only, whoever computes the certificate's SHA-1 thumbprint panics.
+	certified := jose.JSONWebKey{Key: &i.key.PublicKey, Certificates: []*x509.Certificate{certificate(i.key)}}
+	var embedded json.RawMessage
+	fips140.WithoutEnforcement(func() { embedded = must(certified.MarshalJSON()) })
 	twice := strings.Replace(string(must(json.Marshal(claims(nil)))), `"sub":`, `"sub":"system:serviceaccount:b:db","sub":`, 1)
 	for name, text := range map[string]string{
 		"three dots":             good + ".x",
@@ -68,6 +74,7 @@ func TestBadTokens(t *testing.T) {
 		"null":                   split[0] + "." + part(nil) + "." + split[2],
 		"no algorithm":           part(map[string]string{"alg": "none"}) + "." + split[1] + ".",
 		"the public key shared":  confused,
+		"a key with certificate": part(map[string]any{"alg": "RS256", "kid": "k1", "jwk": embedded}) + "." + split[1] + "." + split[2],
 		"a mebibyte":             strings.Repeat("a", 1<<20) + "." + split[1] + "." + split[2],
 		"longer than it may be":  i.token(t, map[string]any{"more": strings.Repeat("x", 8<<10)}),
 		"encrypted":              strings.Repeat("eyJhbGciOiJkaXIifQ.", 4) + "x",
@@ -104,6 +111,11 @@ func TestBadTokens(t *testing.T) {
 			})
 		})
 	}
+}
+
+func certificate(key *rsa.PrivateKey) *x509.Certificate {
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: start.Add(time.Hour)}
+	return must(x509.ParseCertificate(must(x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key))))
 }
 
 // TestTokenHasOneText: whoever has a token cannot make others of it, which would each be reviewed, or be good once

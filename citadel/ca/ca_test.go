@@ -6,6 +6,7 @@ import (
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
+	"crypto/fips140"
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/x509"
@@ -47,11 +48,15 @@ func issue(c *ca.CA, id identity.ID, csr []byte, ttl time.Duration) (*ca.Issued,
 	return c.Issue(context.Background(), ca.Request{ID: id, CSR: csr, TTL: ttl})
 }
 
-func request(t testing.TB, key crypto.Signer, r *x509.CertificateRequest) []byte {
+// request returns a request as a client makes it whose algorithms are not limited.
+func request(t testing.TB, key crypto.Signer, r *x509.CertificateRequest) (text []byte) {
 	t.Helper()
-	der, err := x509.CreateCertificateRequest(rand.Reader, r, key)
-	must.Succeed(t, err)
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
+	fips140.WithoutEnforcement(func() {
+		der, err := x509.CreateCertificateRequest(rand.Reader, r, key)
+		must.Succeed(t, err)
+		text = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
+	})
+	return text
 }
 
 func newKey(t testing.TB) crypto.Signer {
@@ -147,6 +152,13 @@ func TestRequests(t *testing.T) {
 		return k
 	}
 	good := request(t, key, &x509.CertificateRequest{})
+	old := request(t, key, &x509.CertificateRequest{SignatureAlgorithm: x509.ECDSAWithSHA1})
+	dsa := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: bytes.ReplaceAll(pemBytes(old),
+		[]byte{0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 1}, []byte{0x2a, 0x86, 0x48, 0xce, 0x38, 4, 3})})
+	oldError, dsaError := "", "signature"
+	if fips140.Enforced() {
+		oldError, dsaError = "ECDSA-SHA1, which FIPS 140-3 does not approve", "DSA-SHA1, which FIPS 140-3 does not approve"
+	}
 	other := []*url.URL{{Scheme: "spiffe", Host: "cluster.local", Path: "/ns/b/sa/db"}}
 	many := make([]string, 1000)
 	for i := range many {
@@ -187,6 +199,8 @@ func TestRequests(t *testing.T) {
 		"unknown critical": {csr: request(t, key,
 			&x509.CertificateRequest{ExtraExtensions: []pkix.Extension{{Id: asn1.ObjectIdentifier{1, 2, 3}, Critical: true, Value: []byte{5, 0}}}})},
 		"RSA 1024":      {csr: request(t, weak(t, 1024), &x509.CertificateRequest{}), error: "1024 bits"},
+		"SHA-1":         {csr: old, error: oldError},
+		"DSA":           {csr: dsa, error: dsaError},
 		"P-224":         {csr: request(t, curve(elliptic.P224()), &x509.CertificateRequest{}), error: "P-224"},
 		"P-521":         {csr: request(t, curve(elliptic.P521()), &x509.CertificateRequest{}), error: "P-521"},
 		"forged":        {csr: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: forged}), error: "signature"},
@@ -234,8 +248,12 @@ func TestRequests(t *testing.T) {
 func weak(t testing.TB, bits int) crypto.Signer {
 	t.Helper()
 	t.Setenv("GODEBUG", "rsa1024min=0")
-	k, err := rsa.GenerateKey(rand.Reader, bits)
-	must.Succeed(t, err)
+	var k *rsa.PrivateKey
+	fips140.WithoutEnforcement(func() {
+		var err error
+		k, err = rsa.GenerateKey(rand.Reader, bits)
+		must.Succeed(t, err)
+	})
 	return k
 }
 

@@ -3,6 +3,7 @@ package pki
 import (
 	"bytes"
 	"crypto"
+	"crypto/fips140"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/asn1"
@@ -45,6 +46,14 @@ func ParseRequest(text []byte) (*Request, error) {
 	}
 	if err := CheckPublicKey(csr.PublicKey); err != nil {
 		return nil, fmt.Errorf("the certificate request has %w", err)
+	}
+	// crypto/x509 takes SHA-1 for requests, which is a panic in Go's mode fips140=only.
+	switch a := csr.SignatureAlgorithm; a {
+	case x509.SHA1WithRSA, x509.DSAWithSHA1, x509.ECDSAWithSHA1:
+		if fips140.Enforced() {
+			return nil, fmt.Errorf("the certificate request is signed with %s, which FIPS 140-3 does not approve", a)
+		}
+	default:
 	}
 	if err := csr.CheckSignature(); err != nil {
 		return nil, errors.New("the signature of the certificate request is wrong")

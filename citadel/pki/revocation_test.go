@@ -1,6 +1,7 @@
 package pki_test
 
 import (
+	"crypto/fips140"
 	cryptorand "crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
@@ -17,6 +18,11 @@ import (
 // revoke returns a list in which an authority revokes certificates.
 func (a *authority) revoke(t *testing.T, list ...*x509.Certificate) []byte {
 	t.Helper()
+	return a.revokeWith(t, x509.UnknownSignatureAlgorithm, list...)
+}
+
+func (a *authority) revokeWith(t *testing.T, algorithm x509.SignatureAlgorithm, list ...*x509.Certificate) (text []byte) {
+	t.Helper()
 	template := &x509.RevocationList{Number: big.NewInt(1), ThisUpdate: start, NextUpdate: start.Add(time.Hour)}
 	for _, c := range list {
 		template.RevokedCertificateEntries = append(template.RevokedCertificateEntries,
@@ -24,9 +30,13 @@ func (a *authority) revoke(t *testing.T, list ...*x509.Certificate) []byte {
 	}
 	issuer := *a.cert
 	issuer.KeyUsage |= x509.KeyUsageCRLSign
-	der, err := x509.CreateRevocationList(cryptorand.Reader, template, &issuer, a.key)
-	must.Succeed(t, err)
-	return pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: der})
+	template.SignatureAlgorithm = algorithm
+	fips140.WithoutEnforcement(func() {
+		der, err := x509.CreateRevocationList(cryptorand.Reader, template, &issuer, a.key)
+		must.Succeed(t, err)
+		text = pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: der})
+	})
+	return text
 }
 
 // TestRevocations refuses a chain in which an issuer has revoked what it signed, and no other.
@@ -43,6 +53,7 @@ func TestRevocations(t *testing.T) {
 		"nothing":                {nil, false},
 		"an empty list":          {root.revoke(t), false},
 		"the leaf":               {middle.revoke(t, leaf.cert), true},
+		"the leaf, with SHA-1":   {middle.revokeWith(t, x509.ECDSAWithSHA1, leaf.cert), true},
 		"the intermediate":       {root.revoke(t, middle.cert), true},
 		"both lists":             {slices.Concat(root.revoke(t), middle.revoke(t, leaf.cert)), true},
 		"another leaf":           {middle.revoke(t, stranger.cert), false},
