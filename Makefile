@@ -15,7 +15,8 @@ LINT     := 2.15.0
 VULNDB   ?= v0.0.0-20261105234957-e22db6528018
 # The version of Go's FIPS 140-3 module that has a certificate, and the packages that work with certificates and TLS.
 FIPS     ?= v1.0.0
-FIPS_PACKAGES := ./api/armor ./api/compliance ./api/credentials ./api/jwks ./citadel/... ./pilot/agent/ca ./pilot/agent/secrets ./pilot/agent/upstream
+FIPS_PACKAGES := ./api/armor ./api/compliance ./api/credentials ./api/jwks ./citadel/... ./pilot/agent/ca ./pilot/agent/secrets ./pilot/agent/upstream \
+	./pilot/config/mcp ./pilot/facts/bundles ./pilot/facts/keysets
 # The number of packages to compile in parallel. Each of the largest needs about a gigabyte.
 JOBS     ?= 2
 # The number of packages of end-to-end tests to run in parallel. They mostly wait.
@@ -66,7 +67,7 @@ STAGES   := vet e2e unit $(if $(RACE),race norace)
 # Tests with one goroutine, which take long under the race detector.
 NORACE   := deploy/tools/tests.sh 'histories\.(NoRace|FewerWithRace|Raced)' | grep -Ff <(deploy/tools/units.sh shared | sed 's/$$/ /') -
 # The parts of `make test-long`, each with its minutes on two cores; the folders of deploy and deploy/e2e that only it tests; and the tests that call testing.Short.
-LONG     := faults:1 conformance:4 integrations:4 boards:3 large:18 racing:9 mutants:12 seeds:10 compat:25 upgrades:12
+LONG     := faults:1 fips:5 audit:2 conformance:4 integrations:4 boards:3 large:18 racing:9 mutants:12 seeds:10 compat:25 upgrades:12
 LONG_PACKAGES := mutants agentfaults pilotagent conformance bench boards release vulncheck upgrade restore integrations/[a-z0-9]+
 LARGE    := deploy/tools/tests.sh 'testing\.Short\(\)' | grep -vE '/($(subst $(space),|,$(LONG_PACKAGES))) '
 
@@ -78,7 +79,7 @@ export ENVOY ENVOY_OLDEST ETCD KUBE_APISERVER HELM4 KUBECONFORM PROMQL
 export CGO_ENABLED := 0
 export GOFLAGS := $(filter-out -trimpath -tags=%,$(shell go env GOFLAGS)) -trimpath -tags=$(TAGS)
 
-.PHONY: help all build run demo check test test-long budget vet unit race norace e2e faults conformance integrations upgrades boards large racing seeds mutants compat compat-tools agents compat-helm soak ui bench lint fmt gen image licences release verify-release releases fips vulncheck tools clean micro
+.PHONY: help all build run demo check test test-long budget vet unit race norace e2e faults conformance integrations upgrades boards large racing seeds mutants compat compat-tools agents compat-helm soak ui bench lint fmt gen image licences release verify-release releases fips vulncheck audit tools clean micro
 
 help: ## Show this list.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {n = split($$2, w, " "); line = sprintf("  %-12s", $$1); \
@@ -233,16 +234,21 @@ verify-release: $(HELM4) $(TOOLS)/cosign ## Check the release in bin/release, or
 	@PATH=$(TOOLS):$$PATH deploy/release/verify.sh $(or $(DIR),bin/release) $(KEY)
 
 # In the mode fips140=only, each algorithm that FIPS 140-3 does not approve fails. The clients of the last test use such algorithms, and its server runs in that mode.
-fips: $(ENVOY) $(ENVOY_OLDEST) $(GOTESTSUM) | bin/test ## Test the CA, certificates and TLS, built with Go's validated module and in its FIPS 140-3 mode.
+fips: $(ENVOY) $(ENVOY_OLDEST) $(GOTESTSUM) | bin/test ## long: the CA, certificates and TLS, built with Go's validated module and in its FIPS 140-3 mode.
 	GOFIPS140=$(FIPS) $(call GOTEST,fips,pkgname-and-test-fails) -exec 'env GODEBUG=fips140=only' -short -count=1 -timeout 20m $(FIPS_PACKAGES)
 	GOFIPS140=$(FIPS) $(call GOTEST,fips-server,testname) -count=1 -timeout 20m -run '^TestCompliance$$' ./deploy/e2e/gatewaytls
 
-vulncheck: $(TOOLS)/govulncheck ## Look for known vulnerabilities of functions that the programs call, offline. DB=folder is a copy of vuln.go.dev; by default it is the module golang.org/x/vulndb.
+# It prints only the first of the calls that lead to a vulnerable function.
+vulncheck: $(TOOLS)/govulncheck ## Look for known vulnerabilities of functions that the programs call, also in Go itself, offline. DB=folder is a copy of vuln.go.dev; by default it is the module golang.org/x/vulndb.
 	@db='$(DB)'; if [[ -z $$db ]]; then db=$$(cd / && GOFLAGS= go mod download -json golang.org/x/vulndb@$(VULNDB) | sed -n 's/^\t"Dir": "\(.*\)",$$/\1/p')/data/osv; fi; \
-	$(TOOLS)/govulncheck -db "file://$$(realpath "$$db")" $(or $(PROGRAM),./cmd/pilot-discovery ./cmd/pilot-agent)
+	[[ -e $$db/index/modules.json ]] || compgen -G "$$db/GO-*.json" >/dev/null || { echo "$$db has no vulnerabilities: it is no copy of vuln.go.dev" >&2; exit 1; }; \
+	$(TOOLS)/govulncheck -db "file://$$(realpath "$$db")" $(or $(PROGRAM),./cmd/pilot-discovery ./cmd/pilot-agent) | sed '/^ *#\([2-9]\|[1-9][0-9]\+\): /d'
 
-releases: $(HELM4) $(addprefix $(TOOLS)/,$(PROGRAMS_release) $(PROGRAMS_vulncheck)) $(GOTESTSUM) | bin/test ## Test releases: two clones make the same release, and a changed byte in any file of it is found; known vulnerabilities are found.
-	$(call GOTEST,releases,testname,1) -count=1 -timeout 40m ./deploy/e2e/release ./deploy/e2e/vulncheck
+releases: $(HELM4) $(addprefix $(TOOLS)/,$(PROGRAMS_release)) $(GOTESTSUM) | bin/test ## Test releases, before one is made: two clones make the same release, and a changed byte in any file of it is found.
+	$(call GOTEST,releases,testname,1) -count=1 -timeout 2h ./deploy/e2e/release
+
+audit: $(TOOLS)/govulncheck $(GOTESTSUM) | bin/test ## long: `make vulncheck` finds a vulnerability in a small database.
+	$(call GOTEST,audit,testname,1) -count=1 -timeout 20m ./deploy/e2e/vulncheck
 
 tools: $(ENVOY) $(ENVOY_OLDEST) $(CLUSTER) $(CHARTS) $(PROMQL) $(GOTESTSUM) $(TOOLS)/golangci-lint-$(LINT) ## Fetch or build the tools that the other targets need into .tools.
 
