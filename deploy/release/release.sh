@@ -14,9 +14,9 @@ die() { echo "release.sh: $*" >&2; exit 1; }
 
 umask 022
 commit=$(git rev-parse HEAD) parts=bin/release-parts
-SOURCE_DATE_EPOCH=$(git log -1 --format=%ct) GOMODCACHE=$(go env GOMODCACHE)
+SOURCE_DATE_EPOCH=$(git log -1 --format=%ct) GOMODCACHE=$(go env GOMODCACHE) GOCACHE=$(go env GOCACHE)
 RELEASE_DATE=$(date -u -d "@$SOURCE_DATE_EPOCH" +%FT%TZ)
-export VERSION=$version SOURCE_DATE_EPOCH RELEASE_DATE GOMODCACHE PATH=$tools:$PATH LC_ALL=C TZ=UTC
+export VERSION=$version SOURCE_DATE_EPOCH RELEASE_DATE GOMODCACHE GOCACHE PATH=$tools:$PATH LC_ALL=C TZ=UTC
 export CGO_ENABLED=0 GOFLAGS= GOPROXY=off GOTOOLCHAIN=local GOWORK=off GOAMD64=v1 GOARM64=v8.0 GOFIPS140=off GOEXPERIMENT='' GODEBUG=''
 rm -rf "$parts" "$out"
 mkdir -p "$parts"/{host,completions} "$out"

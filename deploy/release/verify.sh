@@ -65,6 +65,7 @@ for arch in amd64 arm64; do
 			fail "$list is not about $program for $arch"
 		jq -e --arg at "goarch=$arch&goos=linux" '[.metadata.component, .components[]] | all(.purl | contains($at))' "$list" >/dev/null ||
 			fail "$list has the URL of a package for another platform"
+		jq -e '.components | all(.name == "std" or (.licenses | length > 0))' "$list" >/dev/null || fail "$list has a module without a licence"
 		while IFS=@ read -r module _; do
 			grep -qE "^---- ${module//./\\.}(/|$)" THIRD_PARTY_LICENSES.txt || fail "THIRD_PARTY_LICENSES.txt has no licence of $module"
 		done < <(cat "$at/built" && echo std)

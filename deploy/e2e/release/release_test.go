@@ -250,6 +250,7 @@ func TestDisagreement(t *testing.T) {
 		{"a list of modules of another program", func(dir string) {
 			write(t, filepath.Join(dir, sbom), all["pilot-agent_"+version+"_linux_amd64.cdx.json"])
 		}, sbom + " is not about pilot-agent for arm64"},
+		{"a module without its licence", replaced(sbom, `"licenses"`, `"others"`), sbom + " has a module without a licence"},
 		{"a package for another platform", replaced(sbom, "goarch=arm64", "goarch=amd64"), sbom + " has the URL of a package for another"},
 		{"another blob in the image", func(dir string) {
 			changed := bytes.Clone(all[image])
