@@ -334,6 +334,28 @@ func TestVersionOfFile(t *testing.T) {
 	}
 }
 
+// A server that does not answer in time leaves the objects unknown, with the reason.
+func TestNoAnswer(t *testing.T) {
+	for output, want := range map[string]string{
+		"table": reviews + "   unknown   the server has not answered\n",
+		"json":  `"state": "unknown"`,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var out bytes.Buffer
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			w := &waiter{out: &out, warnings: &bytes.Buffer{}, output: output, targets: []*target{{name: reviews}}}
+			w.servers = fake{answer: func(*target) (progress.Answer, error) {
+				<-ctx.Done()
+				return progress.Answer{}, ctx.Err()
+			}}
+			if err := w.wait(ctx); exitOf(err) != 1 || !strings.Contains(out.String(), want) {
+				t.Errorf("%s: %v, %q, want %q", output, err, &out, want)
+			}
+		})
+	}
+}
+
 // A question that the server refuses ends the command at once, with what the server says to do.
 func TestRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -276,6 +276,11 @@ func (w *waiter) failed() bool {
 
 // result prints the states, and returns the error for the exit code.
 func (w *waiter) result() error {
+	for _, t := range w.targets {
+		if t.last.State == "" {
+			t.last = progress.Answer{State: progress.Unknown, Why: "the server has not answered", Owing: []progress.Owing{}}
+		}
+	}
 	w.warn()
 	var out bytes.Buffer
 	if err := w.show(&out); err != nil {
@@ -288,7 +293,7 @@ func (w *waiter) result() error {
 	switch {
 	case len(open) == 0:
 		return nil
-	case slices.ContainsFunc(open, func(t *target) bool { return t.last.State != progress.Unknown && t.last.State != "" }):
+	case slices.ContainsFunc(open, func(t *target) bool { return t.last.State != progress.Unknown }):
 		return cli.Exit(cli.Found)
 	}
 	return errors.New("whether the objects are in force is not known")
