@@ -188,8 +188,13 @@ func (f *flags) ask(ctx context.Context, t *target) (a progress.Answer, err erro
 		if err != nil {
 			return a, fmt.Errorf("--token-file: %w", err)
 		}
-		token = strings.TrimSpace(string(text))
+		if token = strings.TrimSpace(string(text)); token == "" || strings.ContainsFunc(token, notInToken) {
+			return a, fmt.Errorf("--token-file: %s holds no token: it is empty, or has more than one line", cli.Quoted(f.tokenFile))
+		}
 	}
 	err = cli.Page(ctx, token, f.address, "/debug/inforce?"+query.Encode(), f.output, &a)
 	return a, err
 }
+
+// notInToken reports whether a character is in no token.
+func notInToken(r rune) bool { return r <= ' ' || r > '~' }

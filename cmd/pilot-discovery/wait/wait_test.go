@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -17,6 +19,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/cli"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/archive"
 	"github.com/istiod-lite/istiod-lite/pilot/config/crd"
 	"github.com/istiod-lite/istiod-lite/pilot/progress"
@@ -353,6 +356,38 @@ func TestNoAnswer(t *testing.T) {
 				t.Errorf("%s: %v, %q, want %q", output, err, &out, want)
 			}
 		})
+	}
+}
+
+// With --watch a state is printed once, also if the watch ends meanwhile.
+func TestWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		w := &waiter{out: &out, warnings: &bytes.Buffer{}, output: "table", watch: true, targets: []*target{{name: reviews}}}
+		states := []progress.State{progress.NotSeen, progress.NotSeen, progress.Behind, progress.InForce}
+		w.servers = fake{answer: func(*target) (progress.Answer, error) {
+			a := progress.Answer{State: states[0], Why: "because"}
+			states = states[min(1, len(states)-1):]
+			return a, nil
+		}}
+		err := w.wait(ctx)
+		const want = reviews + "   not seen   because\n" + reviews + "   behind   because\n" + reviews + "   in force   because\n"
+		if err != nil || out.String() != want {
+			t.Errorf("%v, %q, want %q", err, &out, want)
+		}
+	})
+}
+
+// A token with several lines or none is an error that names its file.
+func TestTokenFile(t *testing.T) {
+	for _, text := range []string{"", " \n", "a\nb", "a\x01"} {
+		f := &flags{tokenFile: filepath.Join(t.TempDir(), "token"), address: "127.0.0.1:1"}
+		must.Succeed(t, os.WriteFile(f.tokenFile, []byte(text), 0o600))
+		if _, err := f.ask(t.Context(), &target{name: reviews}); err == nil || !strings.Contains(err.Error(), f.tokenFile+" holds no token") {
+			t.Errorf("%q: %v", text, err)
+		}
 	}
 }
 

@@ -93,6 +93,9 @@ func (w *waiter) wait(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
+			if w.watch {
+				return nil // it has printed all changes
+			}
 			return w.result()
 		case <-time.After(interval):
 		}
