@@ -123,6 +123,10 @@ spec:
 	put("four")
 	answer(receive(), "")
 	final("", progress.InForce)
+	write(t, file, "spec: [")
+	if a := final("", progress.Invalid); len(a.Findings) == 0 || a.Position == "" {
+		t.Errorf("in a file that cannot be parsed: %+v", a)
+	}
 
 	must.Succeed(t, os.Remove(file))
 	r = receive()

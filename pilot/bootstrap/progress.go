@@ -9,6 +9,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/galley/analysis"
 	"github.com/istiod-lite/istiod-lite/pilot/archive"
+	"github.com/istiod-lite/istiod-lite/pilot/config"
 	"github.com/istiod-lite/istiod-lite/pilot/config/crd"
 	"github.com/istiod-lite/istiod-lite/pilot/debug"
 	"github.com/istiod-lite/istiod-lite/pilot/progress"
@@ -28,7 +29,8 @@ func (j judge) Unusable(k kinds.Key) (generation int64, is bool) {
 // FindingsAbout implements progress.Judge.
 func (j judge) FindingsAbout(k kinds.Key) []diag.Diagnostic {
 	name := k.String()
-	return slices.DeleteFunc(j.s.objectFindings(), func(d diag.Diagnostic) bool { return d.Object != name })
+	o, _, _ := j.s.world.Stored(k)
+	return slices.DeleteFunc(j.s.objectFindings(), func(d diag.Diagnostic) bool { return d.Object != name && !config.BreaksFile(d, o) })
 }
 
 // Unread implements progress.Judge.

@@ -2,6 +2,7 @@ package config
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
@@ -63,3 +64,13 @@ const unusable = "Unusable"
 
 // IsUnusable reports whether a finding is one of Unusable.
 func IsUnusable(d diag.Diagnostic) bool { return d.Code == unusable }
+
+// BreaksFile reports whether a finding says that the whole file of an object is not used, so that the object is as its
+// last good content has it. The object may be nil. A Secret is not judged by its file: its content is its version.
+func BreaksFile(d diag.Diagnostic, o *kinds.Object) bool {
+	if o == nil || o.Kind == kinds.Secret || d.Severity != diag.Error || d.File == "" || d.Object != "" || d.Field != "" {
+		return false
+	}
+	at, inFile := strings.CutPrefix(o.Position, d.File)
+	return inFile && strings.HasPrefix(at, ":") && slices.Contains([]string{"Syntax", "Limit", "Unreadable"}, d.Code)
+}

@@ -7,6 +7,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/lists"
+	"github.com/istiod-lite/istiod-lite/pilot/config"
 )
 
 // Namespaces returns the namespaces whose objects are read from API servers, or nil for all. The root namespace is one
@@ -111,10 +112,13 @@ func (s *Sources) WhyUnread(k kinds.Key) string {
 	return ""
 }
 
-// Unneeded returns why a Secret is not read from the API server of the server's own cluster now, or an empty string: it
-// is read once a connected proxy or another object needs it.
+// Unneeded returns why a Secret or a ConfigMap is not read from the API server of the server's own cluster now, or an
+// empty string: it is read once a connected proxy or another object needs it.
 func (s *Sources) Unneeded(k kinds.Key) string {
-	if k.Kind != kinds.Secret || k.Cluster != "" || s.secrets == nil || s.o.ConfigDir != "" || s.secrets.Wants(k) {
+	if k.Kind != kinds.Secret && (k.Kind != kinds.ConfigMap || s.o.vital(k)) { // a vital ConfigMap is always read
+		return ""
+	}
+	if k.Cluster != "" || s.secrets == nil || s.o.ConfigDir != "" || s.secrets.Wants(k) {
 		return ""
 	}
 	return "no connected proxy needs it, so it is not read"
@@ -135,7 +139,8 @@ func (s *Sources) Unusable(k kinds.Key) (generation int64, is bool) {
 		return 0, false
 	}
 	name := k.String()
+	o, _, _ := s.world.Stored(k)
 	return 0, slices.ContainsFunc(s.Findings(), func(d diag.Diagnostic) bool {
-		return d.Object == name && d.File != "" && d.Severity == diag.Error && d.Code != "DuplicateObject"
+		return d.Object == name && d.File != "" && d.Severity == diag.Error && d.Code != "DuplicateObject" || config.BreaksFile(d, o)
 	})
 }

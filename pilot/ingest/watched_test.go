@@ -50,7 +50,7 @@ func TestWhyUnread(t *testing.T) {
 	}
 }
 
-// TestUnneeded: Secrets are read while they are wanted, and other kinds always.
+// TestUnneeded: Secrets and ConfigMaps are read while they are wanted, and other kinds and the mesh configuration always.
 func TestUnneeded(t *testing.T) {
 	key := kinds.Key{Kind: kinds.Secret, Namespace: "a", Name: "tls"}
 	source, err := crd.New(crd.Options{Client: &rest.Config{}})
@@ -59,6 +59,9 @@ func TestUnneeded(t *testing.T) {
 	unneeded := func(k kinds.Key) bool { return s.Unneeded(k) != "" }
 	if !unneeded(key) || unneeded(kinds.Key{Kind: kinds.VirtualService, Namespace: "a", Name: "tls"}) {
 		t.Error("a Secret is read that is not wanted, or a VirtualService is not")
+	}
+	if !unneeded(kinds.Key{Kind: kinds.ConfigMap, Namespace: "a", Name: "settings"}) || unneeded(s.o.meshKey()) {
+		t.Error("a ConfigMap is read that is not wanted, or the mesh configuration is not")
 	}
 	s.secrets.Want([]kinds.Key{key})
 	if unneeded(key) || !unneeded(kinds.Key{Kind: kinds.Secret, Namespace: "b", Name: "tls"}) {

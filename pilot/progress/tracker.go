@@ -309,6 +309,9 @@ func (t *Tracker) decide(a *Answer, q Question, s *subject) {
 	switch {
 	case unusable && s.isRefused(q, i, refused):
 		a.State, a.Generation, a.Why = Invalid, refused, "the control plane does not use it as it is written"
+		if s.object != nil {
+			a.Position = s.object.Position
+		}
 		return
 	case !q.exact() && (s.pending || s.committing):
 		a.State, a.Why = Behind, "a newer change of the object is not committed yet"
