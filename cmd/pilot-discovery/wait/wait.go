@@ -1,6 +1,7 @@
 package wait
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,7 +69,7 @@ The exit code is 0 if all objects are in force, 79 if a proxy or the server reje
 a newer version or is deleted, or the time is over, and 1 if there is no answer, or none that this program
 understands. An object that an argument names is deleted if the server knows no newer version for two seconds. An
 object that concerns no proxy is in force too, and a warning gives the reason. With --watch the command prints
-each change of the state until Ctrl-C.`,
+each change of the state until Ctrl-C, and takes no --timeout.`,
 		Example: `  kubectl apply -f route.yaml && pilot-discovery wait -f route.yaml
   pilot-discovery wait VirtualService/reviews.shop --timeout 30s
   pilot-discovery wait HTTPRoute/reviews.shop --watch
@@ -108,6 +109,8 @@ func (f *flags) run(c *cobra.Command, args []string) error {
 		return errors.New("--generation and --deleted are both given: a deletion has no generation")
 	case f.newest && (f.generation > 0 || f.deleted || len(f.files) > 0):
 		return errors.New("--current is about objects that arguments name, without --generation, --deleted and -f")
+	case f.watch && c.Flags().Changed("timeout"):
+		return errors.New("--watch and --timeout are both given: --watch goes on until Ctrl-C")
 	case len(args)+len(f.files) == 0:
 		return errors.New("no object: name it as KIND/NAME.NAMESPACE, or files by -f")
 	}
@@ -133,15 +136,18 @@ func (f *flags) run(c *cobra.Command, args []string) error {
 	return err
 }
 
-// targets returns the objects that the arguments and the files name.
+// targets returns the objects that the arguments and the files name. An object that both name is awaited in the version
+// of the file.
 func (f *flags) targets(ctx context.Context, c *cobra.Command, args []string) ([]*target, error) {
 	var list []*target
-	named := map[string]bool{}
+	named := map[string]*target{}
 	add := func(t *target) {
-		if !named[t.name] {
-			named[t.name] = true
-			list = append(list, t)
+		if known := named[t.name]; known != nil {
+			known.object = cmp.Or(t.object, known.object)
+			return
 		}
+		named[t.name] = t
+		list = append(list, t)
 	}
 	for _, text := range args {
 		name, err := input.ObjectName(text)
