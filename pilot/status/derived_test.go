@@ -240,7 +240,13 @@ func TestProgrammed(t *testing.T) {
 			derives(3, "True", rejected)
 			r.pass(10 * time.Second)
 			check("rejected", "False", "front-0.a rejects it (lds): no")
-			derives(4, "False", inForce(2))
+			superseded := inForce(2)
+			superseded.State = progress.Superseded
+			derives(4, "True", superseded)
+			if n := r.pass(10 * time.Second); on && n != 0 {
+				t.Errorf("%d writes about a version that is superseded", n)
+			}
+			derives(5, "False", inForce(2))
 			r.pass(10 * time.Second)
 			s, _ := r.Server.Object(path).Object["status"].(map[string]any)
 			if c := conditionOf(s, programmed); c["status"] != "False" || c["message"] != "fine" {

@@ -41,9 +41,11 @@ func (r *Derived) hold(ctx context.Context, s *derive.Status, o *kinds.Object) (
 	}
 	reason, message := "Pending", a.Numbers()
 	switch a.State {
-	case progress.InForce, progress.WithoutEffect, progress.Superseded:
+	case progress.InForce, progress.WithoutEffect:
 		delete(r.awaited, key)
 		return s.Value, 0
+	case progress.Superseded: // a newer version follows
+		return nil, again
 	case progress.Rejected:
 		reason, message = "Invalid", rejections(&a)
 	case progress.Invalid:
