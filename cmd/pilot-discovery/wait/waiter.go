@@ -10,8 +10,11 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"text/tabwriter"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/cli"
@@ -52,8 +55,8 @@ type waiter struct {
 	out, warnings io.Writer
 	output        string
 	watch         bool
-	answered      bool // the server answered a question
-	newest        bool // the version that the API server has at each question
+	answered      atomic.Bool // the server answered a question
+	newest        bool        // the version that the API server has at each question
 	targets       []*target
 
 	servers
@@ -119,13 +122,14 @@ func (w *waiter) question(ctx context.Context, t *target) error {
 	var refused *cli.StatusError
 	busy := errors.As(err, &refused) && (refused.Code == http.StatusTooManyRequests || refused.Code == http.StatusServiceUnavailable)
 	forbidden := refused != nil && refused.Code == http.StatusForbidden
-	if err != nil && !busy && (!w.answered || forbidden || ctx.Err() != nil) {
+	if err != nil && !busy && (!w.answered.Load() || forbidden || ctx.Err() != nil) {
 		return err
 	}
 	if err != nil {
 		answer = progress.Answer{Object: t.last.Object, State: progress.Unknown, Why: err.Error(), Owing: []progress.Owing{}}
 	}
-	t.last, w.answered = answer, true
+	t.last = answer
+	w.answered.Store(true)
 	return nil
 }
 
@@ -142,31 +146,41 @@ func (w *waiter) askAll(ctx context.Context) (open bool, err error) {
 	return slices.ContainsFunc(w.targets, func(t *target) bool { return !t.done() }), nil
 }
 
+// questions is the number of objects that are asked about at the same time.
+const questions = 4
+
 // askEach asks for the states of some objects.
 func (w *waiter) askEach(ctx context.Context, about func(*target) bool) error {
+	all, ctx := errgroup.WithContext(ctx)
+	all.SetLimit(questions)
 	for _, t := range w.targets {
-		if !about(t) {
-			continue
+		if about(t) {
+			all.Go(func() error { return w.askAbout(ctx, t) })
 		}
+	}
+	return all.Wait()
+}
+
+// askAbout asks for the state of an object.
+func (w *waiter) askAbout(ctx context.Context, t *target) error {
+	if err := w.question(ctx, t); err != nil {
+		return err
+	}
+	if again, err := w.identify(ctx, t); err != nil {
+		return err
+	} else if again {
 		if err := w.question(ctx, t); err != nil {
 			return err
 		}
-		if again, err := w.identify(ctx, t); err != nil {
-			return err
-		} else if again {
-			if err := w.question(ctx, t); err != nil {
-				return err
-			}
-		}
-		if err := w.numbered(ctx, t); err != nil {
-			return err
-		}
-		switch {
-		case !t.doubtful():
-			t.doubted = time.Time{}
-		case t.doubted.IsZero():
-			t.doubted = time.Now()
-		}
+	}
+	if err := w.numbered(ctx, t); err != nil {
+		return err
+	}
+	switch {
+	case !t.doubtful():
+		t.doubted = time.Time{}
+	case t.doubted.IsZero():
+		t.doubted = time.Now()
 	}
 	return nil
 }

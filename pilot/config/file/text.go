@@ -64,6 +64,12 @@ func Read(paths []string, stdin io.Reader, l limits.Limits) (*Texts, error) {
 			if err := all.readDir(p, l); err != nil {
 				return nil, fmt.Errorf("read the configuration: %w", err)
 			}
+		case info.Mode()&os.ModeNamedPipe != 0: // such as <(COMMAND) of a shell
+			data, err := readPipe(p, l.FileSize)
+			if err != nil {
+				return nil, fmt.Errorf("read the configuration: %w", err)
+			}
+			all.data[p] = data
 		default:
 			if err := all.readFile(filepath.Dir(p), filepath.Base(p), l); err != nil {
 				return nil, fmt.Errorf("read the configuration: %s: %w", p, bare(err))
@@ -71,6 +77,16 @@ func Read(paths []string, stdin io.Reader, l limits.Limits) (*Texts, error) {
 		}
 	}
 	return all, nil
+}
+
+// readPipe returns what is written to a pipe until it is closed, at most limit+1 bytes.
+func readPipe(name string, limit int64) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, limit+1))
 }
 
 func (t *Texts) readFile(dir, name string, l limits.Limits) error {
