@@ -1,7 +1,9 @@
 package bootstrap
 
 import (
+	"cmp"
 	"fmt"
+	"iter"
 	"net/url"
 
 	"google.golang.org/protobuf/types/known/anypb"
@@ -18,6 +20,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/pushes"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/registry"
+	"github.com/istiod-lite/istiod-lite/registry/kube"
 )
 
 // view is the interface of the server for streams and pages. It is an xds.World, a ui.World, a debug.World and a
@@ -66,6 +69,24 @@ func (v view) WorkloadKnown(snap *snapshot.Snapshot, p *node.Proxy) bool {
 // Workload returns the workload of a proxy in a snapshot, or nil.
 func (view) Workload(snap *snapshot.Snapshot, p *node.Proxy) *registry.Workload {
 	return cohort.Workload(snap, p)
+}
+
+// Running yields the Pods of the server's own cluster that run a proxy of this revision. A Pod whose application uses
+// xDS itself is none of them, because it may never connect.
+func (v view) Running(snap *snapshot.Snapshot) iter.Seq[*registry.Workload] {
+	revision := cmp.Or(v.s.o.Revision, "default")
+	return func(yield func(*registry.Workload) bool) {
+		for _, o := range v.s.world.ObjectsOf(kinds.Pod) {
+			f := kube.FactsOfPod(o)
+			if o.Cluster != "" || !f.Running || f.ProxyImage == "" || f.Revision != revision || inspect.UsesXDS(o) {
+				continue
+			}
+			w := snap.Workload(registry.WorkloadKey{Kind: kinds.Pod, Namespace: o.Namespace, Name: o.Name})
+			if w != nil && !yield(w) {
+				return
+			}
+		}
+	}
 }
 
 // ClusterPending reports whether a Secret or a file names the proxy's cluster and the cluster is unread.

@@ -48,6 +48,8 @@ func (settledWorld) Departed(string, int) []string { return nil }
 
 func (settledWorld) Forget([]string, time.Time) {}
 
+func (settledWorld) Expect() {}
+
 func (settledWorld) Later(uint64) (int, uint64) { return 0, 0 }
 
 func (s settledWorld) Stored(k kinds.Key) (*kinds.Object, bool, bool) {

@@ -87,14 +87,14 @@ func (i *Inspection) proxy(o *kinds.Object) *node.Proxy {
 	if mode := o.Annotations[names.AnnotationInterceptionMode]; mode != "" {
 		p.Interception = node.Interception(mode)
 	}
-	if usesXDS(o) {
+	if UsesXDS(o) {
 		p.Generator = node.GRPC
 	}
 	return p
 }
 
-// usesXDS reports whether the templates of a Pod say that its application uses xDS itself, without a proxy.
-func usesXDS(o *kinds.Object) bool {
+// UsesXDS reports whether the templates of a Pod say that its application uses xDS itself, without a proxy.
+func UsesXDS(o *kinds.Object) bool {
 	return slices.ContainsFunc(strings.Split(o.Annotations[names.AnnotationTemplates], ","), func(name string) bool {
 		name = strings.TrimSpace(name)
 		return name == "grpc-agent" || name == "grpc-simple"
@@ -245,7 +245,7 @@ func (i *Inspection) injected(o *kinds.Object) bool {
 	switch {
 	case f.HostNetwork || f.Ended:
 		return false
-	case f.ProxyImage != "" || o.Annotations[names.AnnotationTemplates] == "gateway" || usesXDS(o):
+	case f.ProxyImage != "" || o.Annotations[names.AnnotationTemplates] == "gateway" || UsesXDS(o):
 		return true
 	case slices.ContainsFunc(i.objectsOf(kinds.Pod), i.afterInjection):
 		return false
@@ -284,7 +284,7 @@ func (i *Inspection) proxies() map[string]*node.Proxy {
 			continue
 		}
 		after = after || i.afterInjection(o)
-		has := f.ProxyImage != "" || o.Annotations[names.AnnotationTemplates] == "gateway" || usesXDS(o)
+		has := f.ProxyImage != "" || o.Annotations[names.AnnotationTemplates] == "gateway" || UsesXDS(o)
 		wants := i.wantsProxy(o)
 		switch {
 		case has && wants:

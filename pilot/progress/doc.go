@@ -40,7 +40,8 @@
 // departureTime after a replica ends or starts again, its proxies may be connected to none, and the answer is Unknown.
 // Each replica says which others it has seen end or start again, and the asking one says how long it has been running,
 // so a replica that has started again learns it from the others. If all have started lately, the answer is Unknown once
-// a proxy with configuration of an earlier process has connected.
+// a proxy with configuration of an earlier process has connected. A replica that starts, or sees another one end, also
+// expects the proxies that Pods run: see xds.Server.Expect.
 //
 // # State and goroutines
 //

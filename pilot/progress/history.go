@@ -137,9 +137,7 @@ const (
 func (t *Tracker) Run(ctx context.Context) error {
 	var moved <-chan time.Time
 	if t.o.Replicas != nil {
-		ticker := time.NewTicker(movedTime)
-		defer ticker.Stop()
-		moved = ticker.C
+		moved = time.After(askTime) // soon after a start, because the proxies of the other replicas are expected
 	}
 	delay := minLook
 	for {
@@ -154,6 +152,7 @@ func (t *Tracker) Run(ctx context.Context) error {
 		case <-again:
 		case <-moved:
 			t.forgetMoved(ctx)
+			moved = time.After(movedTime)
 		case <-t.wake:
 			delay = minLook
 		}

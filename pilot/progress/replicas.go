@@ -42,6 +42,7 @@ const (
 type members struct {
 	served map[string]time.Time // replicas that are ready, and since when
 	left   map[string]time.Time // replicas that were ready, and when they ended
+	ended  bool                 // one has ended since Expect was called
 }
 
 func newMembers() members {
@@ -61,7 +62,7 @@ func (m *members) update(now []replicas.Member, at time.Time) {
 	}
 	for name := range m.served {
 		if !ready[name] {
-			m.left[name] = at
+			m.left[name], m.ended = at, true
 			delete(m.served, name)
 		}
 	}
@@ -75,7 +76,7 @@ func (m *members) runs(name string, uptime time.Duration, at time.Time) {
 	since, known := m.served[name]
 	switch left, is := m.left[name]; {
 	case known && since.Add(inexact).Before(started):
-		m.left[name], m.served[name] = started, started
+		m.left[name], m.served[name], m.ended = started, started, true
 	case is && started.Add(inexact).Before(left):
 		delete(m.left, name)
 		m.served[name] = left
@@ -99,6 +100,7 @@ func (m *members) gone(at time.Time, most time.Duration) map[string]float64 {
 // others.
 func (t *Tracker) gone(answers []part) map[string]float64 {
 	now := t.o.Clock.Now()
+	defer t.expect()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.members.update(t.o.Replicas.Members(), now)
@@ -106,6 +108,17 @@ func (t *Tracker) gone(answers []part) map[string]float64 {
 		t.members.runs(p.name, time.Duration(p.Uptime*float64(time.Second)), now)
 	}
 	return t.members.gone(now, t.o.Stopping+departureTime)
+}
+
+// expect makes the streams expect the proxies of a replica that has ended.
+func (t *Tracker) expect() {
+	t.mu.Lock()
+	ended := t.members.ended
+	t.members.ended = false
+	t.mu.Unlock()
+	if ended {
+		t.o.Streams.Expect()
+	}
 }
 
 // Ask returns the answer of all replicas.

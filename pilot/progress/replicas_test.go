@@ -264,6 +264,9 @@ func TestEndedReplicas(t *testing.T) {
 		expect(t, name+": before", tr[0].Ask(t.Context(), q), InForce, "")
 		end(f, tr)
 		expect(t, name, tr[0].Ask(t.Context(), q), Unknown, "r1")
+		if f[0].expected != 1 {
+			t.Errorf("%s: proxies of Pods were expected %d times", name, f[0].expected)
+		}
 		for _, x := range f {
 			x.now = x.now.Add(departureTime + time.Second)
 		}

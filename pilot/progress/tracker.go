@@ -25,6 +25,9 @@ type Streams interface {
 	Departed(after string, most int) []string
 	// Forget forgets proxies that have left before a time, because they are connected elsewhere.
 	Forget(names []string, before time.Time)
+	// Expect adds the proxies of Pods that are not connected to the departed ones, because a replica has ended to which
+	// they may have been connected.
+	Expect()
 	// Later returns the number of proxies that began with a revision or a later one, and the newest revision with which a
 	// proxy began.
 	Later(revision uint64) (n int, newest uint64)
@@ -146,6 +149,7 @@ func (t *Tracker) Begin(batch []kinds.Change) {
 // Commit records an applied batch and its snapshot. It must be called before the snapshot is published. If the batch
 // changed nothing, the snapshot has the revision of the snapshot before it. The first call is for the first load.
 func (t *Tracker) Commit(snap *snapshot.Snapshot, batch []kinds.Change, at time.Time) {
+	defer t.expect()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	selections := t.o.World.Selections()

@@ -55,12 +55,13 @@ type fake struct {
 	revision   uint64
 	now        time.Time
 
-	members []replicas.Member
-	others  []*Tracker
-	broken  map[string]error
-	refuses map[string]bool // members that refuse connections
-	resumed bool
-	arrives *fake // to which moving.a connects, and owes something, after the others have answered
+	members  []replicas.Member
+	others   []*Tracker
+	broken   map[string]error
+	refuses  map[string]bool // members that refuse connections
+	resumed  bool
+	expected int   // calls of Expect
+	arrives  *fake // to which moving.a connects, and owes something, after the others have answered
 }
 
 func (f *fake) Progress(revision uint64, upto bool, most int) xds.Progress {
@@ -100,6 +101,8 @@ func (f *fake) Departed(after string, most int) (names []string) {
 func (f *fake) Forget(names []string, _ time.Time) {
 	f.debts = slices.DeleteFunc(f.debts, func(d debt) bool { return d.State != xds.Behind && slices.Contains(names, d.Name()) })
 }
+
+func (f *fake) Expect() { f.expected++ }
 
 func (f *fake) Later(revision uint64) (n int, newest uint64) {
 	for _, x := range f.began {

@@ -1,7 +1,6 @@
 package xds
 
 import (
-	"maps"
 	"slices"
 	"time"
 
@@ -14,15 +13,17 @@ import (
 
 // departure is what a proxy owed when its last stream ended. It also owes all later revisions.
 type departure struct {
-	proxy    *node.Proxy
-	known    bool      // the snapshot had its workload, or no snapshot would have it
-	workload *workload // of the snapshot; nil if it had none
-	after    uint64    // newest snapshot at that time
+	proxy    *node.Proxy // nil for a missing one in the table
+	known    bool        // the snapshot had its workload, or no snapshot would have it
+	workload *workload   // of the snapshot; nil if it had none
+	after    uint64      // newest snapshot at that time
 	owed     []session.Debt
 	at       time.Time
 	// back is when a stream of the proxy began that resumes no earlier one and has not answered its first
 	// configuration. Zero if there is none.
 	back time.Time
+	// missing is true if a Pod runs the proxy, and no stream of it has been here: see Server.Expect.
+	missing bool
 }
 
 // workload identifies a workload. If it is deleted and written again, created differs.
@@ -49,7 +50,8 @@ func (w *workload) equal(o *workload) bool {
 
 // departures are the proxies whose streams have ended. Its methods are called with server.mu held.
 type departures struct {
-	by map[departedProxy]departure
+	by      map[departedProxy]departure
+	missing int // number of departures that are missing
 	// lostUntil is when the departures that found no room would have been forgotten, or would have become silent.
 	lostUntil time.Time
 	swept     time.Time
@@ -76,7 +78,7 @@ const (
 // add records a departure. gone reports whether one may be forgotten.
 func (d *departures) add(x departure, gone func(*departure) bool) {
 	k := departedOf(x.proxy)
-	if d.sweep(x.at, gone); len(d.by) >= maxDepartures {
+	if d.sweep(x.at, gone); len(d.by)-d.missing >= maxDepartures {
 		if _, ok := d.by[k]; !ok {
 			until := x.at.Add(departureTime)
 			if x.workload != nil {
@@ -92,6 +94,7 @@ func (d *departures) add(x departure, gone func(*departure) bool) {
 		d.by = map[departedProxy]departure{}
 	}
 	if before, ok := d.by[k]; ok { // a stream that had not caught up
+		d.forget(k)
 		x.after, x.owed = min(x.after, before.after), append(x.owed, before.owed...)
 		if len(x.owed) > maxOwed {
 			all := x.owed[0]
@@ -110,7 +113,32 @@ func (d *departures) sweep(now time.Time, gone func(*departure) bool) {
 		return
 	}
 	d.swept = now
-	maps.DeleteFunc(d.by, func(_ departedProxy, x departure) bool { return gone(&x) })
+	for k, x := range d.all {
+		if gone(&x) {
+			d.forget(k)
+		}
+	}
+}
+
+// all yields all departures.
+func (d *departures) all(yield func(departedProxy, departure) bool) {
+	for k, x := range d.by {
+		if x.proxy == nil {
+			w := x.workload.key
+			x.proxy = &node.Proxy{ID: k.id, Cluster: k.cluster, Name: w.Name, Namespace: w.Namespace}
+		}
+		if !yield(k, x) {
+			return
+		}
+	}
+}
+
+// forget forgets a departure, if there is one.
+func (d *departures) forget(k departedProxy) {
+	if d.by[k].missing {
+		d.missing--
+	}
+	delete(d.by, k)
 }
 
 // has reports whether a proxy has departed.
@@ -136,11 +164,11 @@ func (d *departures) ended(p *node.Proxy) {
 }
 
 // returned forgets the departure of a proxy that is connected again.
-func (d *departures) returned(p *node.Proxy) { delete(d.by, departedOf(p)) }
+func (d *departures) returned(p *node.Proxy) { d.forget(departedOf(p)) }
 
 // list returns the departed proxies that may owe a revision. unknown is true if there may be others.
 func (d *departures) list(now time.Time, revision uint64, upto bool) (list []departure, unknown bool) {
-	for _, x := range d.by {
+	for _, x := range d.all {
 		if revision > x.after || slices.ContainsFunc(x.owed, func(o session.Debt) bool {
 			return o.From <= revision && (upto || revision <= o.To)
 		}) {
@@ -179,6 +207,45 @@ func (s *Server) fateOf(d *departure, latest *snapshot.Snapshot, now time.Time) 
 	return silent
 }
 
+// Expect adds the proxies of Pods that are not connected to the ones that have departed: they may have configuration of
+// another process, which has ended, and are expected to connect here or elsewhere. Publish calls it for the first
+// snapshot.
+func (s *Server) Expect() {
+	s.mu.Lock()
+	latest := s.latest
+	s.mu.Unlock()
+	if latest == nil {
+		return
+	}
+	missing, now := map[departedProxy]departure{}, time.Now()
+	for w := range s.o.World.Running(latest) {
+		missing[departedProxy{w.Name + "." + w.Namespace, w.Cluster}] = departure{
+			known: true, workload: &workload{w.WorkloadKey, w.Created}, at: now, missing: true,
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.conns {
+		if c.profile.workload {
+			delete(missing, departedOf(c.proxy))
+		}
+	}
+	if s.departures.by == nil {
+		s.departures.by = map[departedProxy]departure{}
+	}
+	for k, x := range missing {
+		if _, ok := s.departures.by[k]; !ok {
+			s.departures.by[k] = x
+			s.departures.missing++
+		}
+	}
+}
+
+// whyMissing says why a proxy that has not been connected owes everything.
+func whyMissing(p *node.Proxy) string {
+	return "its Pod runs, and it has not connected as a proxy of the cluster " + p.Cluster + " since a control plane started or ended"
+}
+
 // whyStarts says why a proxy that has come back owes what it owed before.
 const whyStarts = "it has started again, and has not answered all of its first configuration"
 
@@ -199,6 +266,9 @@ func (s *Server) addDeparted(p *Progress, gone []departure, latest *snapshot.Sna
 				continue
 			}
 			o.State, o.Message = Behind, whyStarts
+		}
+		if d.missing && d.back.IsZero() {
+			o.Message = whyMissing(d.proxy)
 		}
 		p.Concerned++
 		p.Owing = append(p.Owing, o)
@@ -319,9 +389,11 @@ func (s *Server) Departed(after string, most int) []string {
 func (s *Server) Forget(names []string, after time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	maps.DeleteFunc(s.departures.by, func(k departedProxy, x departure) bool {
-		return x.at.Before(after) && slices.Contains(names, proxyName(k.id, k.cluster))
-	})
+	for k, x := range s.departures.by {
+		if x.at.Before(after) && slices.Contains(names, proxyName(k.id, k.cluster)) {
+			s.departures.forget(k)
+		}
+	}
 }
 
 // Connected returns the proxies of a list that have a stream here whose debts include what the proxy may owe to another

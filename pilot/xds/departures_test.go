@@ -2,6 +2,9 @@ package xds
 
 import (
 	"fmt"
+	"iter"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -109,7 +112,12 @@ func TestProgressOfLateEnds(t *testing.T) {
 // places is a World that knows some workloads by the names of proxies.
 type places struct {
 	Standalone
-	by map[string]*registry.Workload
+	by      map[string]*registry.Workload
+	running []*registry.Workload
+}
+
+func (w places) Running(*snapshot.Snapshot) iter.Seq[*registry.Workload] {
+	return slices.Values(w.running)
 }
 
 func (w places) WorkloadKnown(_ *snapshot.Snapshot, p *node.Proxy) bool { return w.by[p.ID] != nil }
@@ -185,6 +193,60 @@ func TestHeldProxies(t *testing.T) {
 	r.stays(2, "0 of 1 web.a silent")
 	r.server.Forget([]string{"web.a"}, time.Now())
 	r.stays(2, "0 of 0")
+}
+
+// TestMissingProxies: a proxy that a Pod runs when the server starts, or when another server has ended, is expected. It
+// owes everything until it has connected here or elsewhere, or its Pod is gone.
+func TestMissingProxies(t *testing.T) {
+	pod := func(name string) *registry.Workload {
+		k := registry.WorkloadKey{Kind: kinds.Pod, Namespace: "a", Name: name}
+		return &registry.Workload{WorkloadKey: k, Created: time.Unix(1, 0)}
+	}
+	web, api := pod("web"), pod("api")
+	w := places{by: map[string]*registry.Workload{"web.a": web, "api.a": api}, running: []*registry.Workload{web, api}}
+	r := newRig(t, func(o *Options) { o.World = w })
+	r.server.Expect() // there is no snapshot yet
+	r.publish(true, "cds a=1")
+	r.becomes(1, "0 of 2 api.a departed web.a departed")
+	if p := r.server.Progress(1, false, 9); !strings.Contains(p.Owing[0].Message, "has not connected") {
+		t.Errorf("%+v", p.Owing)
+	}
+	c := r.delta("web.a")
+	m := c.expect("cds a=1")
+	r.becomes(1, "0 of 2 api.a departed web.a behind")
+	c.acknowledge(m)
+	r.becomes(1, "0 of 1 api.a departed")
+	r.server.Expect()
+	r.stays(1, "0 of 1 api.a departed")
+	r.server.Forget([]string{"api.a"}, time.Now())
+	r.stays(1, "0 of 0")
+	r.server.Expect() // another server has ended
+	r.stays(1, "0 of 1 api.a departed")
+	delete(w.by, "api.a")
+	r.stays(1, "0 of 0")
+	c.cancel()
+	r.publish(true, "cds a=2")
+	r.becomes(2, "0 of 1 web.a departed")
+	r.server.Expect()
+	r.becomes(1, "0 of 0") // it is known to have it
+
+	w.by["new.a"] = pod("new")
+	for i := range maxDepartures + 1 {
+		p := pod(fmt.Sprint(i))
+		w.running, w.by[p.Name+".a"] = append(w.running, p), p
+	}
+	many := newRig(t, func(o *Options) { o.World = w })
+	many.publish(true, "cds a=1")
+	c = many.delta("new.a")
+	c.acknowledge(c.expect("cds a=1"))
+	many.publish(true, "cds a=2")
+	c.acknowledge(c.expect("cds a=2"))
+	eventually(t, "new.a has it", func() bool { return many.server.Progress(2, false, 9).Settled == 1 })
+	c.cancel()
+	eventually(t, "new.a departs", func() bool { return slices.Contains(many.server.Departed("n", 9), "new.a") })
+	if p := many.server.Progress(1, false, 9); p.Unknown {
+		t.Error("missing proxies leave no room for departed ones")
+	}
 }
 
 // TestDeparturesAreBounded: beyond the bound it is unknown what departed proxies owe, for as long as one may come back.

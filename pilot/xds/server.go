@@ -192,8 +192,8 @@ func (s *Server) Publish(snap *snapshot.Snapshot) {
 	s.differences.Forget()
 	s.interner.Forget()
 	s.mu.Lock()
-	since := snap.Revision
-	if s.latest != nil {
+	since, first := snap.Revision, s.latest == nil
+	if !first {
 		since = s.latest.Revision
 	}
 	s.latest, s.tally = snap, p.Tally
@@ -213,6 +213,9 @@ func (s *Server) Publish(snap *snapshot.Snapshot) {
 		a.offer(p)
 	}
 	s.offered.Store(snap.Revision)
+	if first {
+		s.Expect()
+	}
 }
 
 // Push makes every stream compare its resources with the newest snapshot.

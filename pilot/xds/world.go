@@ -1,6 +1,8 @@
 package xds
 
 import (
+	"iter"
+
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -23,6 +25,9 @@ type World interface {
 
 	// Workload returns the workload of a proxy in a snapshot, or nil.
 	Workload(*snapshot.Snapshot, *node.Proxy) *registry.Workload
+
+	// Running yields the Pods of a snapshot that run a proxy of this control plane, whether it is connected or not.
+	Running(*snapshot.Snapshot) iter.Seq[*registry.Workload]
 
 	// ClusterPending reports whether the proxy's cluster is known by name and has not been read. Until then, a proxy
 	// that resumes has no response and keeps its configuration.
@@ -57,6 +62,11 @@ func (Standalone) WorkloadKnown(*snapshot.Snapshot, *node.Proxy) bool { return t
 
 // Workload returns nil.
 func (Standalone) Workload(*snapshot.Snapshot, *node.Proxy) *registry.Workload { return nil }
+
+// Running yields nothing.
+func (Standalone) Running(*snapshot.Snapshot) iter.Seq[*registry.Workload] {
+	return func(func(*registry.Workload) bool) {}
+}
 
 // ClusterPending returns false.
 func (Standalone) ClusterPending(*node.Proxy) bool { return false }

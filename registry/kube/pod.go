@@ -1,6 +1,8 @@
 package kube
 
 import (
+	"cmp"
+	"encoding/json"
 	"slices"
 	"strings"
 
@@ -177,11 +179,13 @@ type PodFacts struct {
 	Hostname, Subdomain      string
 	Owner                    string            // name of its workload
 	ProxyImage               string            // image of the container istio-proxy; empty if there is none
+	Revision                 string            // revision of the control plane whose proxy it has; empty if that is unknown
 	Addresses                []string          // addresses, the primary one first
 	Ports                    map[string]uint32 // named ports; never modified
 	HostNetwork              bool
 	Ready                    bool
 	Deleting                 bool
+	Running                  bool // phase is Running: all its containers have started
 	Ended                    bool // phase is Succeeded or Failed
 	Failed                   bool
 }
@@ -199,7 +203,8 @@ func PodFactsOf(p *corev1.Pod, labels map[string]string) *PodFacts {
 		ServiceAccount: p.Spec.ServiceAccountName, NodeName: p.Spec.NodeName, Hostname: p.Spec.Hostname, Subdomain: p.Spec.Subdomain,
 		Owner:       WorkloadName(p.Name, p.GenerateName != "", labels, controller.Kind, controller.Name),
 		HostNetwork: p.Spec.HostNetwork, Deleting: p.DeletionTimestamp != nil, Ended: p.Status.Phase == corev1.PodSucceeded ||
-			p.Status.Phase == corev1.PodFailed, Failed: p.Status.Phase == corev1.PodFailed,
+			p.Status.Phase == corev1.PodFailed, Failed: p.Status.Phase == corev1.PodFailed, Running: p.Status.Phase == corev1.PodRunning,
+		Revision: cmp.Or(RevisionOfStatus(p.Annotations[names.AnnotationStatus]), p.Annotations[names.LabelRevision]),
 	}
 	f.Ready = ready(p) && !f.Deleting && !f.Ended
 	if f.ServiceAccount == "" {
@@ -231,6 +236,18 @@ func PodFactsOf(p *corev1.Pod, labels map[string]string) *PodFacts {
 		}
 	}
 	return f
+}
+
+// RevisionOfStatus returns the revision of the control plane that injected a Pod's proxy, which the annotation
+// sidecar.istio.io/status has. Pods of managed gateways have the annotation istio.io/rev instead.
+func RevisionOfStatus(annotation string) string {
+	var status struct {
+		Revision string `json:"revision"`
+	}
+	if annotation == "" || json.Unmarshal([]byte(annotation), &status) != nil {
+		return ""
+	}
+	return status.Revision
 }
 
 // FactsOfPod returns the PodFacts of a Pod of any source.

@@ -253,6 +253,7 @@ func TestInForce(t *testing.T) {
 			m.change(t, m.next(""))
 		}},
 		{"replica-dies", m.replicaDies},
+		{"all-replicas-die", m.allReplicasDie},
 	} {
 		if !t.Run(step.name, step.run) {
 			break // the next steps need what this one leaves

@@ -113,6 +113,13 @@ endpoints: [{addresses: [%[3]s], conditions: {ready: true}, targetRef: {kind: Po
 `, service, pod, ip)
 }
 
+// injected gives Pods what shows a control plane that they run its proxies.
+var injected = strings.NewReplacer(
+	"containers: [", "containers: [{name: istio-proxy, image: proxy}, ",
+	suite.Sidecar+"}}", suite.Sidecar+"}, annotations: {istio.io/rev: default}}",
+	"annotations: {", "annotations: {istio.io/rev: default, ",
+)
+
 // group is pods with proxies of one sort.
 type group struct {
 	delta, agents bool
@@ -171,9 +178,9 @@ func start(ctx context.Context, t *testing.T) *mesh {
 	for i := range gateways {
 		groups[3+i%2].yaml += suite.GatewayPodYAML(fmt.Sprintf("gateway-%d", i), "edge", fmt.Sprintf("10.10.2.%d", i+1), "role: gateway")
 	}
-	text := settings + endpoints
-	for _, g := range groups {
-		text += g.yaml
+	text := settings + endpoints + outside
+	for _, g := range groups[1:] {
+		text += injected.Replace(g.yaml)
 	}
 	must.Succeed(t, m.cluster.ApplyParallel(ctx, []byte(text), 8))
 	t.Logf("an API server with all objects after %s", time.Since(began).Round(time.Millisecond))

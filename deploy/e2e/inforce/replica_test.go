@@ -2,6 +2,7 @@ package inforce
 
 import (
 	"fmt"
+	"regexp"
 	"testing"
 	"time"
 
@@ -62,4 +63,36 @@ func (m *mesh) replicaDies(t *testing.T) {
 		m.change(t, secretYAML(t, 5+serial))
 		m.meet(t, fmt.Sprint(5+serial), m.certificate)
 	}
+}
+
+// missing is what wait says once all proxies but one have connected to replicas that have started again.
+var missing = regexp.MustCompile(`(?s)behind  .*\n  web-3\.shop: departed since \S+, connected to istiod-[01].*its Pod runs`)
+
+// allReplicasDie kills all replicas while a proxy is stopped. The ones that start again know it by its Pod, also after
+// the time in which proxies that are unknown to them are awaited.
+func (m *mesh) allReplicasDie(t *testing.T) {
+	if testing.Short() {
+		t.Skip("proxies of dead replicas are awaited for a minute")
+	}
+	release := m.hold(t, m.proxy(t, "web-3"))
+	for _, p := range m.replicas {
+		p.Kill()
+	}
+	for _, p := range m.replicas {
+		must.Succeed(t, p.Restart(m.ctx))
+	}
+	began := time.Now()
+	for since := time.Duration(0); since < 100*time.Second; since = time.Since(began) {
+		file := m.apply(t, m.next(""))
+		text, code := m.wait(t, "-f", file, "--timeout", "5s")
+		if code == 0 {
+			t.Fatalf("wait ends with 0 after %s, while a proxy is stopped: %s", since.Round(time.Millisecond), text)
+		}
+		if since > 70*time.Second && !missing.MatchString(text) {
+			t.Errorf("wait ends with %d after %s: %s", code, since.Round(time.Millisecond), text)
+		}
+	}
+	release()
+	m.change(t, m.next(""))
+	m.meetAny(t)
 }

@@ -1,12 +1,14 @@
 package crd
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/registry/kube"
 )
 
@@ -30,6 +32,8 @@ func decodePod(masked []byte, in *interner) (h head, spec any, err error) {
 			generated = len(value) > 0
 		case number == 9:
 			f.Deleting = true
+		case number == 12:
+			f.Revision = in.revision(fieldOf(value, 2))
 		case number == 13 && kind == "": // the mask keeps only controllers; the first one is the owner
 			kind, controller = string(fieldOf(value, 1)), string(fieldOf(value, 3))
 		}
@@ -41,6 +45,7 @@ func decodePod(masked []byte, in *interner) (h head, spec any, err error) {
 		err = podStatus(f, fieldOf(masked, 3))
 	}
 	f.Ready = f.Ready && !f.Deleting && !f.Ended
+	f.Revision = cmp.Or(f.Revision, h.annotations[names.LabelRevision])
 	f.Owner = in.text(kube.WorkloadName(h.name.name, generated, h.labels, kind, controller))
 	return h, f, err
 }
@@ -62,6 +67,10 @@ func readMetaHead(meta []byte, in *interner, more func(protowire.Number, []byte)
 		case 11:
 			labels = append(labels, v)
 		case 12:
+			if string(fieldOf(v, 1)) == names.AnnotationStatus { // it is read, and not kept
+				more(number, v)
+				break
+			}
 			annotations = append(annotations, v)
 		default:
 			more(number, v)
@@ -126,7 +135,7 @@ func podStatus(f *kube.PodFacts, status []byte) error {
 		switch number {
 		case 1:
 			f.Failed = string(v) == string(corev1.PodFailed)
-			f.Ended = f.Failed || string(v) == string(corev1.PodSucceeded)
+			f.Ended, f.Running = f.Failed || string(v) == string(corev1.PodSucceeded), string(v) == string(corev1.PodRunning)
 		case 2: // the mask keeps only the condition Ready
 			if !said {
 				said, f.Ready = true, string(fieldOf(v, 2)) == string(corev1.ConditionTrue)

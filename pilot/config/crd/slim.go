@@ -62,7 +62,7 @@ func coreKind[T any, P message[T]](meta *mask, kept *fields, slim func(P, *inter
 func coreOf(k *kinds.Kind) *core {
 	switch k {
 	case kinds.Pod:
-		meta := metadata(ours)
+		meta := metadata(oursOrStatus)
 		// generateName, deletionTimestamp
 		meta.fields[2], meta.fields[9] = whole(), whole()
 		// ownerReferences: kind, name, controller
@@ -148,6 +148,9 @@ func ours(key []byte) bool {
 	return bytes.HasSuffix(domain, []byte("istio.io")) && string(key) != names.AnnotationStatus
 }
 
+// oursOrStatus selects Istio's annotations.
+func oursOrStatus(key []byte) bool { return ours(key) || string(key) == names.AnnotationStatus }
+
 func isTrue(message []byte, number protowire.Number) bool {
 	set := false
 	_ = eachField(message, func(n protowire.Number, text, _ []byte) error {
@@ -167,14 +170,18 @@ type interner struct {
 	texts map[string]string
 	sets  map[string]map[string]string // by all keys and values
 	ports map[string]map[string]uint32
-	buf   []byte
+	// revisions has the revisions in the injector's statuses.
+	revisions map[string]string
+	buf       []byte
 }
 
 // internMax bounds each table. A full table is cleared, and fills again with the values in use.
 const internMax = 1 << 13
 
 func newInterner() *interner {
-	return &interner{texts: map[string]string{}, sets: map[string]map[string]string{}, ports: map[string]map[string]uint32{}}
+	return &interner{
+		texts: map[string]string{}, sets: map[string]map[string]string{}, ports: map[string]map[string]uint32{}, revisions: map[string]string{},
+	}
 }
 
 func (in *interner) text(s string) string {
@@ -195,6 +202,11 @@ func (in *interner) bytes(b []byte) string {
 		return ""
 	}
 	return intern(in.texts, b, func() string { return string(b) })
+}
+
+// revision returns the revision in an injector's status. Most Pods have the same few statuses.
+func (in *interner) revision(status []byte) string {
+	return intern(in.revisions, status, func() string { return kube.RevisionOfStatus(string(status)) })
 }
 
 func (in *interner) set(m map[string]string) map[string]string {

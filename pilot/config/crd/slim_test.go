@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/registry/kube"
 )
@@ -239,6 +240,31 @@ func TestProxyImage(t *testing.T) {
 		cut := cutDown(t, newFeed(&Source{seed: maphash.MakeSeed()}, kinds.Pod, Restriction{}), o).Spec.(*kube.PodFacts)
 		if whole.ProxyImage != want || cut.ProxyImage != want || len(cut.Ports) != 1 {
 			t.Errorf("%q of the whole Pod, %q of what is read: want %q", whole.ProxyImage, cut.ProxyImage, want)
+		}
+	}
+}
+
+// TestRevisionOfProxies: a Pod's annotations say which control plane its proxy has. The injector's status is not kept.
+func TestRevisionOfProxies(t *testing.T) {
+	for want, annotations := range map[string]map[string]string{
+		"":       nil,
+		"canary": {names.AnnotationStatus: `{"containers":["istio-proxy"],"revision":"canary"}`, names.LabelRevision: "stable"},
+		"stable": {names.LabelRevision: "stable", names.AnnotationStatus: "no JSON"},
+	} {
+		for _, phase := range []corev1.PodPhase{"", corev1.PodPending, corev1.PodRunning, corev1.PodFailed} {
+			pod := &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "a", Annotations: annotations}, Status: corev1.PodStatus{Phase: phase},
+			}
+			o := &kinds.Object{Key: kinds.Key{Kind: kinds.Pod, Namespace: "a", Name: "a"}, Annotations: annotations, Spec: pod}
+			cut := cutDown(t, newFeed(&Source{seed: maphash.MakeSeed()}, kinds.Pod, Restriction{}), o)
+			for what, f := range map[string]*kube.PodFacts{"the whole Pod": kube.PodFactsOf(pod, nil), "what is read": cut.Spec.(*kube.PodFacts)} {
+				if f.Revision != want || f.Running != (phase == corev1.PodRunning) {
+					t.Errorf("%v in phase %q: %+v of %s", annotations, phase, f, what)
+				}
+			}
+			if cut.Annotations[names.AnnotationStatus] != "" {
+				t.Errorf("kept %v", cut.Annotations)
+			}
 		}
 	}
 }
