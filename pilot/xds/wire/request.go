@@ -20,6 +20,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
@@ -190,10 +191,17 @@ func (r *Request) room(w *rawRequest) bool {
 	return r.Fault == nil
 }
 
+// pageLength bounds the name of a debug page. It has a query, and replicas ask each other about a hundred proxies.
+const pageLength = 16 << 10
+
 // check checks a name that is in no known list against the limits.
 func (r *Request) check(name []byte) bool {
-	if len(name) > r.Limits.NameLength {
-		r.Fault = fmt.Errorf("resource name %.64q… has %d bytes, more than %d", name, len(name), r.Limits.NameLength)
+	limit := r.Limits.NameLength
+	if r.TypeURL == names.DebugType {
+		limit = max(limit, pageLength)
+	}
+	if len(name) > limit {
+		r.Fault = fmt.Errorf("resource name %.64q… has %d bytes, more than %d", name, len(name), limit)
 	} else if i := bytes.IndexFunc(name, unicode.IsControl); i >= 0 {
 		r.Fault = fmt.Errorf("resource name %.64q has a control character at byte %d", name, i)
 	}

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
@@ -91,6 +92,22 @@ func generated(delta bool) proto.Message {
 		return &discoveryv3.DeltaDiscoveryRequest{}
 	}
 	return &discoveryv3.DiscoveryRequest{}
+}
+
+// TestLengthOfNames: the name of a debug page may be longer than others, because it has a query.
+func TestLengthOfNames(t *testing.T) {
+	l := limits.Default()
+	for typeURL, limit := range map[string]int{envoy.EndpointType: l.NameLength, names.DebugType: pageLength} {
+		for _, n := range []int{limit, limit + 1} {
+			b, err := proto.Marshal(&discoveryv3.DiscoveryRequest{TypeUrl: typeURL, ResourceNames: []string{strings.Repeat("n", n)}})
+			must.Succeed(t, err)
+			r := Request{Limits: &l, Interner: NewInterner()}
+			must.Succeed(t, r.Unmarshal(mem.BufferSlice{mem.SliceBuffer(b)}))
+			if (r.Fault != nil) != (n > limit) {
+				t.Errorf("a name of %s with %d bytes: %v", typeURL, n, r.Fault)
+			}
+		}
+	}
 }
 
 // FuzzRequest reads bytes as requests of either protocol, and again when they are known: they are refused where the
