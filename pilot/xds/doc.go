@@ -99,7 +99,8 @@
 //   - A proxy that rejects something and starts again owes it until it has answered its first configuration, and still
 //     if it rejects that too: [TestProgressOfRestarts], [TestProgressOfLateEnds].
 //   - A proxy that left while its workload runs is awaited for ten minutes, and named for as long as the workload is
-//     there: [TestHeldProxies].
+//     there: [TestHeldProxies]. So is one that a Pod runs when the server starts, or when another server has ended:
+//     [TestMissingProxies].
 //   - A push counts the clients that were sent something because of it, until they have acknowledged it, rejected it or
 //     left: [TestPushesAreCounted].
 package xds

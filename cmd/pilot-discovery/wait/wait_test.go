@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -256,7 +257,10 @@ func TestNeededMeanwhile(t *testing.T) {
 		w := &waiter{out: &out, warnings: &warnings, output: "table", targets: []*target{{name: secret}, {name: gateway}}}
 		needed := []progress.State{progress.Behind, progress.InForce}
 		opened := false
+		var mu sync.Mutex
 		w.servers = fake{answer: func(about *target) (a progress.Answer, err error) {
+			mu.Lock()
+			defer mu.Unlock()
 			switch a.State = progress.InForce; {
 			case about.name == gateway:
 				opened = true

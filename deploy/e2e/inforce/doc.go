@@ -14,6 +14,7 @@
 //     in force. They name the proxy, since when it is behind, and what Envoy says: [TestInForce/held-back],
 //     [TestInForce/rejected].
 //   - While a replica is dead and its proxies are connected to none, wait never ends with 0. It is right again after
-//     they have connected: [TestInForce/replica-dies]. A proxy that is stopped while all replicas start again keeps wait
-//     from ending with 0: [TestInForce/all-replicas-die].
+//     they have connected: [TestInForce/replica-dies].
+//   - A proxy that is stopped while all replicas start again keeps wait from ending with 0:
+//     [TestInForce/all-replicas-die].
 package inforce

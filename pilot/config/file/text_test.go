@@ -2,6 +2,8 @@ package file
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -41,5 +43,16 @@ func TestTexts(t *testing.T) {
 	}
 	if _, err := Read([]string{filepath.Join(dir, "none")}, nil, limits.Default()); err == nil {
 		t.Error("a file that is not there is no error")
+	}
+
+	pipe, in, err := os.Pipe()
+	must.Succeed(t, err)
+	defer pipe.Close()
+	_, err = in.WriteString(vs("d", "d"))
+	must.Succeed(t, errors.Join(err, in.Close()))
+	texts, err = Read([]string{fmt.Sprintf("/dev/fd/%d", pipe.Fd())}, nil, limits.Default())
+	must.Succeed(t, err)
+	if got := texts.Objects(); len(got) != 1 || got[0].GetName() != "d" {
+		t.Errorf("a pipe: %v", got)
 	}
 }
