@@ -50,6 +50,8 @@ func (settledWorld) Forget([]string, time.Time) {}
 
 func (settledWorld) Expect() {}
 
+func (settledWorld) Missing(int) ([]xds.Owing, int) { return nil, 0 }
+
 func (settledWorld) Later(uint64) (int, uint64) { return 0, 0 }
 
 func (s settledWorld) Stored(k kinds.Key) (*kinds.Object, bool, bool) {

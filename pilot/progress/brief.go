@@ -61,7 +61,22 @@ func (o *owed) whySilent() string {
 
 // owed asks the streams.
 func (t *Tracker) owed(revision uint64, upto bool) owed {
-	p := t.o.Streams.Progress(revision, upto, maxOwing)
+	return newOwed(t.o.Streams.Progress(revision, upto, maxOwing), t.newAbsent())
+}
+
+// absent are the missing proxies of the streams, which lack all revisions.
+type absent struct {
+	list []xds.Owing
+	n    int
+}
+
+func (t *Tracker) newAbsent() absent {
+	list, n := t.o.Streams.Missing(maxShown)
+	return absent{list, n}
+}
+
+func newOwed(p xds.Progress, a absent) owed {
+	p.Concerned, p.More, p.Owing = p.Concerned+a.n, p.More+a.n-len(a.list), append(p.Owing, a.list...)
 	o := owed{Progress: p, owing: []Owing{}, more: p.More}
 	o.proxies = Proxies{Connected: p.Connected, Concerned: p.Concerned, InForce: p.Settled, Behind: p.More}
 	for _, x := range p.Owing {
@@ -89,6 +104,7 @@ type many struct {
 	newest    uint64          // newest revision with which a proxy began
 	idle      map[string]bool // of the Judge; nil before it is needed
 	known     map[span]owed
+	absent    absent
 }
 
 // span is a revision, or all revisions up to it.
@@ -101,7 +117,7 @@ func (t *Tracker) newMany() *many {
 	t.mu.Lock()
 	last := t.last
 	t.mu.Unlock()
-	m := &many{t: t, known: map[span]owed{}}
+	m := &many{t: t, known: map[span]owed{}, absent: t.newAbsent()}
 	_, m.newest = t.o.Streams.Later(last)
 	// A debt up to a revision is a debt up to the next one too. Usually there is none.
 	for above := last + 1; m.settled+1 < above; {
@@ -134,15 +150,12 @@ func (m *many) others(k kinds.Key, revision uint64) (idle bool, later int) {
 // owed returns what the streams owe of a version, which is the newest one of its object.
 func (m *many) owed(v *archive.Version, revision uint64, upto bool) owed {
 	if revision <= m.settled && (upto || v.Counted || !v.Settled.IsZero()) {
-		return owed{
-			Progress: xds.Progress{Published: true, Connected: m.connected, Counted: v.Counted},
-			proxies:  Proxies{Connected: m.connected},
-		}
+		return newOwed(xds.Progress{Published: true, Connected: m.connected, Counted: v.Counted}, m.absent)
 	}
 	at := span{revision, upto}
 	o, ok := m.known[at]
 	if !ok {
-		o = m.t.owed(revision, upto)
+		o = newOwed(m.t.o.Streams.Progress(revision, upto, maxOwing), m.absent)
 		o.owing, o.Owing = nil, nil
 		m.known[at] = o
 	}

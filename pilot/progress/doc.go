@@ -65,7 +65,8 @@
 //   - The answer of several replicas is never InForce unless each has said so: [TestReplicas]. A proxy that moves
 //     between replicas is awaited in one of both places: [TestMovedProxies], [TestLeavesAgain]. So is one of several
 //     with the same name in different clusters: [TestProxiesOfTheSameName]. One that left long ago and may run on makes
-//     the answer Unknown and is named: [TestSilentProxies]. A replica that ends or starts again makes the answer
+//     the answer Unknown and is named: [TestSilentProxies]. So is one that a Pod runs and that has connected to no
+//     replica since one started or ended: [TestMissingProxies]. A replica that ends or starts again makes the answer
 //     Unknown for a while: [TestEndedReplicas]. So do all replicas that have started again: [TestAfterAStart].
 //   - In random histories of one and of three replicas, with clients that stall, reject, leave, resume elsewhere and
 //     start again, and replicas that lag, end, start and cannot be asked, InForce is never said while a client serves

@@ -324,6 +324,27 @@ func TestAfterAStart(t *testing.T) {
 	}
 }
 
+// TestMissingProxies: a proxy that a Pod runs and that has not connected lacks every version, and is named.
+func TestMissingProxies(t *testing.T) {
+	q := Question{Key: web, Generation: 2}
+	f, tr := newFakes(2)
+	commitAll(f, tr, 2)
+	expect(t, "none", tr[0].Ask(t.Context(), q), InForce, "")
+	f[1].missing = []xds.Owing{{Proxy: "held.a", State: xds.Departed, Message: "its Pod runs"}}
+	a := tr[0].Ask(t.Context(), q)
+	if a.State != Behind || len(a.Owing) != 1 || a.Owing[0].Proxy != "held.a" || a.Owing[0].Message != "its Pod runs" {
+		t.Errorf("%+v", a)
+	}
+	if b := tr[1].Briefs([]kinds.Key{web}); b[0].State != Behind {
+		t.Errorf("in short: %+v", b)
+	}
+	f[1].missing[0].State = xds.Silent
+	expect(t, "for long", tr[0].Ask(t.Context(), q), Unknown, "held.a")
+	f[0].proxies = append(f[0].proxies, "held.a")
+	f[0].debts = append(f[0].debts, debt{from: 0, to: 99, settled: true})
+	expect(t, "connected to the other one", tr[0].Ask(t.Context(), q), InForce, "")
+}
+
 // TestMergedHistory: numbers are of all replicas, if all know the version.
 func TestMergedHistory(t *testing.T) {
 	f, tr := newFakes(2)

@@ -25,9 +25,11 @@ type Streams interface {
 	Departed(after string, most int) []string
 	// Forget forgets proxies that have left before a time, because they are connected elsewhere.
 	Forget(names []string, before time.Time)
-	// Expect adds the proxies of Pods that are not connected to the departed ones, because a replica has ended to which
-	// they may have been connected.
+	// Expect records the proxies of Pods that are not connected, because a replica has ended to which they may have been
+	// connected.
 	Expect()
+	// Missing returns the number of those proxies that have not connected since then, and at most most of them.
+	Missing(most int) (list []xds.Owing, n int)
 	// Later returns the number of proxies that began with a revision or a later one, and the newest revision with which a
 	// proxy began.
 	Later(revision uint64) (n int, newest uint64)

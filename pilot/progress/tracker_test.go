@@ -60,6 +60,7 @@ type fake struct {
 	broken   map[string]error
 	refuses  map[string]bool // members that refuse connections
 	resumed  bool
+	missing  []xds.Owing
 	expected int   // calls of Expect
 	arrives  *fake // to which moving.a connects, and owes something, after the others have answered
 }
@@ -103,6 +104,10 @@ func (f *fake) Forget(names []string, _ time.Time) {
 }
 
 func (f *fake) Expect() { f.expected++ }
+
+func (f *fake) Missing(most int) ([]xds.Owing, int) {
+	return f.missing[:min(most, len(f.missing))], len(f.missing)
+}
 
 func (f *fake) Later(revision uint64) (n int, newest uint64) {
 	for _, x := range f.began {

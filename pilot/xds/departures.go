@@ -1,6 +1,7 @@
 package xds
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -13,17 +14,15 @@ import (
 
 // departure is what a proxy owed when its last stream ended. It also owes all later revisions.
 type departure struct {
-	proxy    *node.Proxy // nil for a missing one in the table
-	known    bool        // the snapshot had its workload, or no snapshot would have it
-	workload *workload   // of the snapshot; nil if it had none
-	after    uint64      // newest snapshot at that time
+	proxy    *node.Proxy
+	known    bool      // the snapshot had its workload, or no snapshot would have it
+	workload *workload // of the snapshot; nil if it had none
+	after    uint64    // newest snapshot at that time
 	owed     []session.Debt
 	at       time.Time
 	// back is when a stream of the proxy began that resumes no earlier one and has not answered its first
 	// configuration. Zero if there is none.
 	back time.Time
-	// missing is true if a Pod runs the proxy, and no stream of it has been here: see Server.Expect.
-	missing bool
 }
 
 // workload identifies a workload. If it is deleted and written again, created differs.
@@ -50,8 +49,7 @@ func (w *workload) equal(o *workload) bool {
 
 // departures are the proxies whose streams have ended. Its methods are called with server.mu held.
 type departures struct {
-	by      map[departedProxy]departure
-	missing int // number of departures that are missing
+	by map[departedProxy]departure
 	// lostUntil is when the departures that found no room would have been forgotten, or would have become silent.
 	lostUntil time.Time
 	swept     time.Time
@@ -78,7 +76,7 @@ const (
 // add records a departure. gone reports whether one may be forgotten.
 func (d *departures) add(x departure, gone func(*departure) bool) {
 	k := departedOf(x.proxy)
-	if d.sweep(x.at, gone); len(d.by)-d.missing >= maxDepartures {
+	if d.sweep(x.at, gone); len(d.by) >= maxDepartures {
 		if _, ok := d.by[k]; !ok {
 			until := x.at.Add(departureTime)
 			if x.workload != nil {
@@ -94,7 +92,6 @@ func (d *departures) add(x departure, gone func(*departure) bool) {
 		d.by = map[departedProxy]departure{}
 	}
 	if before, ok := d.by[k]; ok { // a stream that had not caught up
-		d.forget(k)
 		x.after, x.owed = min(x.after, before.after), append(x.owed, before.owed...)
 		if len(x.owed) > maxOwed {
 			all := x.owed[0]
@@ -113,32 +110,7 @@ func (d *departures) sweep(now time.Time, gone func(*departure) bool) {
 		return
 	}
 	d.swept = now
-	for k, x := range d.all {
-		if gone(&x) {
-			d.forget(k)
-		}
-	}
-}
-
-// all yields all departures.
-func (d *departures) all(yield func(departedProxy, departure) bool) {
-	for k, x := range d.by {
-		if x.proxy == nil {
-			w := x.workload.key
-			x.proxy = &node.Proxy{ID: k.id, Cluster: k.cluster, Name: w.Name, Namespace: w.Namespace}
-		}
-		if !yield(k, x) {
-			return
-		}
-	}
-}
-
-// forget forgets a departure, if there is one.
-func (d *departures) forget(k departedProxy) {
-	if d.by[k].missing {
-		d.missing--
-	}
-	delete(d.by, k)
+	maps.DeleteFunc(d.by, func(_ departedProxy, x departure) bool { return gone(&x) })
 }
 
 // has reports whether a proxy has departed.
@@ -164,11 +136,11 @@ func (d *departures) ended(p *node.Proxy) {
 }
 
 // returned forgets the departure of a proxy that is connected again.
-func (d *departures) returned(p *node.Proxy) { d.forget(departedOf(p)) }
+func (d *departures) returned(p *node.Proxy) { delete(d.by, departedOf(p)) }
 
 // list returns the departed proxies that may owe a revision. unknown is true if there may be others.
 func (d *departures) list(now time.Time, revision uint64, upto bool) (list []departure, unknown bool) {
-	for _, x := range d.all {
+	for _, x := range d.by {
 		if revision > x.after || slices.ContainsFunc(x.owed, func(o session.Debt) bool {
 			return o.From <= revision && (upto || revision <= o.To)
 		}) {
@@ -207,45 +179,6 @@ func (s *Server) fateOf(d *departure, latest *snapshot.Snapshot, now time.Time) 
 	return silent
 }
 
-// Expect adds the proxies of Pods that are not connected to the ones that have departed: they may have configuration of
-// another process, which has ended, and are expected to connect here or elsewhere. Publish calls it for the first
-// snapshot.
-func (s *Server) Expect() {
-	s.mu.Lock()
-	latest := s.latest
-	s.mu.Unlock()
-	if latest == nil {
-		return
-	}
-	missing, now := map[departedProxy]departure{}, time.Now()
-	for w := range s.o.World.Running(latest) {
-		missing[departedProxy{w.Name + "." + w.Namespace, w.Cluster}] = departure{
-			known: true, workload: &workload{w.WorkloadKey, w.Created}, at: now, missing: true,
-		}
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, c := range s.conns {
-		if c.profile.workload {
-			delete(missing, departedOf(c.proxy))
-		}
-	}
-	if s.departures.by == nil {
-		s.departures.by = map[departedProxy]departure{}
-	}
-	for k, x := range missing {
-		if _, ok := s.departures.by[k]; !ok {
-			s.departures.by[k] = x
-			s.departures.missing++
-		}
-	}
-}
-
-// whyMissing says why a proxy that has not been connected owes everything.
-func whyMissing(p *node.Proxy) string {
-	return "its Pod runs, and it has not connected as a proxy of the cluster " + p.Cluster + " since a control plane started or ended"
-}
-
 // whyStarts says why a proxy that has come back owes what it owed before.
 const whyStarts = "it has started again, and has not answered all of its first configuration"
 
@@ -266,9 +199,6 @@ func (s *Server) addDeparted(p *Progress, gone []departure, latest *snapshot.Sna
 				continue
 			}
 			o.State, o.Message = Behind, whyStarts
-		}
-		if d.missing && d.back.IsZero() {
-			o.Message = whyMissing(d.proxy)
 		}
 		p.Concerned++
 		p.Owing = append(p.Owing, o)
@@ -329,11 +259,15 @@ func (c *conn) returning() {
 	}
 	s := c.server
 	s.mu.Lock()
-	left := s.departures.has(c.proxy)
+	_, missing := s.missing.by[departedOf(c.proxy)]
+	left := missing || s.departures.has(c.proxy)
 	s.mu.Unlock()
 	arrived := c.session.Resumed() || left && c.arrives()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !arrived {
+		s.startMissing(c.proxy)
+	}
 	if !arrived && s.departures.has(c.proxy) {
 		s.departures.starts(c.proxy, time.Now())
 		return
@@ -341,6 +275,7 @@ func (c *conn) returning() {
 	c.returned, c.complete = true, c.complete || arrived
 	s.resumed = s.resumed || c.session.Resumed() && c.profile.workload
 	s.departures.returned(c.proxy)
+	s.missing.forget(departedOf(c.proxy))
 }
 
 // returnsLate is called when an earlier stream of the proxy has ended after this one began.
@@ -369,14 +304,19 @@ func (c *conn) noteArrival() {
 	c.complete, c.noting = c.complete || arrived, false
 }
 
-// Departed returns at most most names of proxies that have departed and not come back, in order, that are greater than
-// after. Names are as of Owing.Name.
+// Departed returns at most most names of proxies that have departed and not come back, or are missing, in order, that
+// are greater than after. Names are as of Owing.Name.
 func (s *Server) Departed(after string, most int) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var names []string
 	for k, x := range s.departures.by {
 		if name := proxyName(k.id, k.cluster); name > after && x.back.IsZero() {
+			names = append(names, name)
+		}
+	}
+	for k := range s.missing.by {
+		if name := proxyName(k.id, k.cluster); name > after {
 			names = append(names, name)
 		}
 	}
@@ -389,9 +329,12 @@ func (s *Server) Departed(after string, most int) []string {
 func (s *Server) Forget(names []string, after time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for k, x := range s.departures.by {
-		if x.at.Before(after) && slices.Contains(names, proxyName(k.id, k.cluster)) {
-			s.departures.forget(k)
+	maps.DeleteFunc(s.departures.by, func(k departedProxy, x departure) bool {
+		return x.at.Before(after) && slices.Contains(names, proxyName(k.id, k.cluster))
+	})
+	for k, x := range s.missing.by {
+		if x.since.Before(after) && slices.Contains(names, proxyName(k.id, k.cluster)) {
+			s.missing.forget(k)
 		}
 	}
 }

@@ -195,8 +195,8 @@ func TestHeldProxies(t *testing.T) {
 	r.stays(2, "0 of 0")
 }
 
-// TestMissingProxies: a proxy that a Pod runs when the server starts, or when another server has ended, is expected. It
-// owes everything until it has connected here or elsewhere, or its Pod is gone.
+// TestMissingProxies: a proxy that a Pod runs when the server starts, or when another one has ended, is missing until
+// it has connected here or elsewhere, or its Pod is gone.
 func TestMissingProxies(t *testing.T) {
 	pod := func(name string) *registry.Workload {
 		k := registry.WorkloadKey{Kind: kinds.Pod, Namespace: "a", Name: name}
@@ -205,47 +205,68 @@ func TestMissingProxies(t *testing.T) {
 	web, api := pod("web"), pod("api")
 	w := places{by: map[string]*registry.Workload{"web.a": web, "api.a": api}, running: []*registry.Workload{web, api}}
 	r := newRig(t, func(o *Options) { o.World = w })
+	missing := func(want string) {
+		t.Helper()
+		list, n := r.server.Missing(5)
+		got := fmt.Sprint(n)
+		for _, o := range list {
+			got += " " + o.Proxy + map[OwingState]string{Silent: " silent"}[o.State]
+			if !strings.Contains(o.Message, "has not connected") {
+				t.Errorf("the reason is %q", o.Message)
+			}
+		}
+		if got != want {
+			t.Errorf("missing %q, want %q", got, want)
+		}
+	}
 	r.server.Expect() // there is no snapshot yet
+	missing("0")
 	r.publish(true, "cds a=1")
-	r.becomes(1, "0 of 2 api.a departed web.a departed")
-	if p := r.server.Progress(1, false, 9); !strings.Contains(p.Owing[0].Message, "has not connected") {
-		t.Errorf("%+v", p.Owing)
+	missing("2 api.a web.a")
+	if got := r.server.Departed("", 9); !slices.Equal(got, []string{"api.a", "web.a"}) {
+		t.Errorf("departed: %v", got)
 	}
 	c := r.delta("web.a")
 	m := c.expect("cds a=1")
-	r.becomes(1, "0 of 2 api.a departed web.a behind")
+	r.becomes(1, "0 of 1 web.a behind")
+	missing("1 api.a")
 	c.acknowledge(m)
-	r.becomes(1, "0 of 1 api.a departed")
-	r.server.Expect()
-	r.stays(1, "0 of 1 api.a departed")
-	r.server.Forget([]string{"api.a"}, time.Now())
-	r.stays(1, "0 of 0")
+	r.becomes(1, "0 of 0")
 	r.server.Expect() // another server has ended
-	r.stays(1, "0 of 1 api.a departed")
+	missing("1 api.a")
+	r.server.Forget([]string{"api.a"}, time.Now())
+	missing("0")
+	r.server.Expect()
+	r.server.mu.Lock()
+	for k, x := range r.server.missing.by {
+		r.server.missing.by[k] = absence{x.workload, x.since.Add(-awayTime)}
+	}
+	r.server.mu.Unlock()
+	missing("1 api.a silent")
+	r.server.Expect()
+	r.server.mu.Lock()
+	r.server.missing.swept = time.Time{}
+	r.server.mu.Unlock()
+	missing("1 api.a silent") // still
 	delete(w.by, "api.a")
-	r.stays(1, "0 of 0")
+	r.server.mu.Lock()
+	r.server.missing.swept = time.Time{}
+	r.server.mu.Unlock()
+	missing("0")
 	c.cancel()
 	r.publish(true, "cds a=2")
 	r.becomes(2, "0 of 1 web.a departed")
 	r.server.Expect()
-	r.becomes(1, "0 of 0") // it is known to have it
+	missing("0") // it is known what web.a lacks
 
-	w.by["new.a"] = pod("new")
-	for i := range maxDepartures + 1 {
+	for i := range maxMissing + 1 {
 		p := pod(fmt.Sprint(i))
 		w.running, w.by[p.Name+".a"] = append(w.running, p), p
 	}
 	many := newRig(t, func(o *Options) { o.World = w })
 	many.publish(true, "cds a=1")
-	c = many.delta("new.a")
-	c.acknowledge(c.expect("cds a=1"))
-	many.publish(true, "cds a=2")
-	c.acknowledge(c.expect("cds a=2"))
-	eventually(t, "new.a has it", func() bool { return many.server.Progress(2, false, 9).Settled == 1 })
-	c.cancel()
-	eventually(t, "new.a departs", func() bool { return slices.Contains(many.server.Departed("n", 9), "new.a") })
-	if p := many.server.Progress(1, false, 9); p.Unknown {
-		t.Error("missing proxies leave no room for departed ones")
+	if list, n := many.server.Missing(1000); len(list) != maxMissing || n != maxMissing+2 {
+		t.Errorf("%d of %d missing proxies are listed", len(list), n)
 	}
 }
 

@@ -116,6 +116,7 @@ type Server struct {
 	count  map[string]int                   // number of streams by proxy ID
 	// departures are the proxies that have left lately.
 	departures departures
+	missing    missing
 	resumed    bool // a client of an earlier process, or of another server, has connected
 	// withoutCertificates has the streams of Envoys that cannot start without certificates, with a cluster that wants
 	// them.
