@@ -238,7 +238,7 @@ fips: $(ENVOY) $(ENVOY_OLDEST) $(GOTESTSUM) | bin/test ## long: the CA, certific
 	GOFIPS140=$(FIPS) $(call GOTEST,fips,pkgname-and-test-fails) -exec 'env GODEBUG=fips140=only' -short -count=1 -timeout 20m $(FIPS_PACKAGES)
 	GOFIPS140=$(FIPS) $(call GOTEST,fips-server,testname) -count=1 -timeout 20m -run '^TestCompliance$$' ./deploy/e2e/gatewaytls
 
-# It prints only the first of the calls that lead to a vulnerable function.
+# The sed command keeps only the first of the calls that lead to a vulnerable function.
 vulncheck: $(TOOLS)/govulncheck ## Look for known vulnerabilities of functions that the programs call, also in Go itself, offline. DB=folder is a copy of vuln.go.dev; by default it is the module golang.org/x/vulndb.
 	@db='$(DB)'; if [[ -z $$db ]]; then db=$$(cd / && GOFLAGS= go mod download -json golang.org/x/vulndb@$(VULNDB) | sed -n 's/^\t"Dir": "\(.*\)",$$/\1/p')/data/osv; fi; \
 	[[ -e $$db/index/modules.json ]] || compgen -G "$$db/GO-*.json" >/dev/null || { echo "$$db has no vulnerabilities: it is no copy of vuln.go.dev" >&2; exit 1; }; \

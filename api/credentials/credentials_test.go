@@ -69,7 +69,7 @@ func (a *authority) staple(serial int64, next time.Time) []byte {
 	return a.respond(ocsp.Response{SerialNumber: big.NewInt(serial), Status: ocsp.Good, NextUpdate: next})
 }
 
-// respond returns a response of OCSP, which has SHA-1 hashes of the issuer.
+// respond returns an OCSP response. It has SHA-1 hashes of the issuer.
 func (a *authority) respond(r ocsp.Response) (der []byte) {
 	a.t.Helper()
 	r.ThisUpdate = now.Add(-time.Hour)

@@ -289,8 +289,8 @@ func checkStaple(c *Certificate, der []byte, now time.Time) *Problem {
 	if err != nil {
 		return &Problem{staple, "it is for no certificate", "remove it"}
 	}
-	// Clients judge the signature. A response with a certificate is checked against it, which with SHA-1 is a panic in
-	// Go's mode fips140=only.
+	// Clients verify the signature. ParseResponse verifies it too if the response has a certificate, which panics for
+	// SHA-1 in Go's mode fips140=only.
 	var r *ocsp.Response
 	fips140.WithoutEnforcement(func() { r, err = ocsp.ParseResponse(der, nil) })
 	switch {

@@ -134,6 +134,6 @@ func inline(r json.RawMessage) (json.RawMessage, error) {
 	if k.IsPublic() && !private(r) {
 		return r, nil
 	}
-	public.Certificates = nil // which would be encoded with their thumbprints
+	public.Certificates = nil // MarshalJSON computes their SHA-1 thumbprints
 	return public.MarshalJSON()
 }

@@ -47,7 +47,7 @@ func TestInline(t *testing.T) {
 	public := encode(jose.JSONWebKey{Key: &key.PublicKey, KeyID: "a"})
 	private := encode(jose.JSONWebKey{Key: key, KeyID: "a"})
 	var certified string
-	fips140.WithoutEnforcement(func() { // which has a SHA-1 thumbprint
+	fips140.WithoutEnforcement(func() { // encoding a certificate computes a SHA-1 thumbprint
 		certified = encode(jose.JSONWebKey{Key: key, KeyID: "a", Certificates: []*x509.Certificate{certificate(t, key)}})
 	})
 	const secret = `{"kty":"oct","k":"c2VjcmV0","kid":"s"}`

@@ -60,8 +60,8 @@ func Parse(text []byte) (*Set, error) {
 	return s, nil
 }
 
-// decode reads a key. If certificates are beside it, go-jose computes their thumbprints, also with SHA-1, which is a
-// panic in Go's mode fips140=only. They are compared with others beside the key, and protect nothing.
+// decode decodes a key. If the key has certificates, go-jose compares their thumbprints with the ones that the key has,
+// which protects nothing here. Computing a SHA-1 thumbprint panics in Go's mode fips140=only.
 func decode(k *jose.JSONWebKey, text []byte) (err error) {
 	fips140.WithoutEnforcement(func() { err = k.UnmarshalJSON(text) })
 	return err

@@ -39,7 +39,7 @@ func TestParse(t *testing.T) {
 				list = append(list, text)
 				continue
 			}
-			fips140.WithoutEnforcement(func() { // a key with a certificate has its SHA-1 thumbprint
+			fips140.WithoutEnforcement(func() { // encoding a certificate computes a SHA-1 thumbprint
 				b, err := json.Marshal(k)
 				must.Succeed(t, err)
 				list = append(list, string(b))

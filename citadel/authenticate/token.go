@@ -67,8 +67,8 @@ func parseToken(text string, audiences []string, now time.Time) (*token, error) 
 		signed *jwt.JSONWebToken
 		err    error
 	)
-	// go-jose computes the SHA-1 thumbprint of a certificate in the header, which is a panic in Go's mode fips140=only. No
-	// key of a header is used.
+	// go-jose computes the SHA-1 thumbprint of a certificate in the header, which panics in Go's mode fips140=only.
+	// Keys and certificates of a header are not used.
 	fips140.WithoutEnforcement(func() { signed, err = jwt.ParseSigned(text, algorithms()) })
 	if err != nil {
 		return nil, errors.New("the token is malformed, or has an algorithm that is not accepted")

@@ -61,7 +61,7 @@ func TestBadTokens(t *testing.T) {
 	shared := must(jose.NewSigner(jose.SigningKey{Algorithm: jose.HS256, Key: x509.MarshalPKCS1PublicKey(&i.key.PublicKey)},
 		(&jose.SignerOptions{}).WithHeader("kid", "k1")))
 	confused := must(jwt.Signed(shared).Claims(claims(nil)).Serialize())
-	// In Go's mode fips140=only, whoever computes the certificate's SHA-1 thumbprint panics.
+	// In Go's mode fips140=only, computing the certificate's SHA-1 thumbprint panics.
 	certified := jose.JSONWebKey{Key: &i.key.PublicKey, Certificates: []*x509.Certificate{certificate(i.key)}}
 	var embedded json.RawMessage
 	fips140.WithoutEnforcement(func() { embedded = must(certified.MarshalJSON()) })

@@ -48,7 +48,7 @@ func issue(c *ca.CA, id identity.ID, csr []byte, ttl time.Duration) (*ca.Issued,
 	return c.Issue(context.Background(), ca.Request{ID: id, CSR: csr, TTL: ttl})
 }
 
-// request returns a request as a client makes it whose algorithms are not limited.
+// request returns a certificate request. It is made as by a client outside the mode fips140=only.
 func request(t testing.TB, key crypto.Signer, r *x509.CertificateRequest) (text []byte) {
 	t.Helper()
 	fips140.WithoutEnforcement(func() {

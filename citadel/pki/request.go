@@ -47,7 +47,7 @@ func ParseRequest(text []byte) (*Request, error) {
 	if err := CheckPublicKey(csr.PublicKey); err != nil {
 		return nil, fmt.Errorf("the certificate request has %w", err)
 	}
-	// crypto/x509 takes SHA-1 for requests, which is a panic in Go's mode fips140=only.
+	// CheckSignature accepts SHA-1 in requests, and panics then in Go's mode fips140=only.
 	switch a := csr.SignatureAlgorithm; a {
 	case x509.SHA1WithRSA, x509.DSAWithSHA1, x509.ECDSAWithSHA1:
 		if fips140.Enforced() {

@@ -121,7 +121,7 @@ func (r *Revocations) Check(chain []*x509.Certificate) error {
 }
 
 // signedBy reports whether an issuer signed a list. It does not require the key usage cRLSign: ignoring a list for lack
-// of it would silently revoke nothing. For the same reason, it takes SHA-1 also in Go's mode fips140=only.
+// of it would silently revoke nothing. For the same reason, it accepts SHA-1 even in Go's mode fips140=only.
 func signedBy(l *x509.RevocationList, issuer *x509.Certificate) (ok bool) {
 	fips140.WithoutEnforcement(func() {
 		ok = issuer.CheckSignature(l.SignatureAlgorithm, l.RawTBSRevocationList, l.Signature) == nil

@@ -38,9 +38,9 @@
 //   - The reference in docs is what the code says, and commands and links of documents are right: [TestReference],
 //     [TestVariablesAreDescribed], [TestDocuments], [pilot/bootstrap.TestMetricsReference].
 //   - A command that finds something exits with 79, a command that fails with 1: [TestScripts].
-//   - Words of proxies and servers, in answers and in errors, can neither change a terminal nor forge a line, and
-//     programs that read JSON have them as they are: [TestHostileAnswers], [TestHostileErrors]. An answer without an
-//     end is refused: [TestEndlessAnswers].
+//   - Texts of proxies and servers, in answers and in errors, can neither change a terminal nor forge a line. Programs
+//     that read JSON get the texts unchanged: [TestHostileAnswers], [TestHostileErrors]. An endless answer is refused:
+//     [TestEndlessAnswers].
 //   - diff predicts what a server pushes: exactly those resources to exactly those proxies, for random changes:
 //     [pilot/bootstrap.TestDifferences]. Each resource has the objects that cause it, and each finding that comes or
 //     goes is reported: [TestScripts/diff]. With --server-side it makes no change that the API server refuses:

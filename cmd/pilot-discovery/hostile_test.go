@@ -21,10 +21,10 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/pushes"
 )
 
-// hostile is a text that changes colours, forges a line and a column of a table, and turns the direction of text.
+// hostile is a text that changes colours, forges a line and a column of a table, and reverses the direction of text.
 const hostile = "x\x1b[31mred\nFORGED   in force\tof\u202e\u009b2J a table"
 
-// harmless checks that a terminal prints an output as it is.
+// harmless checks that an output has no characters which a terminal would interpret.
 func harmless(t *testing.T, what, text string) {
 	t.Helper()
 	for _, r := range text {
@@ -38,7 +38,7 @@ func harmless(t *testing.T, what, text string) {
 	}
 }
 
-// filled returns a value with the hostile text in each string that JSON has.
+// filled returns a value with the hostile text in each string that its JSON has.
 func filled[T any]() T {
 	var v T
 	fill(reflect.ValueOf(&v).Elem(), 0)
@@ -78,7 +78,7 @@ func fill(v reflect.Value, depth int) {
 	}
 }
 
-// hostileServer serves pages with the hostile text wherever they have a text, and the address of the server.
+// hostileServer starts a server whose pages have the hostile text in each string, and returns its address.
 func hostileServer(t *testing.T, state progress.State) string {
 	t.Helper()
 	encoded := func(v any) []byte {
@@ -130,8 +130,8 @@ func hasText(v any, text string) bool {
 	return false
 }
 
-// Words of proxies and servers reach a terminal without what it would follow, from each command that asks a server.
-// Programs that read JSON have them as they are.
+// Each command that asks a server prints the texts of proxies and servers without characters which a terminal would
+// interpret. Programs that read JSON get the texts unchanged.
 func TestHostileAnswers(t *testing.T) {
 	for _, args := range [][]string{
 		{"wait", "VirtualService/web.a"},
@@ -179,7 +179,7 @@ func TestHostileAnswers(t *testing.T) {
 	}
 }
 
-// Bodies of errors and arguments reach a terminal in the same way, and so do answers that cannot be understood.
+// Commands print bodies of errors, arguments and answers that cannot be decoded without such characters too.
 func TestHostileErrors(t *testing.T) {
 	refuses := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, hostile, http.StatusForbidden)
@@ -220,7 +220,7 @@ func TestHostileErrors(t *testing.T) {
 	}
 }
 
-// A body without an end is refused, and not kept.
+// An endless body is refused, and not kept in memory.
 func TestEndlessAnswers(t *testing.T) {
 	chunk := bytes.Repeat([]byte("a"), 1<<20)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

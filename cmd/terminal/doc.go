@@ -1,3 +1,3 @@
-// Package terminal says whether what commands print may have colours, breaks lines, and removes from texts the
-// characters that a terminal would follow.
+// Package terminal says whether the output of commands may have colours, breaks lines, and replaces the characters in
+// texts that a terminal would interpret.
 package terminal

@@ -2,7 +2,7 @@ package terminal
 
 import "testing"
 
-// Characters that a terminal follows, or does not show, become spaces. Other text stays as it is.
+// Characters that a terminal interprets, or does not show, become spaces. Other text stays as it is.
 func TestPlain(t *testing.T) {
 	for text, want := range map[string][2]string{
 		"web-1.a":                          {"web-1.a", "web-1.a"},

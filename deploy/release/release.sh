@@ -25,7 +25,7 @@ echo 'collecting licences, and completions' >&2
 # Both architectures link the same modules, and verify.sh finds a module without a licence. go-licenses finds Go by GOROOT.
 GOROOT=$(go env GOROOT) GOOS=linux GOARCH=amd64 go-licenses save ./cmd/pilot-discovery ./cmd/pilot-agent \
 	--ignore github.com/istiod-lite/istiod-lite --save_path "$parts/licenses" 2>"$parts/licenses.log" || { cat "$parts/licenses.log" >&2; exit 1; }
-# The standard library is in the programs, too.
+# The programs also link the standard library.
 install -D -m 644 "$(go env GOROOT)/LICENSE" "$parts/licenses/std/LICENSE"
 (cd "$parts/licenses" && find . -type f \( -iname 'licen[sc]e*' -o -iname 'copying*' -o -iname 'notice*' \) -printf '%P\n') | sort | while read -r file; do
 	printf -- '---- %s\n\n' "$file"

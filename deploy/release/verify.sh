@@ -4,7 +4,7 @@
 # exits with 1 at the first fault. Without PUBLIC_KEY it trusts the key in DIR, which proves only that the files belong
 # together. It needs cosign, go, jq and Helm 4 (HELM4, by default helm4 in the PATH), and no network.
 set -euo pipefail
-# By default, cosign reads files of up to 128 MB, and an image may be larger.
+# By default, cosign reads files of up to 128 MB. An image may be larger.
 export LC_ALL=C COSIGN_MAX_ATTACHMENT_SIZE=2GB
 
 dir=$(cd "${1:?usage: verify.sh DIR [PUBLIC_KEY]}" && pwd) key=$(realpath "${2:-$1/cosign.pub}") helm=${HELM4:-helm4}

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # module.sh DIR NAME: builds a program of another project as DIR/NAME, from the Go module proxy. It builds in the folder of
 # the module, with the versions and sums that the module itself has, and copies the manifests with which the program is
-# installed to DIR/NAME.yaml. A dependency that does not compile is raised to a later version. A stamp names the version, so
-# that it is built once. JOBS is the number of packages to compile in parallel.
+# installed to DIR/NAME.yaml. Where a dependency does not compile, it uses a later version of it. A stamp names the
+# version, so that it is built once. JOBS is the number of packages to compile in parallel.
 set -euo pipefail
 
 dir=${1:?usage: module.sh DIR NAME} name=${2:?usage: module.sh DIR NAME} manifests= tags= cgo=0 raised=
@@ -24,7 +24,7 @@ go-licenses) module=github.com/google/go-licenses@v1.6.0 package=. ;;
 govulncheck) module=golang.org/x/vuln@v1.9.0 package=./cmd/govulncheck ;;
 cert-manager) module=github.com/cert-manager/cert-manager@v1.21.2 package=$here/../e2e/integrations/certmanager/controllers.go manifests='deploy/crds/*.yaml' ;;
 external-dns) module=sigs.k8s.io/external-dns@v0.19.0 package=. ;;
-# Its version of x/tools does not compile with recent versions of Go.
+# The version of x/tools that Flagger requires does not compile with recent versions of Go.
 flagger) module=github.com/fluxcd/flagger@v1.38.0 package=./cmd/flagger manifests='artifacts/flagger/*.yaml' raised=golang.org/x/tools@v0.24.1 ;;
 prometheus) module=github.com/prometheus/prometheus@v0.316.0 package=./cmd/prometheus tags=remove_all_sd,enable_kubernetes_sd ;;
 *) echo "module.sh: no program is named $name" >&2; exit 2 ;;

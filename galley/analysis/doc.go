@@ -34,8 +34,8 @@
 //     the host's network: [TestAnalyzers].
 //   - A Service without endpoints is a finding with the reason, where no cluster could add endpoints:
 //     [TestServicesWithoutEndpoints]. A policy whose target does not exist is a finding: [TestTargets]. So is an
-//     object without effect: [TestObjectsWithoutEffect]. Which findings say that an object reaches no proxy is known:
-//     [TestSaysIdle].
+//     object without effect: [TestObjectsWithoutEffect]. SaysIdle tells which of these findings say that an object
+//     reaches no proxy: [TestSaysIdle].
 //   - A last good version in force is not analysed as an object of its own: [TestLastGoodVersions].
 //   - Advice is given only where it is enabled, and each sort has cases of mistakes and of correct objects:
 //     [TestAdviceOnWhatIsRight]. It displaces no error: [TestEachAnalyzerIsBounded], [TestFindingsAreBounded].

@@ -12,7 +12,7 @@ func SaysIdle(d diag.Diagnostic) bool {
 	switch kind, _, _ := strings.Cut(d.Object, " "); d.Code {
 	case codeNamespace, codeSelector:
 		return true
-	case codeWorkloads: // without endpoints there are answers of 503
+	case codeWorkloads: // proxies have a Service without endpoints too, and answer its requests with 503
 		return kind != kinds.Service.Name && kind != kinds.ServiceEntry.Name
 	}
 	return false

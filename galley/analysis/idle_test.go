@@ -6,7 +6,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 )
 
-// TestSaysIdle: which findings say that an object reaches no proxy.
+// TestSaysIdle: some findings say that an object reaches no proxy.
 func TestSaysIdle(t *testing.T) {
 	const pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: p, namespace: shop, labels: {app: web}}\n" +
 		"spec: {containers: [{name: c, ports: [{containerPort: 80}]}]}\nstatus: {podIP: 10.0.0.1}\n---\n"

@@ -64,8 +64,8 @@ type Version struct {
 	Written    time.Time // of that write; zero if unknown
 	Position   string    // file:line:column; empty for objects of an API server
 
-	// Proxies is the largest number of proxies that it is known to have concerned at a time. Once Settled is set, it is
-	// the largest number that had it. Counted is false if there may be others.
+	// Proxies is the largest number of proxies that the version is known to have concerned at a time. Once Settled is
+	// set, it is the largest number of proxies that had the version at a time. Counted is false if there may be others.
 	Proxies int
 	Counted bool
 	Settled time.Time // time at which all of them had it; zero if some lack it, or if that is unknown
@@ -74,7 +74,7 @@ type Version struct {
 	had    int           // the largest number of proxies that had it at a time
 	object *kinds.Object // until it is encoded
 	hash   string        // of the content; empty until it is encoded
-	part   bool          // its author wrote more than is in force
+	part   bool          // a part of what its author wrote is left out
 }
 
 // Hash returns the hash of the version's content. It is empty for a deletion, and if the content is not kept.
@@ -314,9 +314,10 @@ func (a *Archive) keep(v *version) {
 	}
 }
 
-// Refuse records that the control plane does not use the last version of an object as it is written. generation is
-// the number of that version. Without one it is the newest that is kept if a part of that is left out, or if it is a
-// Secret: else it was not kept, and the newest one is the last good version.
+// Refuse marks the newest version of an object as Invalid, because the control plane does not use it as it is written.
+// generation is the generation of that version, or 0 if it has none. Without a generation, Refuse marks the newest
+// version that is kept only if a part of it is left out, or if the object is a Secret. Otherwise the refused version
+// was not kept, and the newest one that is kept is the last good version.
 func (a *Archive) Refuse(k kinds.Key, generation int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -330,9 +331,10 @@ func (a *Archive) Refuse(k kinds.Key, generation int64) {
 	}
 }
 
-// Outcome records how many proxies a revision is known to have concerned, how many of them have it, whether these are
-// all, and when all of them had it, or zero. It is about one object that the revision changed. Once it is settled,
-// proxies that left without it are no part of the number.
+// Outcome records how far proxies are with a revision that changed an object. proxies is the number of proxies that the
+// revision is known to have concerned, and had the number of them that have it. counted is true if no others may be
+// concerned. settled is when all of them had it; zero if some lack it. Once settled is set, the version's number no
+// longer includes proxies that left without it.
 func (a *Archive) Outcome(k kinds.Key, revision uint64, proxies, had int, counted bool, settled time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

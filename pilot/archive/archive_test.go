@@ -98,14 +98,14 @@ func TestRevisions(t *testing.T) {
 		t.Errorf("not settled: %+v", list[1])
 	}
 	a.Outcome(web, 8, 5, 4, true, time.Time{})
-	a.Outcome(web, 8, 3, 3, true, time.Unix(9, 0))  // one has left that had it, and one that had it not
+	a.Outcome(web, 8, 3, 3, true, time.Unix(9, 0))  // a proxy that had it and one that lacked it have left
 	a.Outcome(web, 8, 9, 9, true, time.Unix(10, 0)) // settled already
 	if list, _ = a.Versions(web); list[1].Proxies != 4 || list[1].Settled != time.Unix(9, 0) || !list[1].Counted || list[0].Proxies != 0 {
 		t.Errorf("outcomes %+v", list)
 	}
 }
 
-// TestRefuse: the version that is not used as it is written is marked, and not the last good one that stays instead.
+// TestRefuse: a version that is not used as it is written is marked. The last good version, which stays, is not.
 func TestRefuse(t *testing.T) {
 	partial := func(o *kinds.Object) { o.UID, o.Position, o.Partial = "", "web.yaml:1:1", true }
 	inFile := func(o *kinds.Object) { o.UID, o.Position = "", "web.yaml:1:1" }
@@ -132,7 +132,7 @@ func TestRefuse(t *testing.T) {
 			t.Errorf("%s: %+v", name, list)
 		}
 	}
-	New(Options{}).Refuse(web, 1) // it is not kept
+	New(Options{}).Refuse(web, 1) // the archive does not have the object
 }
 
 // TestAuthors: a version has the author of the same generation, and no author of another version.

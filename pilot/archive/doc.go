@@ -21,7 +21,8 @@
 //   - Status writes and equal objects are no versions; deletions, other labels and other UIDs are: [TestVersions].
 //   - Objects, versions and bytes are bounded, and what was dropped is never newer than the floor: [TestBounds].
 //   - A Secret is in no content and no hash that is shown: [TestSecrets].
-//   - A version that is not used as it is written is marked, and the last good one that stays is not: [TestRefuse].
+//   - A version that is not used as it is written is marked. The last good version that stays in force is not:
+//     [TestRefuse].
 //   - The command that brings a version back restores it, whatever its texts hold, and is missing for a version that
 //     was not in force as written: [TestRestore].
 package archive

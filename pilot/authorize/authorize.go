@@ -101,14 +101,13 @@ type Page struct {
 	// Namespace is the namespace of the proxy or the object that the page is about. It is empty for pages about all
 	// proxies or the mesh.
 	Namespace string
-	// Guesses reports whether the page says if a text that the peer may have made up is the content of a Secret.
+	// Guesses is true if the page says whether a guess of the peer is the content of a Secret.
 	Guesses bool
 }
 
 // Debug returns a Denied unless a peer may read a debug page. Identities in the system namespace or in
 // DebugNamespaces may read every page. Other identities may read pages about proxies and objects of their own
-// namespace, except for guesses of Secrets. A peer without a verified identity may read every page if it is on this
-// host.
+// namespace, unless the page has Guesses. A peer without a verified identity may read every page if it is on this host.
 func (a *Authorizer) Debug(peer identity.Peer, page Page) error {
 	switch {
 	case !peer.Proved() && peer.OnHost(), peer.Proved() && !peer.Federated && a.readsAll(peer.ID.Namespace):

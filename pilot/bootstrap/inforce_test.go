@@ -231,8 +231,8 @@ spec:
 	becomes(progress.InForce)
 }
 
-// TestInForceLater: a route that no connected client asks for has no effect until a client connects that may have got
-// it at first. An object that reaches no proxy, as a finding says, has none at any time.
+// TestInForceLater: a route that no connected client asks for has no effect until another client connects, whose first
+// configuration may have the route. If a finding says that an object reaches no proxy, it never has an effect.
 func TestInForceLater(t *testing.T) {
 	o := testOptions(t)
 	const near = "apiVersion: security.istio.io/v1\nkind: PeerAuthentication\nmetadata: {name: near, namespace: istio-sytem}\n"

@@ -71,8 +71,8 @@ func (view) Workload(snap *snapshot.Snapshot, p *node.Proxy) *registry.Workload 
 	return cohort.Workload(snap, p)
 }
 
-// Running yields the Pods of the server's own cluster that run a proxy of this revision. A Pod whose application uses
-// xDS itself is none of them, because it may never connect.
+// Running yields the Pods of the server's own cluster that run a proxy of this revision. It leaves out a Pod whose
+// application uses xDS itself, because such an application may never connect.
 func (v view) Running(snap *snapshot.Snapshot) iter.Seq[*registry.Workload] {
 	revision := cmp.Or(v.s.o.Revision, "default")
 	return func(yield func(*registry.Workload) bool) {

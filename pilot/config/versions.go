@@ -65,8 +65,9 @@ const unusable = "Unusable"
 // IsUnusable reports whether a finding is one of Unusable.
 func IsUnusable(d diag.Diagnostic) bool { return d.Code == unusable }
 
-// BreaksFile reports whether a finding says that the whole file of an object is not used, so that the object is as its
-// last good content has it. The object may be nil. A Secret is not judged by its file: its content is its version.
+// BreaksFile reports whether a finding says that the whole file of an object is not used. Then the object is as the
+// last good content of the file has it. The object may be nil. BreaksFile returns false for a Secret, because its
+// content is its version.
 func BreaksFile(d diag.Diagnostic, o *kinds.Object) bool {
 	if o == nil || o.Kind == kinds.Secret || d.Severity != diag.Error || d.File == "" || d.Object != "" || d.Field != "" {
 		return false

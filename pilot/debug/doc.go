@@ -14,7 +14,7 @@
 //   - Debug pages answer loopback peers, accounts of the system namespace, and other accounts about their own
 //     proxies, over HTTP as over ADS: [TestOnlyLoopback], [TestTokensOverHTTP], [pilot/bootstrap.TestDebugOverXDS].
 //     Accounts may also ask whether objects of their own namespace are in force, and see no names of proxies of other
-//     namespaces: [TestReadersOfANamespace]. They may not ask about a Secret by the hash of its content. Questions
+//     namespaces. They may not ask about a Secret by the hash of its content: [TestReadersOfANamespace]. Questions
 //     about the version that the API server has are never answered about another one: [TestCurrentVersion]. Every
 //     page answers without the content of a Secret: [TestEveryPageAnswers]. No log line or metric shows one either:
 //     [TestSecretsAreShownNowhere].

@@ -113,7 +113,7 @@ func (s *Sources) WhyUnread(k kinds.Key) string {
 }
 
 // Unneeded returns why a Secret or a ConfigMap is not read from the API server of the server's own cluster now, or an
-// empty string: it is read once a connected proxy or another object needs it.
+// empty string. Such an object is read once a connected proxy or another object needs it.
 func (s *Sources) Unneeded(k kinds.Key) string {
 	if k.Kind != kinds.Secret && (k.Kind != kinds.ConfigMap || s.o.vital(k)) { // a vital ConfigMap is always read
 		return ""

@@ -50,8 +50,8 @@ func TestWhyUnread(t *testing.T) {
 	}
 }
 
-// TestUnneeded: Secrets and ConfigMaps are read while they are wanted, other kinds and the mesh configuration always
-// read.
+// TestUnneeded: Secrets and ConfigMaps are read while they are wanted. Other kinds and the ConfigMap of the mesh
+// configuration are always read.
 func TestUnneeded(t *testing.T) {
 	key := kinds.Key{Kind: kinds.Secret, Namespace: "a", Name: "tls"}
 	source, err := crd.New(crd.Options{Client: &rest.Config{}})

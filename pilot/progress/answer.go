@@ -79,7 +79,8 @@ type Answer struct {
 	Connected []string `json:"connected,omitempty"`
 	// Lost is true if more proxies have left this replica lately than it knows.
 	Lost bool `json:"lost,omitempty"`
-	// Silent is true if the state of a replica is Unknown because of proxies that left it long ago. Why names them.
+	// Silent is true if the state of a replica is Unknown because of proxies that left it long ago. Why names the
+	// proxies.
 	Silent bool    `json:"silent,omitempty"`
 	Uptime float64 `json:"uptime,omitempty"` // seconds since this replica has started
 	// Gone names the replicas that ended or started again lately, and the seconds since then.
@@ -101,12 +102,12 @@ type Proxies struct {
 	InForce   int `json:"inForce"`
 	Rejected  int `json:"rejected"`
 	Behind    int `json:"behind"`
-	// Later are the proxies that connected after the version was committed, if it concerns none of the others. They got it
-	// before they were ready. Which of them it concerns is not known.
+	// Later is the number of proxies that connected after the version was committed, if it concerns none of the others.
+	// These proxies got the version before they were ready. It is not known which of them it concerns.
 	Later int `json:"later,omitempty"`
 }
 
-// Numbers says how many proxies have the version.
+// Numbers returns a text that says how many proxies have the version.
 func (a *Answer) Numbers() string {
 	p := &a.Proxies
 	lack := p.Behind + p.Rejected

@@ -38,7 +38,7 @@ type owed struct {
 	proxies Proxies
 	owing   []Owing
 	more    int
-	silent  []string // names of the ones that left long ago
+	silent  []string // names of the proxies that left long ago
 }
 
 // onlySilent reports whether all proxies that owe something left long ago.
@@ -46,10 +46,10 @@ func (o *owed) onlySilent() bool {
 	return len(o.silent) > 0 && o.proxies.Rejected == 0 && o.proxies.Behind == len(o.silent)
 }
 
-// whySilent says why an answer is Unknown for proxies that left long ago.
+// whySilent is the reason for Unknown if proxies left long ago.
 const whySilent = "proxies left long ago, and may run on with an older version, because their workloads are still there"
 
-// whySilent is whySilent with the names of the proxies.
+// whySilent returns the constant whySilent with the names of the proxies.
 func (o *owed) whySilent() string {
 	const most = 5
 	names := strings.Join(o.silent[:min(len(o.silent), most)], ", ")
@@ -64,7 +64,7 @@ func (t *Tracker) owed(revision uint64, upto bool) owed {
 	return newOwed(t.o.Streams.Progress(revision, upto, maxOwing), t.newAbsent())
 }
 
-// absent are the missing proxies of the streams, which lack all revisions.
+// absent has the missing proxies: see Streams.Missing. They lack all revisions.
 type absent struct {
 	list []xds.Owing
 	n    int
@@ -101,8 +101,8 @@ type many struct {
 	t         *Tracker
 	settled   uint64 // streams owe nothing of the revisions up to this one
 	connected int
-	newest    uint64          // newest revision with which a proxy began
-	idle      map[string]bool // of the Judge; nil before it is needed
+	newest    uint64          // see Streams.Later
+	idle      map[string]bool // see Judge.Idle; nil until it is needed
 	known     map[span]owed
 	absent    absent
 }
@@ -135,8 +135,8 @@ func (t *Tracker) newMany() *many {
 	return m
 }
 
-// others reports whether a finding says that an object reaches no proxy. later is 0 if no proxy began with a revision
-// or a later one.
+// others reports whether a finding says that an object reaches no proxy. later is 1 if a proxy connected after a
+// revision was published, and 0 otherwise.
 func (m *many) others(k kinds.Key, revision uint64) (idle bool, later int) {
 	if m.idle == nil {
 		m.idle = m.t.o.Judge.Idle()

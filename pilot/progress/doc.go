@@ -18,13 +18,13 @@
 //   - NotSeen: no source has handed over this version.
 //   - WithoutEffect: it changes nothing for a connected proxy. Why and the findings say the reason.
 //   - Invalid: the control plane does not use this version as it is written, and the last good one may stay in force.
-//   - Unknown: a replica cannot be asked, or one ended whose proxies may still be on their way to another one, or a
-//     proxy left long ago whose workload is still there.
+//   - Unknown: a replica cannot be asked; or a replica ended, and its proxies may still be connecting to another one;
+//     or a proxy left long ago, and its workload still exists.
 //
-// A version for which no proxy was sent anything concerns no proxy that was connected at its commit. Each proxy that
-// connected later got the newest configuration before it was ready, and it is not recorded which objects that was made
-// of. So if there are such proxies, the version is InForce and Counted is false, unless a finding says that the object
-// reaches no proxy. An object of the first load is not counted either.
+// If no proxy was sent a response because of a version, the version concerns no proxy that was connected at its commit.
+// Each proxy that connected later got the newest configuration before it was ready, and no record says which objects
+// that configuration was made of. So if such proxies exist, the version is InForce and Counted is false, unless a
+// finding says that the object reaches no proxy. Counted is also false for an object of the first load.
 //
 // # Replicas
 //
@@ -32,9 +32,9 @@
 // streams, and the one that is asked merges the answers. It names the version in its questions, so a replica that has
 // not read it makes the answer Behind. A proxy that has left a replica while it owed something is no longer awaited
 // once another replica says that it is connected there: each replica says so before it looks at its streams, so a proxy
-// that moves meanwhile is found in one of both places. A proxy that has started again is connected in that sense once
-// it has answered its first configuration. Each replica asks the others now and then where its departed proxies are,
-// and forgets the ones that are connected elsewhere.
+// that moves meanwhile is found in one of both places. A replica does not say that a proxy which has started again is
+// connected before the proxy has answered its first configuration. Each replica also asks the others at intervals where
+// its departed proxies are, and forgets the proxies that are connected elsewhere.
 //
 // Replicas that are not ready are asked too, because they may have streams, unless they refuse connections. For
 // departureTime after a replica ends or starts again, its proxies may be connected to none, and the answer is Unknown.
@@ -64,19 +64,22 @@
 //     replaced and written again is awaited: [TestWrittenAgain].
 //   - The answer of several replicas is never InForce unless each has said so: [TestReplicas]. A proxy that moves
 //     between replicas is awaited in one of both places: [TestMovedProxies], [TestLeavesAgain]. So is one of several
-//     with the same name in different clusters: [TestProxiesOfTheSameName]. One that left long ago and may run on makes
-//     the answer Unknown and is named: [TestSilentProxies]. So is one that a Pod runs and that has connected to no
-//     replica since one started or ended: [TestMissingProxies]. A replica that ends or starts again makes the answer
-//     Unknown for a while: [TestEndedReplicas]. So do all replicas that have started again: [TestAfterAStart].
+//     with the same name in different clusters: [TestProxiesOfTheSameName]. A proxy that left long ago and may run on
+//     makes the answer Unknown and is named: [TestSilentProxies]. A proxy that a Pod runs, and that has connected to no
+//     replica since one started or ended, is awaited and then named too: [TestMissingProxies]. A replica that ends or
+//     starts again makes the answer Unknown for a while: [TestEndedReplicas]. So do all replicas that have started
+//     again: [TestAfterAStart].
 //   - In random histories of one and of three replicas, with clients that stall, reject, leave, resume elsewhere and
 //     start again, and replicas that lag, end, start and cannot be asked, InForce is never said while a client serves
 //     an older version, and is said in the end: [TestHistories].
-//   - A version that only proxies have which connected later is InForce, on any replica, and without a number:
-//     [TestConnectedLater], [TestConnectedLaterElsewhere]. So is an object of the first load: [TestUncounted].
-//     Findings that an object reaches no proxy come first: [galley/analysis.TestSaysIdle].
-//   - The history has authors, numbers of proxies, durations and commands: [TestHistory]. A proxy that a push turns
-//     out not to concern is in no number and makes no version InForce: [TestMayBeConcerned]. A version that no proxy
-//     had, or that is not used as it is written, has no duration: [TestHistoryOfWhatNoneHad], [TestHistoryOfInvalid].
+//   - A version is InForce, without a number, if it concerned no connected proxy and other proxies connected later to
+//     any replica: [TestConnectedLater], [TestConnectedLaterElsewhere]. So is an object of the first load:
+//     [TestUncounted]. If a finding says that the object reaches no proxy, it is WithoutEffect in both cases:
+//     [galley/analysis.TestSaysIdle].
+//   - The history has authors, numbers of proxies, durations and commands: [TestHistory]. If a push turns out not to
+//     concern a proxy, the proxy is in no number and makes no version InForce: [TestMayBeConcerned]. A version that no
+//     proxy had, or that is not used as it is written, has no duration: [TestHistoryOfWhatNoneHad],
+//     [TestHistoryOfInvalid].
 //     The first load is in no history and costs no memory: [TestFirstLoad].
 //   - With real streams, answers and clients agree, for changes, deletions and rejections:
 //     [pilot/bootstrap.TestInForce], [pilot/bootstrap.TestInForceLater], [pilot/bootstrap.TestRejectedAfterARestart].

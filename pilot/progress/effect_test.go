@@ -7,8 +7,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/xds"
 )
 
-// TestConnectedLater: a version that concerned none of the proxies that were connected is in force if others connected
-// later, with a number that is not known, unless a finding says that it reaches none. A deletion is not.
+// TestConnectedLater: a version that concerned none of the connected proxies is in force if others connected later. How
+// many it concerns is not known. If a finding says that it reaches no proxy, or if it is a deletion, it has no effect.
 func TestConnectedLater(t *testing.T) {
 	q := Question{Key: web, Generation: 1}
 	f, tr := newFake()
@@ -39,7 +39,7 @@ func TestConnectedLater(t *testing.T) {
 	expect(t, "the deletion", tr.Own(Question{Key: web, Deleted: true}), WithoutEffect, NoChanges)
 }
 
-// TestConnectedLaterElsewhere: of two replicas, one has the proxies that connected later.
+// TestConnectedLaterElsewhere: the proxies that connected later are connected to one of two replicas.
 func TestConnectedLaterElsewhere(t *testing.T) {
 	q := Question{Key: web, Generation: 2}
 	f, tr := newFakes(2)
@@ -65,8 +65,8 @@ func TestConnectedLaterElsewhere(t *testing.T) {
 	}
 }
 
-// TestUncounted: which proxies an object of the first load concerns is not known, and the answer says so, unless a
-// finding says that it reaches none.
+// TestUncounted: it is not known which proxies an object of the first load concerns, and the answer says so, unless a
+// finding says that the object reaches no proxy.
 func TestUncounted(t *testing.T) {
 	f, tr := newFake(version(1, "a"))
 	a := tr.Own(Question{Key: web})

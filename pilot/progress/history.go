@@ -27,7 +27,7 @@ type Past struct {
 	Position   string     `json:"position,omitempty"` // file:line:column
 	Proxies    int        `json:"proxies"`            // proxies that were sent something because of it
 	Counted    bool       `json:"counted"`            // false if that number is not known, or a lower bound
-	Took       *float64   `json:"took,omitempty"`     // seconds from the commit until all of them had it; missing if none had it
+	Took       *float64   `json:"took,omitempty"`     // seconds from the commit until all of them had it; nil if none had it
 	Invalid    bool       `json:"invalid,omitempty"`  // it was not used as it is written, so it has no Took
 	Restore    string     `json:"restore,omitempty"`  // command or text that brings the version before back
 	NoRestore  string     `json:"noRestore,omitempty"`
@@ -133,11 +133,11 @@ const (
 )
 
 // Run fills in the outcomes of recent changes until ctx ends. It sleeps while there are none. If there are other
-// replicas, it asks them at times where departed proxies are.
+// replicas, it also asks them every movedTime where departed proxies are.
 func (t *Tracker) Run(ctx context.Context) error {
 	var moved <-chan time.Time
 	if t.o.Replicas != nil {
-		moved = time.After(askTime) // soon after a start, because the proxies of the other replicas are expected
+		moved = time.After(askTime) // soon after a start, because proxies of the other replicas are missing here
 	}
 	delay := minLook
 	for {
@@ -160,7 +160,8 @@ func (t *Tracker) Run(ctx context.Context) error {
 }
 
 // outcome returns the number of proxies that a revision is known to have concerned, because they have it or have
-// rejected it, and whether these are all. A push that is not compared yet may concern no proxy.
+// rejected it. counted is true if it concerned no others. Proxies that are behind are not included, because the push
+// may turn out not to concern them.
 func outcome(p *xds.Progress) (concerned int, counted bool) {
 	concerned = p.Settled
 	for i := range p.Owing {
@@ -171,7 +172,7 @@ func outcome(p *xds.Progress) (concerned int, counted bool) {
 	return concerned, p.Published && p.Counted && concerned == p.Concerned
 }
 
-// refuse marks the newest version of an object as invalid, if it is not used as it is written.
+// refuse marks the newest version of an object as invalid if the control plane does not use it as it is written.
 func (t *Tracker) refuse(k kinds.Key) {
 	if generation, is := t.o.Judge.Unusable(k); is {
 		t.o.Archive.Refuse(k, generation)

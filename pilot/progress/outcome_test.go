@@ -8,7 +8,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/xds"
 )
 
-// TestMayBeConcerned: while a push is not compared yet it may concern every proxy. Proxies that it turns out not to
+// TestMayBeConcerned: a push may concern every proxy until it has been compared. Proxies that it turns out not to
 // concern are counted neither in the history nor in later answers.
 func TestMayBeConcerned(t *testing.T) {
 	q := Question{Key: web, Generation: 2}

@@ -29,7 +29,7 @@ const (
 	departureTime = 60 * time.Second
 	askTime       = 2 * time.Second  // for an answer of all replicas
 	maxMoved      = 100              // proxies of one question that may have moved
-	movedTime     = 20 * time.Second // between two questions where departed proxies are
+	movedTime     = 20 * time.Second // between two calls of forgetMoved
 )
 
 // InForcePage and HistoryPage are the names of the debug pages by which replicas ask each other.
@@ -42,7 +42,7 @@ const (
 type members struct {
 	served map[string]time.Time // replicas that are ready, and since when
 	left   map[string]time.Time // replicas that were ready, and when they ended
-	ended  bool                 // one has ended since Expect was called
+	ended  bool                 // a replica has ended since Streams.Expect was called
 }
 
 func newMembers() members {
@@ -110,7 +110,7 @@ func (t *Tracker) gone(answers []part) map[string]float64 {
 	return t.members.gone(now, t.o.Stopping+departureTime)
 }
 
-// expect makes the streams expect the proxies of a replica that has ended.
+// expect makes the streams expect the proxies of a replica that has ended since the last call.
 func (t *Tracker) expect() {
 	t.mu.Lock()
 	ended := t.members.ended
@@ -241,8 +241,8 @@ func (p *part) settle(connected map[string]bool) {
 	}
 }
 
-// forgetMoved asks the other replicas which of the proxies that have left this one are connected to them, and forgets
-// those.
+// forgetMoved asks the other replicas which of the proxies that have left this replica are connected to them, and
+// forgets the connected ones.
 func (t *Tracker) forgetMoved(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, movedTime/2)
 	defer cancel()
@@ -274,7 +274,7 @@ func (a *Answer) add(p *part) {
 	a.Proxies.Rejected += p.Proxies.Rejected
 	a.Proxies.Behind += p.Proxies.Behind
 	a.Proxies.Later += p.Proxies.Later
-	// Proxies that connected later are not counted. They matter only if there are no others.
+	// The number of a replica leaves out proxies that connected later. This matters only if there are no others: see ask.
 	a.Counted = a.Counted && (p.Counted || p.Proxies.Later > 0)
 	a.More += p.More
 	for _, o := range p.Owing {

@@ -202,8 +202,8 @@ func TestLeavesAgain(t *testing.T) {
 	}
 }
 
-// TestSilentProxies: a proxy that left long ago, and whose workload is still there, makes the answer Unknown and is
-// named, unless another replica has it. A replica forgets its departure then.
+// TestSilentProxies: a proxy that left long ago, and whose workload still exists, makes the answer Unknown and is
+// named. If it is connected to another replica, it does not, and its departure is forgotten.
 func TestSilentProxies(t *testing.T) {
 	q := Question{Key: web, Generation: 2}
 	f, tr := newFakes(2)
@@ -324,7 +324,7 @@ func TestAfterAStart(t *testing.T) {
 	}
 }
 
-// TestMissingProxies: a proxy that a Pod runs and that has not connected lacks every version, and is named.
+// TestMissingProxies: a proxy that a Pod runs and that has not connected lacks all versions, and the answer names it.
 func TestMissingProxies(t *testing.T) {
 	q := Question{Key: web, Generation: 2}
 	f, tr := newFakes(2)

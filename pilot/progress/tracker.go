@@ -21,17 +21,19 @@ type Streams interface {
 	Progress(revision uint64, upto bool, most int) xds.Progress
 	// Connected returns the proxies of the list that are connected. Names are as of xds.Owing.Name.
 	Connected(names []string) []string
-	// Departed returns at most most names of proxies that have left, in order, that are greater than after.
+	// Departed returns the names of proxies that have left: the first ones in order that are greater than after, and
+	// not more than most.
 	Departed(after string, most int) []string
-	// Forget forgets proxies that have left before a time, because they are connected elsewhere.
+	// Forget forgets proxies that left before a time, because they are connected elsewhere.
 	Forget(names []string, before time.Time)
-	// Expect records the proxies of Pods that are not connected, because a replica has ended to which they may have been
-	// connected.
+	// Expect records the proxies that Pods run and that are not connected. It is called when a replica has ended to
+	// which they may have been connected.
 	Expect()
-	// Missing returns the number of those proxies that have not connected since then, and at most most of them.
+	// Missing returns the number of proxies that Expect recorded and that have not connected since. list has some of
+	// them, and not more than most.
 	Missing(most int) (list []xds.Owing, n int)
-	// Later returns the number of proxies that began with a revision or a later one, and the newest revision with which a
-	// proxy began.
+	// Later returns the number of connected proxies that connected after a revision was published. newest is the
+	// highest revision that was published when a connected proxy connected.
 	Later(revision uint64) (n int, newest uint64)
 }
 
@@ -57,7 +59,7 @@ type Judge interface {
 	Unread(k kinds.Key) string
 	// Unneeded returns why an object with such a key is not read now although others are, or an empty string.
 	Unneeded(k kinds.Key) string
-	// Idle returns the objects of which findings say that they reach no proxy, by kinds.Key.String.
+	// Idle returns the objects that reach no proxy according to a finding, by kinds.Key.String.
 	Idle() map[string]bool
 }
 
@@ -429,9 +431,9 @@ const (
 	connectedLater = "the proxies that it may concern connected later, and got it before they were ready"
 )
 
-// measureOthers sets the state of a version that no proxy lacks and that concerned none by a push, as far as that is
-// known. counted is true if it is known of all that were connected. Proxies that connected later have it, and it is not
-// known which of them it concerns.
+// measureOthers sets the state of a version that no proxy lacks, and that no push is known to have brought to a proxy.
+// counted is true if no push concerned a proxy for certain. Proxies that connected later have the version, and it is
+// not known which of them it concerns.
 func (t *Tracker) measureOthers(a *Answer, s *subject, v *archive.Version, revision uint64, counted bool) {
 	if v.Gone {
 		if a.State = InForce; counted {

@@ -40,7 +40,7 @@ type fake struct {
 	unknown   bool // too many proxies have departed
 	debts     []debt
 	proxies   []string // connected
-	began     []uint64 // revisions with which proxies began
+	began     []uint64 // revisions that were published when proxies connected
 	idle      map[string]bool
 	asked     int
 
@@ -543,8 +543,8 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// TestHistoryOfWhatNoneHad: proxies that left without a version do not count in its history. If no proxy had it, there
-// is no time that it took.
+// TestHistoryOfWhatNoneHad: the history of a version does not include proxies that left without it. A version that no
+// proxy had has no duration.
 func TestHistoryOfWhatNoneHad(t *testing.T) {
 	f, tr := newFake(version(1, "a"))
 	f.debts = []debt{{from: 2, to: 2, Owing: xds.Owing{Proxy: "p.a", State: xds.Rejected}}}

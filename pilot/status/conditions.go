@@ -72,8 +72,8 @@ func words(text string) string {
 	return strings.Join(list, " ")
 }
 
-// lasting returns why a version has no effect, in words that stay true when proxies connect later: then nothing is
-// written.
+// lasting returns why a version has no effect, in words that stay true when proxies connect later, because no status is
+// written at that time.
 func lasting(why string) string {
 	const later = "; proxies that connect later get it before they are ready"
 	switch why {

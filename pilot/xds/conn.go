@@ -48,11 +48,11 @@ type conn struct {
 	// Guarded by server.mu. Only the owner changes group and cohort, and it may read them without the lock.
 	group    *subscriberGroup // nil if the stream checks each push itself
 	cohort   cohort.Key       // of the session
-	returned bool             // the departure of its proxy is forgotten; only the owner changes it
-	complete bool             // the client resumes an earlier stream, or is known to have answered its first configuration
-	noting   bool             // noteArrival will run
+	returned bool             // the departure of its proxy was forgotten; only the owner changes it
+	complete bool             // the client resumes an earlier stream, or has answered its first configuration
+	noting   bool             // the owner will call noteArrival
 	notified span             // newest consecutive snapshots that were offered to this stream alone
-	first    uint64           // revision of the snapshot of its first configuration
+	first    uint64           // newest revision when the stream began
 
 	requests chan incoming // from the reader
 	sent     chan error    // result of a Send in another goroutine

@@ -15,17 +15,17 @@ import (
 // departure is what a proxy owed when its last stream ended. It also owes all later revisions.
 type departure struct {
 	proxy    *node.Proxy
-	known    bool      // the snapshot had its workload, or no snapshot would have it
+	known    bool      // the snapshot had its workload, or snapshots have no such workloads
 	workload *workload // of the snapshot; nil if it had none
 	after    uint64    // newest snapshot at that time
 	owed     []session.Debt
 	at       time.Time
-	// back is when a stream of the proxy began that resumes no earlier one and has not answered its first
-	// configuration. Zero if there is none.
+	// back is when the proxy began a stream that resumes no earlier one and whose first configuration it has not
+	// answered. It is zero if there is no such stream.
 	back time.Time
 }
 
-// workload identifies a workload. If it is deleted and written again, created differs.
+// workload identifies a workload. A workload that is deleted and written again has another value of created.
 type workload struct {
 	key     registry.WorkloadKey
 	created time.Time
@@ -50,7 +50,7 @@ func (w *workload) equal(o *workload) bool {
 // departures are the proxies whose streams have ended. Its methods are called with server.mu held.
 type departures struct {
 	by map[departedProxy]departure
-	// lostUntil is when the departures that found no room would have been forgotten, or would have become silent.
+	// lostUntil is when the last departure that found no room would have been forgotten, or would have become silent.
 	lostUntil time.Time
 	swept     time.Time
 }
@@ -61,19 +61,19 @@ type departedProxy struct{ id, cluster string }
 func departedOf(p *node.Proxy) departedProxy { return departedProxy{p.ID, p.Cluster} }
 
 const (
-	// departureTime is how long a proxy that has left is expected to come back if no snapshot has its workload. It is
-	// also how long one that has come back may take to answer its first configuration.
+	// departureTime is how long the server awaits a proxy that has left and whose workload is in no snapshot. A proxy
+	// that has come back may take as long to answer its first configuration.
 	departureTime = time.Minute
-	// awayTime is how long a proxy that has left is expected to come back if a snapshot has its workload. Later it is
-	// silent: it may run on with what it had, or may never come back.
+	// awayTime is how long the server awaits a proxy that has left and whose workload is in the snapshot. After that
+	// the proxy is silent: it may run on with what it had, or may never come back.
 	awayTime = 10 * time.Minute
-	// maxDepartures bounds the proxies of which it is known what they lack.
+	// maxDepartures bounds the recorded departures.
 	maxDepartures = 4096
-	// maxOwed bounds what is known of one of them. Beyond it, its debts become one, which claims more.
+	// maxOwed bounds the debts of one departure. Beyond it, they become one debt, which claims more.
 	maxOwed = 64
 )
 
-// add records a departure. gone reports whether one may be forgotten.
+// add records a departure. gone reports whether a departure may be forgotten.
 func (d *departures) add(x departure, gone func(*departure) bool) {
 	k := departedOf(x.proxy)
 	if d.sweep(x.at, gone); len(d.by) >= maxDepartures {
@@ -104,7 +104,7 @@ func (d *departures) add(x departure, gone func(*departure) bool) {
 	d.by[k] = x
 }
 
-// sweep forgets the departures that are gone, at most once a second.
+// sweep forgets the departures for which gone returns true. It does nothing within a second of the last sweep.
 func (d *departures) sweep(now time.Time, gone func(*departure) bool) {
 	if now.Sub(d.swept) < time.Second {
 		return
@@ -127,7 +127,7 @@ func (d *departures) starts(p *node.Proxy, now time.Time) {
 	}
 }
 
-// ended records that a stream has ended which resumed no earlier one and had no configuration yet.
+// ended records that a stream of a departed proxy has ended and adds no departure of its own.
 func (d *departures) ended(p *node.Proxy) {
 	if x, ok := d.by[departedOf(p)]; ok {
 		x.back = time.Time{}
@@ -150,13 +150,13 @@ func (d *departures) list(now time.Time, revision uint64, upto bool) (list []dep
 	return list, now.Before(d.lostUntil)
 }
 
-// fate says what is known of a departed proxy.
+// fate says whether a departed proxy is awaited.
 type fate int
 
 const (
-	forgotten fate = iota // it does not run any more, or will connect as a new one
+	forgotten fate = iota // it no longer runs, or will connect as a new proxy
 	awaited               // it is expected to come back
-	silent                // it may run, and has been away for long
+	silent                // it may run, and has been away for more than awayTime
 )
 
 // fateOf returns the fate of a departed proxy.
@@ -179,10 +179,10 @@ func (s *Server) fateOf(d *departure, latest *snapshot.Snapshot, now time.Time) 
 	return silent
 }
 
-// whyStarts says why a proxy that has come back owes what it owed before.
+// whyStarts is the message of a proxy that has come back and owes what it owed before.
 const whyStarts = "it has started again, and has not answered all of its first configuration"
 
-// addDeparted adds departed proxies to the ones that owe a revision.
+// addDeparted adds the departed proxies to the proxies that owe a revision.
 func (s *Server) addDeparted(p *Progress, gone []departure, latest *snapshot.Snapshot) {
 	now := time.Now()
 	connected := p.Owing
@@ -205,7 +205,8 @@ func (s *Server) addDeparted(p *Progress, gone []departure, latest *snapshot.Sna
 	}
 }
 
-// depart records what a stream owes when it is removed, unless its proxy has another one. The caller holds mu.
+// depart records what a stream owes when it is removed, unless its proxy has another stream that is complete. Other
+// streams of the proxy then owe it too. The caller holds mu.
 func (s *Server) depart(c *conn, d departure) {
 	if s.count[c.proxy.ID] > 0 {
 		for _, other := range s.conns {
@@ -232,7 +233,7 @@ func (s *Server) depart(c *conn, d departure) {
 	s.departures.add(d, func(x *departure) bool { return s.fateOf(x, s.latest, d.at) == forgotten })
 }
 
-// departs returns what the stream owes when it ends. It returns false if its proxy is not expected to come back, or has
+// departs returns what the stream owes when it ends. It returns false if the proxy is not expected to come back, or has
 // no configuration yet. The owner calls it.
 func (c *conn) departs() (departure, bool) {
 	if !c.profile.workload {
@@ -247,12 +248,14 @@ func (c *conn) departs() (departure, bool) {
 	return d, d.known || !c.hadWorkload
 }
 
+// knownIn is World.WorkloadKnown for a snapshot that may be nil.
 func knownIn(w World, s *snapshot.Snapshot, p *node.Proxy) bool {
 	return s != nil && w.WorkloadKnown(s, p)
 }
 
-// returning forgets the departure of the proxy once it is known what its new stream owes. If that resumes no earlier
-// one, the proxy owes what it owed until it has answered its first configuration, because it may reject the same again.
+// returning forgets the departure of the proxy once it is known what its new stream owes. If the stream resumes no
+// earlier one, the proxy owes what it owed until it has answered its first configuration, because it may reject the
+// same resources again.
 func (c *conn) returning() {
 	if c.returned || !c.session.Known() {
 		return
@@ -286,7 +289,8 @@ func (c *conn) returnsLate() {
 	c.returning()
 }
 
-// arrives reports whether the client has answered its first configuration. Each Envoy requests clusters and listeners.
+// arrives reports whether the client has answered its first configuration. That of an Envoy always has clusters and
+// listeners.
 func (c *conn) arrives() bool {
 	var types []string
 	if c.profile.warms {
@@ -295,8 +299,8 @@ func (c *conn) arrives() bool {
 	return c.joined && c.session.Arrived(types)
 }
 
-// noteArrival records whether it is known what the stream owes of what an earlier stream of its proxy owed, wherever
-// that was.
+// noteArrival records whether the stream is complete. Its debts then include what the proxy owed on an earlier stream,
+// to this server or to another one.
 func (c *conn) noteArrival() {
 	arrived := c.session.Resumed() || c.arrives()
 	c.server.mu.Lock()
@@ -304,8 +308,8 @@ func (c *conn) noteArrival() {
 	c.complete, c.noting = c.complete || arrived, false
 }
 
-// Departed returns at most most names of proxies that have departed and not come back, or are missing, in order, that
-// are greater than after. Names are as of Owing.Name.
+// Departed returns the names, as of Owing.Name, of the proxies that have departed and not come back, and of the missing
+// proxies. It returns the first ones in order that are greater than after, and not more than most.
 func (s *Server) Departed(after string, most int) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -324,8 +328,8 @@ func (s *Server) Departed(after string, most int) []string {
 	return names[:min(len(names), most)]
 }
 
-// Forget forgets departed proxies, because they were connected to another server after a time. One that has departed
-// from here since then is not forgotten.
+// Forget forgets departed and missing proxies, because they were connected to another server after a time. It does not
+// forget a proxy that has departed from this server since then.
 func (s *Server) Forget(names []string, after time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -339,9 +343,10 @@ func (s *Server) Forget(names []string, after time.Time) {
 	}
 }
 
-// Connected returns the proxies of a list that have a stream here whose debts include what the proxy may owe to another
-// server: it resumes an earlier stream, or has answered its first configuration. Names are as of Owing.Name. The server
-// asks a stream whether it has when its proxy is in a list, so the answer may come late.
+// Connected returns the proxies of a list that have a complete stream here: it resumes an earlier stream, or the proxy
+// has answered its first configuration. The debts of such a stream include what the proxy may owe to another server.
+// Names are as of Owing.Name. Connected makes the owners of the other streams of these proxies look whether they are
+// complete, so a later call may return the proxies.
 func (s *Server) Connected(names []string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,8 +15,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// TestProgressOfDepartures: a proxy that leaves may owe what it owed and all that comes later, until it is connected
-// again and has everything.
+// TestProgressOfDepartures: a proxy that leaves owes what it owed before, and all later revisions, until it is
+// connected again and has everything.
 func TestProgressOfDepartures(t *testing.T) {
 	r := newRig(t)
 	r.publish(true, "cds a=1")
@@ -48,7 +48,8 @@ func TestProgressOfDepartures(t *testing.T) {
 }
 
 // TestProgressOfRestarts: a proxy that rejects a version and starts again owes it until it has answered its first
-// configuration, and rejects it then too. So does a proxy that has not been connected before.
+// configuration, and still if it rejects the version again. A proxy that was never connected before and rejects its
+// first configuration owes it too.
 func TestProgressOfRestarts(t *testing.T) {
 	r := newRig(t)
 	r.publish(true, "cds a=1", "lds l=1")
@@ -124,8 +125,8 @@ func (w places) WorkloadKnown(_ *snapshot.Snapshot, p *node.Proxy) bool { return
 
 func (w places) Workload(_ *snapshot.Snapshot, p *node.Proxy) *registry.Workload { return w.by[p.ID] }
 
-// TestHeldProxies: a proxy that leaves while a snapshot has its workload is awaited for long, and is silent then. It is
-// forgotten when the workload is gone or is another one.
+// TestHeldProxies: a proxy that leaves while a snapshot has its workload is awaited for ten minutes, and is silent
+// after that. It is forgotten when the workload is deleted or replaced.
 func TestHeldProxies(t *testing.T) {
 	pod := &registry.Workload{WorkloadKey: registry.WorkloadKey{Kind: kinds.Pod, Namespace: "a", Name: "web"}, Created: time.Unix(1, 0)}
 	another := *pod
@@ -195,8 +196,8 @@ func TestHeldProxies(t *testing.T) {
 	r.stays(2, "0 of 0")
 }
 
-// TestMissingProxies: a proxy that a Pod runs when the server starts, or when another one has ended, is missing until
-// it has connected here or elsewhere, or its Pod is gone.
+// TestMissingProxies: a proxy that a Pod runs when the server starts, or when another server has ended, is missing
+// until it has connected to a server or its Pod is gone.
 func TestMissingProxies(t *testing.T) {
 	pod := func(name string) *registry.Workload {
 		k := registry.WorkloadKey{Kind: kinds.Pod, Namespace: "a", Name: name}
@@ -257,7 +258,7 @@ func TestMissingProxies(t *testing.T) {
 	r.publish(true, "cds a=2")
 	r.becomes(2, "0 of 1 web.a departed")
 	r.server.Expect()
-	missing("0") // it is known what web.a lacks
+	missing("0") // web.a has become a departed proxy
 
 	for i := range maxMissing + 1 {
 		p := pod(fmt.Sprint(i))
@@ -270,7 +271,8 @@ func TestMissingProxies(t *testing.T) {
 	}
 }
 
-// TestDeparturesAreBounded: beyond the bound it is unknown what departed proxies owe, for as long as one may come back.
+// TestDeparturesAreBounded: if more proxies depart than are recorded, it is unknown what they owe for as long as one of
+// them may come back.
 func TestDeparturesAreBounded(t *testing.T) {
 	d := &departures{}
 	now := time.Unix(1000, 0)

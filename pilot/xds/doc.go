@@ -92,15 +92,15 @@
 //   - A faulty client costs a bounded number of log lines: [TestLogOfClientFaultsIsBounded]. A stream keeps no copy of
 //     its node's metadata: [TestNodeIsNotKept].
 //   - No revision is said to be in force while a connected proxy that it concerns has not acknowledged everything, or a
-//     proxy that left lately has not come back. Other proxies do not matter: [TestProgress], [TestLater],
-//     [TestProgressBeforeTheFirstConfiguration], [TestProgressWaitsForNewNames], [TestProgressOfRejections],
-//     [TestProgressOfDepartures], [TestDeparturesAreBounded], [TestProgressMissesNoPush],
+//     proxy that left lately has not come back. Proxies that it does not concern do not matter: [TestProgress],
+//     [TestLater], [TestProgressBeforeTheFirstConfiguration], [TestProgressWaitsForNewNames],
+//     [TestProgressOfRejections], [TestProgressOfDepartures], [TestDeparturesAreBounded], [TestProgressMissesNoPush],
 //     [pilot/xds/session.TestHistories], [pilot/bootstrap.TestHistories].
-//   - A proxy that rejects something and starts again owes it until it has answered its first configuration, and still
-//     if it rejects that too: [TestProgressOfRestarts], [TestProgressOfLateEnds].
-//   - A proxy that left while its workload runs is awaited for ten minutes, and named for as long as the workload is
-//     there: [TestHeldProxies]. So is one that a Pod runs when the server starts, or when another server has ended:
-//     [TestMissingProxies].
+//   - A proxy that rejects a resource and starts again owes it until it has answered its first configuration, and also
+//     after that if it rejects the resource again: [TestProgressOfRestarts], [TestProgressOfLateEnds].
+//   - A proxy that left while its workload runs is awaited for ten minutes, and is named for as long as the workload
+//     exists: [TestHeldProxies]. The same holds for a proxy that is not connected when the server starts, or when
+//     another server ends, and that a Pod runs: [TestMissingProxies].
 //   - A push counts the clients that were sent something because of it, until they have acknowledged it, rejected it or
 //     left: [TestPushesAreCounted].
 package xds

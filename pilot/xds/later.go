@@ -1,8 +1,8 @@
 package xds
 
-// Later returns the number of connected proxies whose first configuration is of a revision or a later one: they
-// connected after it was published, and no push of it concerned them. newest is the newest revision with which a proxy
-// began.
+// Later returns the number of connected proxies that connected after a revision was published. Their first
+// configuration is of that revision or a later one, and no push of the revision concerned them. newest is the highest
+// revision that was published when a connected proxy connected.
 func (s *Server) Later(revision uint64) (n int, newest uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

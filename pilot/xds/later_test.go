@@ -2,7 +2,7 @@ package xds
 
 import "testing"
 
-// TestLater: a proxy that connects after a revision was published is known to have begun with it.
+// TestLater: the server knows which proxies connected after a revision was published.
 func TestLater(t *testing.T) {
 	r := newRig(t)
 	r.publish(true, "cds a=1")

@@ -8,11 +8,11 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/node"
 )
 
-// missing are proxies that Pods run and that are not connected: see Server.Expect. Its methods are called with
+// missing has the proxies that Pods run and that are not connected: see Server.Expect. Its methods are called with
 // server.mu held.
 type missing struct {
 	by    map[departedProxy]absence
-	first []Owing // first ones by name, at most maxMissing; nil if they are not known
+	first []Owing // the first maxMissing of them by name; nil if by has changed since
 	swept time.Time
 }
 
@@ -25,7 +25,7 @@ type absence struct {
 const (
 	// maxMissing bounds the missing proxies that are listed.
 	maxMissing = 100
-	// sweepTime is the time between two looks which of them are gone.
+	// sweepTime is the minimum time between two searches for missing proxies whose Pods are gone.
 	sweepTime = time.Second
 )
 
@@ -37,8 +37,9 @@ func (m *missing) forget(k departedProxy) {
 	}
 }
 
-// Expect records the proxies of Pods that are not connected. They may have the configuration of another process, which
-// has ended, and are expected to connect here or elsewhere. Publish calls it for the first snapshot.
+// Expect records the proxies that Pods run and that are not connected. They may have configuration from another
+// process, which has ended, and are expected to connect to this server or to another one. Publish calls Expect for the
+// first snapshot.
 func (s *Server) Expect() {
 	s.mu.Lock()
 	latest := s.latest
@@ -68,8 +69,8 @@ func (s *Server) Expect() {
 	s.missing.by, s.missing.first = by, nil
 }
 
-// Missing returns the number of proxies that Pods run and that have not connected since Expect was called, here or
-// elsewhere, and at most most of them by name. They lack all revisions.
+// Missing returns the number of proxies that Pods run and that have connected to no server since Expect was called.
+// list has the first of them by name, and not more than most. They lack all revisions.
 func (s *Server) Missing(most int) (list []Owing, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,7 +81,7 @@ func (s *Server) Missing(most int) (list []Owing, n int) {
 	return slices.Clone(m.first[:min(len(m.first), most)]), len(m.by)
 }
 
-// sweepMissing forgets the missing proxies whose Pods are gone, and lists the first others.
+// sweepMissing forgets the missing proxies whose Pods are gone, and lists the first of the others.
 func (s *Server) sweepMissing(now time.Time) {
 	m := &s.missing
 	m.first, m.swept = []Owing{}, now

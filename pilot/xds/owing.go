@@ -18,7 +18,7 @@ const (
 	Behind   OwingState = iota // it has not been sent or has not acknowledged everything
 	Rejected                   // it has rejected something
 	Departed                   // its stream ended before, and it has not come back
-	Silent                     // it departed long ago, and a snapshot still has its workload
+	Silent                     // it departed long ago, and the newest snapshot has its workload
 )
 
 // Owing is a proxy that does not have a revision in force.

@@ -26,7 +26,7 @@ type World interface {
 	// Workload returns the workload of a proxy in a snapshot, or nil.
 	Workload(*snapshot.Snapshot, *node.Proxy) *registry.Workload
 
-	// Running yields the Pods of a snapshot that run a proxy of this control plane, whether it is connected or not.
+	// Running yields the Pods of a snapshot that run a proxy of this control plane. The proxy need not be connected.
 	Running(*snapshot.Snapshot) iter.Seq[*registry.Workload]
 
 	// ClusterPending reports whether the proxy's cluster is known by name and has not been read. Until then, a proxy

@@ -185,7 +185,7 @@ type PodFacts struct {
 	HostNetwork              bool
 	Ready                    bool
 	Deleting                 bool
-	Running                  bool // phase is Running: all its containers have started
+	Running                  bool // phase is Running: all its containers were created
 	Ended                    bool // phase is Succeeded or Failed
 	Failed                   bool
 }
@@ -238,8 +238,8 @@ func PodFactsOf(p *corev1.Pod, labels map[string]string) *PodFacts {
 	return f
 }
 
-// RevisionOfStatus returns the revision of the control plane that injected a Pod's proxy, which the annotation
-// sidecar.istio.io/status has. Pods of managed gateways have the annotation istio.io/rev instead.
+// RevisionOfStatus returns the revision of the control plane that injected a Pod's proxy, from the value of the
+// annotation sidecar.istio.io/status. Pods of managed gateways have the annotation istio.io/rev instead.
 func RevisionOfStatus(annotation string) string {
 	var status struct {
 		Revision string `json:"revision"`

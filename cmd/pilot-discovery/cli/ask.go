@@ -30,17 +30,17 @@ type StatusError struct {
 
 func (e *StatusError) Error() string { return e.text }
 
-// maxBody is the maximum size of an answer that a command keeps in memory.
+// maxBody is the maximum number of bytes of an answer that a command keeps in memory.
 const maxBody = 64 << 20
 
-// maxReason is the maximum size of the reason of a failure that a command prints.
+// maxReason is the maximum number of bytes that a command prints of the reason of a failure.
 const maxReason = 4 << 10
 
-// requestTimeout is the time limit of a request, beside the one of its context.
+// requestTimeout limits the time of a request, in addition to the deadline of its context.
 const requestTimeout = 60 * time.Second
 
-// Ask sends a request to a server on this host, and passes the body of the response to read. The body may be endless:
-// read must not keep it.
+// Ask sends a request to a server on this host, and passes the body of the response to read. The body may be endless,
+// so read must not keep all of it.
 func Ask(ctx context.Context, method, address, path string, read func(io.Reader) error) error {
 	return do(ctx, requestTimeout, "", method, address, path, func(resp *http.Response) error {
 		if err := failure(resp); err != nil {
@@ -50,7 +50,7 @@ func Ask(ctx context.Context, method, address, path string, read func(io.Reader)
 	})
 }
 
-// Read returns a page of a server. It sends a bearer token, unless that is empty.
+// Read returns a page of a server. It sends a bearer token unless the token is empty.
 func Read(ctx context.Context, token, address, path string) (text []byte, err error) {
 	err = do(ctx, requestTimeout, token, http.MethodGet, address, path, func(resp *http.Response) error {
 		if err := failure(resp); err != nil {
@@ -71,8 +71,8 @@ func Page(ctx context.Context, token, address, path, output string, into any) er
 	return err
 }
 
-// Getter returns a function that requests a path from an address on this host over HTTP. Its text is not for a
-// terminal: see Pages.
+// Getter returns a function that requests a path from an address on this host over HTTP. The text that it returns must
+// not be printed to a terminal: see Pages.
 func Getter(address string) debug.Getter {
 	return func(ctx context.Context, path string) (code int, text []byte, err error) {
 		err = do(ctx, 0, "", http.MethodGet, address, path, func(resp *http.Response) error {
@@ -84,8 +84,8 @@ func Getter(address string) debug.Getter {
 	}
 }
 
-// Pages is Getter for pages of JSON that a command prints in an output format. Unless that is for programs, the texts
-// are plain, as those of Decode are.
+// Pages is Getter for pages of JSON that a command prints in an output format. Unless the format is for programs, it
+// makes the strings plain as Decode does.
 func Pages(address, output string) debug.Getter {
 	get := Getter(address)
 	return func(ctx context.Context, path string) (code int, text []byte, err error) {

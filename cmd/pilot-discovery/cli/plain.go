@@ -12,9 +12,9 @@ import (
 // structured reports whether an output format is for programs, so that texts must stay as they are.
 func structured(output string) bool { return output == "json" || output == "yaml" }
 
-// Decode decodes JSON for a command with an output format. Texts may be words of proxies, of servers or of authors of
-// configuration. Unless the output format is for programs, terminal.Plain makes each text plain, so that it can neither
-// change the terminal nor forge a line or a column of a table.
+// Decode decodes JSON for a command with an output format. Proxies, servers and authors of configuration may have
+// written its strings. Unless the output format is for programs, Decode makes each string plain by terminal.Plain, so
+// that it can neither change the terminal nor forge a line or a column of a table.
 func Decode(text []byte, output string, into any) error {
 	if !structured(output) {
 		text = plainJSON(text)
@@ -36,11 +36,11 @@ func plainJSON(text []byte) []byte {
 		}
 		begin := at + next
 		if at = endOfString(text, begin); at > len(text) {
-			break // this is no JSON
+			break // the text is no JSON
 		}
 		var s string
 		if json.Unmarshal(text[begin:at], &s) != nil {
-			continue // nor is this
+			continue // the literal is no JSON
 		}
 		p := terminal.Plain(s)
 		if p == s {
@@ -72,7 +72,7 @@ func endOfString(text []byte, begin int) int {
 	return len(text) + 1
 }
 
-// Warn prints a warning as one line. The arguments may be words of proxies, servers or authors of configuration.
+// Warn prints a warning as one line. Proxies, servers and authors of configuration may have written the arguments.
 func Warn(w io.Writer, format string, args ...any) {
 	fmt.Fprintln(w, "warning:", terminal.Plain(fmt.Sprintf(format, args...)))
 }

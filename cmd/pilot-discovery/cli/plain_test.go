@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The strings in JSON become plain for people and stay as they are for programs. What is no JSON is an error.
+// The strings in JSON become plain for people and stay as they are for programs. Text that is no JSON is an error.
 func TestDecode(t *testing.T) {
 	for text, want := range map[string]any{
 		`{"a": "b", "n": 1.5, "t": true, "z": null}`:             map[string]any{"a": "b", "n": 1.5, "t": true, "z": nil},
@@ -35,7 +35,7 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// Values that are invisible, or that a terminal would follow, are quoted.
+// Values that are invisible, or that have characters which a terminal would interpret, are quoted.
 func TestQuoted(t *testing.T) {
 	for value, want := range map[string]string{
 		"web-1.a": "web-1.a", "": `""`, "a b": `"a b"`, "a\tb\n": `"a\tb\n"`, "\x1b[31m": `"\x1b[31m"`, "a\u202eb": `"a\u202eb"`,

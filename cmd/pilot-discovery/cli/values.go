@@ -35,7 +35,7 @@ func (c Checks) Run(flags *pflag.FlagSet) error {
 	return errors.Join(errs...)
 }
 
-// Quoted quotes values that are invisible without quotes, or that a terminal would follow.
+// Quoted quotes values that are invisible without quotes, or that have characters which a terminal would interpret.
 func Quoted(value string) string {
 	if value == "" || strings.ContainsAny(value, " \"") || terminal.Plain(value) != value {
 		return strconv.Quote(value)

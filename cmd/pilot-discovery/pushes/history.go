@@ -37,8 +37,8 @@ func historyOf(ctx context.Context, address, object, output string, limit int) (
 	return h, err
 }
 
-// readHistory decodes a history for an output format. The commands of a history have several lines. One that has other
-// control characters would not be what a terminal shows, so a table has none in its place.
+// readHistory decodes a history for an output format. The commands of a history may have several lines, so they are not
+// made plain. A table leaves out a command with other control characters, because a terminal would show another text.
 func readHistory(text []byte, output string) (h progress.History, err error) {
 	var whole progress.History
 	if err := errors.Join(cli.Decode(text, output, &h), cli.Decode(text, "json", &whole)); err != nil {

@@ -136,8 +136,8 @@ func (f *flags) run(c *cobra.Command, args []string) error {
 	return err
 }
 
-// targets returns the objects that the arguments and the files name. An object that both name is awaited in the version
-// of the file.
+// targets returns the objects that the arguments and the files name. An object that an argument and a file name is
+// awaited in the version of the file.
 func (f *flags) targets(ctx context.Context, c *cobra.Command, args []string) ([]*target, error) {
 	var list []*target
 	named := map[string]*target{}
@@ -202,5 +202,5 @@ func (f *flags) ask(ctx context.Context, t *target) (a progress.Answer, err erro
 	return a, err
 }
 
-// notInToken reports whether a character is in no token.
+// notInToken reports whether no token can have a character.
 func notInToken(r rune) bool { return r <= ' ' || r > '~' }

@@ -116,8 +116,8 @@ func TestStates(t *testing.T) {
 	}
 }
 
-// An object that is gone fails, unless its deletion is awaited, or it comes again. A deletion that the server has not
-// seen has a warning.
+// The command fails for a deleted object, unless the deletion is awaited or the object is written again. A warning says
+// that the server does not know a deleted object.
 func TestDeletions(t *testing.T) {
 	at := time.Unix(1, 0)
 	gone := progress.Answer{
@@ -182,7 +182,7 @@ func TestDeletions(t *testing.T) {
 	}
 }
 
-// A generation of an object that has none is an error at once.
+// Awaiting a generation of an object without generations is an error at once.
 func TestNoGenerations(t *testing.T) {
 	const end = time.Minute
 	at := time.Unix(1, 0)
@@ -226,7 +226,8 @@ func TestNoGenerations(t *testing.T) {
 	}
 }
 
-// Findings say why an object is not in force. Without one, a version that is not seen has the places to look at.
+// Findings say why an object is not in force. For a version that is not seen and has no finding, a hint says where to
+// look.
 func TestFindings(t *testing.T) {
 	found := []diag.Diagnostic{{Severity: diag.Error, Code: "DuplicateObject", File: "b.yaml", Message: "twice"}}
 	for name, x := range map[string]struct {
@@ -363,7 +364,7 @@ func TestNoAnswer(t *testing.T) {
 	}
 }
 
-// With --watch a state is printed once, also if the watch ends meanwhile.
+// With --watch each state is printed once, even if the watch ends meanwhile.
 func TestWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
@@ -384,7 +385,7 @@ func TestWatch(t *testing.T) {
 	})
 }
 
-// A token with several lines or none is an error that names its file.
+// A token file that is empty or has several lines is an error that names the file.
 func TestTokenFile(t *testing.T) {
 	for _, text := range []string{"", " \n", "a\nb", "a\x01"} {
 		f := &flags{tokenFile: filepath.Join(t.TempDir(), "token"), address: "127.0.0.1:1"}
@@ -395,7 +396,7 @@ func TestTokenFile(t *testing.T) {
 	}
 }
 
-// A question that the server refuses ends the command at once, with what the server says to do.
+// If the server refuses a question, the command ends at once with the remedy that the server names.
 func TestRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		secret := &kinds.Object{Key: kinds.Key{Kind: kinds.Secret, Namespace: "shop", Name: "edge"}, Spec: &corev1.Secret{}}
@@ -415,7 +416,7 @@ func TestRefused(t *testing.T) {
 	})
 }
 
-// The table has numbers of proxies only where they are known.
+// The table has numbers of proxies only if they are known.
 func TestReason(t *testing.T) {
 	all := progress.Proxies{Connected: 20, Concerned: 12, InForce: 12}
 	lacking := progress.Proxies{Connected: 20, Concerned: 12, InForce: 11, Behind: 1}

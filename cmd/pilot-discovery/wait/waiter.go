@@ -39,9 +39,10 @@ type target struct {
 	warned  bool
 }
 
-// patience is how long an answer must last that may not. When a proxy rejects a response with several resources, the
-// server sends it again in parts, and the proxy may accept the part with the object. An object may have had the content
-// of a file before, or may have been deleted before, and the server may not have read yet that it is there again.
+// patience is how long a doubtful answer must last before it is taken for final. When a proxy rejects a response with
+// several resources, the server sends it again in parts, and the proxy may accept the part with the object. An object
+// may have had the content of a file before, or may have been deleted, and the server may not have read yet that it has
+// this content again or exists again.
 const patience = 2 * time.Second
 
 // Intervals between two questions about an object. The interval grows, so that a long wait costs the servers little.
@@ -97,7 +98,7 @@ func (w *waiter) wait(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			if w.watch {
-				return nil // it has printed all changes
+				return nil // it has printed each change already
 			}
 			return w.result()
 		case <-time.After(interval):
@@ -113,7 +114,7 @@ func states() []progress.State {
 }
 
 // question asks for the state of an object. A server that is busy, or that has answered before and may start again, is
-// asked again: then the state is unknown. It fails if the server refuses to answer the question.
+// asked again: then the state is unknown. question fails if the server refuses to answer.
 func (w *waiter) question(ctx context.Context, t *target) error {
 	answer, err := w.ask(ctx, t)
 	if err == nil && !slices.Contains(states(), answer.State) {
@@ -146,7 +147,7 @@ func (w *waiter) askAll(ctx context.Context) (open bool, err error) {
 	return slices.ContainsFunc(w.targets, func(t *target) bool { return !t.done() }), nil
 }
 
-// questions is the number of objects that are asked about at the same time.
+// questions is the maximum number of objects that are asked about at the same time.
 const questions = 4
 
 // askEach asks for the states of some objects.
@@ -161,7 +162,7 @@ func (w *waiter) askEach(ctx context.Context, about func(*target) bool) error {
 	return all.Wait()
 }
 
-// askAbout asks for the state of an object.
+// askAbout asks for the state of an object in the version that is awaited.
 func (w *waiter) askAbout(ctx context.Context, t *target) error {
 	if err := w.question(ctx, t); err != nil {
 		return err
@@ -185,7 +186,7 @@ func (w *waiter) askAbout(ctx context.Context, t *target) error {
 	return nil
 }
 
-// numbered returns an error if an object is awaited in a generation and has none.
+// numbered returns an error if an object is awaited in a generation although objects like it have no generation.
 func (w *waiter) numbered(ctx context.Context, t *target) error {
 	if t.object != nil || t.generation == 0 || t.last.State != progress.NotSeen {
 		return nil
@@ -193,7 +194,7 @@ func (w *waiter) numbered(ctx context.Context, t *target) error {
 	newest, err := w.ask(ctx, &target{name: t.name})
 	switch {
 	case err != nil || newest.Deleted || newest.Generation > 0:
-		return nil // if there is no answer, the next question says why
+		return nil // without an answer, the next question says why
 	case newest.Position != "":
 		return fmt.Errorf("--generation=%d: %s has no generation, because the server reads it from a file, %s: name the file by -f",
 			t.generation, t.name, newest.Position)
@@ -203,7 +204,7 @@ func (w *waiter) numbered(ctx context.Context, t *target) error {
 	return nil
 }
 
-// warn warns of the objects without effect, and of deleted ones that the server has not seen.
+// warn warns of objects without effect, and of deleted objects that the server does not know.
 func (w *waiter) warn() {
 	for _, t := range w.targets {
 		if t.warned || !t.done() {
@@ -263,8 +264,8 @@ func (t *target) onDemand() bool {
 // gone reports whether the object is deleted although its deletion is not awaited.
 func (t *target) gone() bool { return t.last.Deleted && !t.deleted }
 
-// doubtful reports whether the last answer means failure if it lasts. An object in a file that the server knows as
-// deleted may not be read yet.
+// doubtful reports whether the last answer means failure if it lasts. If the server knows an object of a file as
+// deleted, it may not have read the file's version yet, so that answer is not doubtful.
 func (t *target) doubtful() bool {
 	switch t.last.State {
 	case progress.Rejected:
@@ -360,11 +361,11 @@ func (w *waiter) show(out io.Writer) error {
 	return nil
 }
 
-// unseen says why a server may not have seen a version.
+// unseen is a hint why a server may not have seen a version.
 const unseen = "no source of the server has this version: see /debug/findings; a server with --configDir reads Istio's kinds " +
 	"from the API server only if configSources of the mesh configuration name k8s://"
 
-// state returns the state for people.
+// state returns the state as the table shows it.
 func (t *target) state() string {
 	switch state := string(cmp.Or(t.last.State, progress.Unknown)); {
 	case t.gone():

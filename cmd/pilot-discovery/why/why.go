@@ -348,8 +348,8 @@ func (f *flags) print(w io.Writer, q inspect.Query, way *inspect.Way, color cli.
 	return printWay(w, q, way, f.Output == "wide", color)
 }
 
-// plain returns a trace of which a terminal prints all texts as they are. Configuration and access logs may have texts
-// that change the terminal or forge lines.
+// plain returns a copy of a trace with plain strings. Strings from configuration and access logs may change the
+// terminal or forge lines.
 func plain(way *inspect.Way) (*inspect.Way, error) {
 	text, err := json.Marshal(way)
 	if err != nil {

@@ -15,6 +15,6 @@
 //     [TestInForce/rejected].
 //   - While a replica is dead and its proxies are connected to none, wait never ends with 0. It is right again after
 //     they have connected: [TestInForce/replica-dies].
-//   - A proxy that is stopped while all replicas start again keeps wait from ending with 0:
+//   - While a proxy is stopped, wait never ends with 0, even if all replicas start again meanwhile:
 //     [TestInForce/all-replicas-die].
 package inforce

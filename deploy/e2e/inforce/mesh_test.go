@@ -113,7 +113,7 @@ endpoints: [{addresses: [%[3]s], conditions: {ready: true}, targetRef: {kind: Po
 `, service, pod, ip)
 }
 
-// injected gives Pods what shows a control plane that they run its proxies.
+// injected adds a container and annotations to Pods, by which a control plane knows that they run its proxies.
 var injected = strings.NewReplacer(
 	"containers: [", "containers: [{name: istio-proxy, image: proxy}, ",
 	suite.Sidecar+"}}", suite.Sidecar+"}, annotations: {istio.io/rev: default}}",

@@ -65,11 +65,11 @@ func (m *mesh) replicaDies(t *testing.T) {
 	}
 }
 
-// missing is what wait says once all proxies but one have connected to replicas that have started again.
+// missing matches the output of wait once all proxies except one have connected to replicas that have started again.
 var missing = regexp.MustCompile(`(?s)behind  .*\n  web-3\.shop: departed since \S+, connected to istiod-[01].*its Pod runs`)
 
-// allReplicasDie kills all replicas while a proxy is stopped. The ones that start again know it by its Pod, also after
-// the time in which proxies that are unknown to them are awaited.
+// allReplicasDie kills all replicas while a proxy is stopped. The new processes know the proxy by its Pod, and still
+// name it after the minute in which they await unknown proxies.
 func (m *mesh) allReplicasDie(t *testing.T) {
 	if testing.Short() {
 		t.Skip("proxies of dead replicas are awaited for a minute")

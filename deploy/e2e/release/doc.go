@@ -3,9 +3,9 @@
 //
 // # Guarantees
 //
-//   - Two clones in two folders make the same bytes, by users with other settings and with an empty cache. Nothing is
-//     written beside the cache and the folder bin of the clone: [TestSameBytes].
-//   - verify.sh accepts a release. It rejects one with a changed byte in any of its files, or without one of them, and
-//     names the file. It also rejects one with a file too many, and another key: [TestChangedByte].
+//   - Two clones in two folders make the same bytes, with the settings of different users and with an empty cache. A
+//     release writes only to the cache and to the folder bin of the clone: [TestSameBytes].
+//   - verify.sh accepts a release. If a byte of any file is changed, or a file is missing, it rejects the release and
+//     names the file. It also rejects a release with an additional file, and another key: [TestChangedByte].
 //   - verify.sh rejects a release whose parts do not agree, even if it is signed: [TestDisagreement].
 package release

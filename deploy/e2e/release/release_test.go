@@ -96,8 +96,8 @@ func files(t *testing.T, dir string) map[string][]byte {
 	return all
 }
 
-// The second release is made by another user: with another time zone, language, mask of permissions and an empty cache.
-// It writes nothing beside this cache and the folder bin of its clone.
+// The second release is made with the settings of another user: another time zone, language and mask of permissions,
+// and an empty cache. It writes only to this cache and to the folder bin of its clone.
 func TestSameBytes(t *testing.T) {
 	old := syscall.Umask(0o077)
 	defer syscall.Umask(old)
@@ -124,7 +124,7 @@ func TestSameBytes(t *testing.T) {
 	}
 	for _, folder := range []string{home, temporary} {
 		must.Succeed(t, filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
-			// Go itself counts how it is used.
+			// Go itself writes its telemetry there.
 			if err == nil && !d.IsDir() && !strings.HasPrefix(path, filepath.Join(home, ".config", "go")+"/") {
 				t.Errorf("a release writes %s", path)
 			}
@@ -161,7 +161,8 @@ func verify(dir, key string) error {
 	return first.run(first.clone, "deploy/release/verify.sh", dir, key)
 }
 
-// names reports whether what verify.sh says of faults names a file: not its command, nor what it found in order.
+// names reports whether a fault that verify.sh prints names a file. It ignores the command and the lines about checks
+// that passed.
 func names(err error, file string) bool {
 	if err == nil {
 		return false

@@ -4,6 +4,6 @@
 // # Guarantees
 //
 //   - A vulnerability of a function that a program calls fails the check, and is named. One of a function that no
-//     program calls, or of a module that no program links, does not. A folder that is no database fails it:
-//     [TestVulncheck].
+//     program calls, or of a module that no program links, does not. The check also fails if the folder of the
+//     database has no vulnerabilities: [TestVulncheck].
 package vulncheck

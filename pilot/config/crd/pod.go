@@ -67,7 +67,7 @@ func readMetaHead(meta []byte, in *interner, more func(protowire.Number, []byte)
 		case 11:
 			labels = append(labels, v)
 		case 12:
-			if string(fieldOf(v, 1)) == names.AnnotationStatus { // it is read, and not kept
+			if string(fieldOf(v, 1)) == names.AnnotationStatus { // more reads it, and it is not kept
 				more(number, v)
 				break
 			}

@@ -148,7 +148,7 @@ func ours(key []byte) bool {
 	return bytes.HasSuffix(domain, []byte("istio.io")) && string(key) != names.AnnotationStatus
 }
 
-// oursOrStatus selects Istio's annotations.
+// oursOrStatus selects what ours selects, and the annotation with the injector's status.
 func oursOrStatus(key []byte) bool { return ours(key) || string(key) == names.AnnotationStatus }
 
 func isTrue(message []byte, number protowire.Number) bool {
@@ -170,7 +170,7 @@ type interner struct {
 	texts map[string]string
 	sets  map[string]map[string]string // by all keys and values
 	ports map[string]map[string]uint32
-	// revisions has the revisions in the injector's statuses.
+	// revisions has the revisions that the injector's statuses name, by status.
 	revisions map[string]string
 	buf       []byte
 }
@@ -204,7 +204,7 @@ func (in *interner) bytes(b []byte) string {
 	return intern(in.texts, b, func() string { return string(b) })
 }
 
-// revision returns the revision in an injector's status. Most Pods have the same few statuses.
+// revision returns the revision that a status of the injector names. Most Pods share a few statuses.
 func (in *interner) revision(status []byte) string {
 	return intern(in.revisions, status, func() string { return kube.RevisionOfStatus(string(status)) })
 }

@@ -244,7 +244,7 @@ func TestProxyImage(t *testing.T) {
 	}
 }
 
-// TestRevisionOfProxies: a Pod's annotations say which control plane its proxy has. The injector's status is not kept.
+// TestRevisionOfProxies: a Pod's annotations name the revision of its proxy. The injector's status is not kept.
 func TestRevisionOfProxies(t *testing.T) {
 	for want, annotations := range map[string]map[string]string{
 		"":       nil,

@@ -64,7 +64,7 @@ func Read(paths []string, stdin io.Reader, l limits.Limits) (*Texts, error) {
 			if err := all.readDir(p, l); err != nil {
 				return nil, fmt.Errorf("read the configuration: %w", err)
 			}
-		case info.Mode()&os.ModeNamedPipe != 0: // such as <(COMMAND) of a shell
+		case info.Mode()&os.ModeNamedPipe != 0: // such as a shell's <(COMMAND)
 			data, err := readPipe(p, l.FileSize)
 			if err != nil {
 				return nil, fmt.Errorf("read the configuration: %w", err)
@@ -79,7 +79,7 @@ func Read(paths []string, stdin io.Reader, l limits.Limits) (*Texts, error) {
 	return all, nil
 }
 
-// readPipe returns what is written to a pipe until it is closed, at most limit+1 bytes.
+// readPipe reads a pipe until its writer closes it, and returns at most limit+1 bytes.
 func readPipe(name string, limit int64) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {

@@ -234,8 +234,8 @@ func isRevoked(chain []*x509.Certificate, lists []*x509.RevocationList) bool {
 	return false
 }
 
-// signedBy reports whether an issuer signed a list. In Go's mode fips140=only, SHA-1 is a panic elsewhere. A list
-// with it still revokes.
+// signedBy reports whether an issuer signed a list. A list that is signed with SHA-1 still revokes, although verifying
+// SHA-1 panics in Go's mode fips140=only.
 func signedBy(l *x509.RevocationList, issuer *x509.Certificate) (ok bool) {
 	fips140.WithoutEnforcement(func() { ok = l.CheckSignatureFrom(issuer) == nil })
 	return ok

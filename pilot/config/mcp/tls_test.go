@@ -88,7 +88,7 @@ func (a *authority) issue(name string) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{leaf.Raw}, PrivateKey: key, Leaf: leaf}
 }
 
-// revoke signs with SHA-1, which must revoke in every mode of Go.
+// revoke signs a list with SHA-1, which must revoke even in Go's mode fips140=only.
 func (a *authority) revoke(c *x509.Certificate) (file string) {
 	a.t.Helper()
 	fips140.WithoutEnforcement(func() {

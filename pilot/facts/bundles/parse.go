@@ -16,8 +16,8 @@ import (
 func Parse(text []byte) ([]*x509.Certificate, error) {
 	var set jose.JSONWebKeySet
 	var err error
-	// go-jose computes the SHA-1 thumbprint of each certificate, which is a panic in Go's mode fips140=only. It is not
-	// used.
+	// go-jose computes the SHA-1 thumbprint of each certificate, which panics in Go's mode fips140=only. Nothing here
+	// depends on the thumbprint.
 	fips140.WithoutEnforcement(func() { err = json.Unmarshal(text, &set) })
 	if err != nil {
 		return nil, errors.New("the bundle is not a JSON Web Key Set")

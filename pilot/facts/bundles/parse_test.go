@@ -29,7 +29,7 @@ func TestSpiffeBundle(t *testing.T) {
 		return k
 	}
 	bundle := func(keys ...jose.JSONWebKey) (text string) {
-		fips140.WithoutEnforcement(func() { // it has SHA-1 thumbprints
+		fips140.WithoutEnforcement(func() { // encoding certificates computes SHA-1 thumbprints
 			b, err := json.Marshal(jose.JSONWebKeySet{Keys: keys})
 			must.Succeed(t, err)
 			text = string(b)

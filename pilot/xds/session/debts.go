@@ -13,7 +13,7 @@ import (
 // Debt is a range of revisions that a client does not have in force.
 type Debt struct {
 	From, To uint64
-	Since    time.Time // when the first of them was published, or when the client connected if that is later
+	Since    time.Time // the later of when the first of them was published and when the client connected
 	Rejected bool      // the client has rejected a resource, and has not acknowledged a later version of it
 	Type     string    // short name of the type of the last rejection
 	Message  string    // of the last rejection
@@ -78,7 +78,7 @@ type debt struct {
 	// are answered. It may have any revision. guessed is true if the client has not named versions yet.
 	resumes, guessed bool
 	resumed          bool // resumes was true
-	unowned          bool // it has the rejected responses that belong to no other debt
+	unowned          bool // it is the debt of oweRejected
 }
 
 // follow is a response that a debt waits for.
@@ -141,7 +141,7 @@ func (d *Debts) Open(list []Debt) []Debt {
 	return list
 }
 
-// add adds a debt. Beyond maxOpen the two oldest become one, which claims more. A debt of all revisions is the oldest.
+// add adds a debt. Beyond maxOpen the two oldest become one, which claims more. A debt from revision 0 is the oldest.
 func (d *Debts) add(x debt) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -201,7 +201,7 @@ func (d *Debts) making() *debt {
 	return nil
 }
 
-// reject marks a debt as rejected. A debt that was only guessed is one then.
+// reject marks a debt as rejected. The debt is no longer a guess.
 func (d *Debts) reject(x *debt, w *watch) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -447,7 +447,7 @@ func (s *Session) noteAnswer(w *watch, nonce string, taken *delivery, v *Verdict
 	w.message = strings.Clone(strings.ToValidUTF8(v.Message[:min(len(v.Message), maxMessage)], ""))
 	whole := w.whole() && !s.delta
 	if !whole && taken != nil && taken.empty() {
-		return // the client lacks nothing by it
+		return // the client lacks nothing because of it
 	}
 	if whole {
 		w.refusedState = max(w.refusedState, n)
@@ -488,13 +488,13 @@ func (s *Session) noteAnswer(w *watch, nonce string, taken *delivery, v *Verdict
 	}
 }
 
-// lacks makes a debt wait for what the client has rejected with a response. taken is the response if it was still
-// recorded.
+// lacks makes a debt wait for what the client lacks because it has rejected a response. taken is the response, or nil
+// if it is no longer recorded.
 func (x *debt) lacks(w *watch, taken *delivery) {
 	switch {
 	case taken == nil || len(taken.removed) > 0 || taken.unknown:
 		x.lost = true
-	case x.lost: // it does not end
+	case x.lost: // the debt does not end in any case
 	case len(x.names) >= maxNamed:
 		x.all |= w.bit
 	default:
@@ -502,9 +502,9 @@ func (x *debt) lacks(w *watch, taken *delivery) {
 	}
 }
 
-// oweRejected makes the client owe a rejected response that belongs to no debt, or not to one alone: a part of its
-// first configuration, or the answer to a request. Any revision up to the newest one that it was sent may have made the
-// rejected resources. All such responses are one debt.
+// oweRejected makes the client owe a rejected response that belongs to no debt, or whose resources may also be of older
+// revisions than its debts: a part of its first configuration, or the answer to a request. Any revision up to the
+// newest one that the client was sent may have made the rejected resources. All such responses are one debt.
 func (s *Session) oweRejected(w *watch, taken *delivery, whole bool) {
 	i := slices.IndexFunc(s.debts.open, func(d debt) bool { return d.unowned })
 	if i < 0 {

@@ -30,8 +30,8 @@
 //     it or of a later one, also if it rejects, is late or resumes. Once it has everything it owes nothing:
 //     [TestHistories], [TestSession/debts], [pilot/xds.TestProgressOfRejections],
 //     [pilot/xds.TestProgressWaitsForNewNames].
-//   - A client that rejects what no push brought, such as a part of its first configuration, owes all revisions up to
-//     it: [TestSession/debts_rejected], [TestHistories].
+//   - A client that rejects a response that no push caused, such as a part of its first configuration, owes all
+//     revisions up to the one of that response: [TestSession/debts_rejected], [TestHistories].
 //   - A rejected resource delays no other, and a change costs in proportion to what changed:
 //     [TestOneBadClusterHoldsUpNoOther]. A client that rejects everything costs a bounded amount of memory:
 //     [TestBisectionIsBounded]. A proxy that lacks a rejected version is shown to reject it, also when the version

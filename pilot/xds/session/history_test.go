@@ -245,7 +245,7 @@ type modelClient struct {
 	// retaken are the routes that it unsubscribed from and subscribed to again, which the server may not have seen yet:
 	// it cannot keep order for them.
 	retaken map[string]bool
-	refused map[refusal]bool  // delta: those that the server has heard of
+	refused map[refusal]bool  // delta: rejections that the server has read
 	resumed bool              // it had an earlier stream
 	first   map[string]uint64 // newest revision in the first response of each type on the stream
 	got     map[string]bool   // types of which the server has read an answer on this stream
@@ -275,7 +275,7 @@ func newModelClient(h *history, delta, hosts bool) *modelClient {
 	return c
 }
 
-// forget makes the client start again: it has nothing.
+// forget makes the client start again without any configuration.
 func (c *modelClient) forget() {
 	c.fresh, c.since = map[string]bool{}, map[string]int{}
 	c.live, c.have = map[string]map[string]string{}, map[string]map[string]string{}

@@ -39,7 +39,8 @@ func (s *Session) endResumed(x *debt) bool {
 }
 
 // Arrived reports whether the client has answered its first configuration: everything that it was sent, and everything
-// that this refers to. It requests the types in any case. Its debts have what it has rejected then.
+// that this refers to. types are the URLs of the types that such a client always requests. If Arrived returns true, the
+// debts of the session include what the client has rejected.
 func (s *Session) Arrived(types []string) bool {
 	if !s.answers || s.undecided || s.Pending() {
 		return false

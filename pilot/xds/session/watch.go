@@ -53,7 +53,7 @@ type watch struct {
 	newest       uint64 // number of the last response
 	answered     uint64 // the client has answered all responses up to this number
 	unrecorded   uint64 // number of the newest response that was dropped from sent
-	fresh        uint64 // number of the newest response with a resource that older revisions may have made
+	fresh        uint64 // number of the newest response with a resource that the client did not have, and that any revision may have made
 	refusedState uint64 // whole type, state of the world: number of the last rejected response, or 0 after a later acknowledgement
 	incomplete   bool   // the last translation failed, or failed for some names
 	message      string // of the last rejection
@@ -74,8 +74,8 @@ type delivery struct {
 	part    bool // a part of a rejected response
 }
 
-// empty reports whether the response had neither resources nor names of removed ones, as the first one to a client that
-// resumes with everything.
+// empty reports whether the response had neither resources nor names of removed resources. A client that resumes with
+// everything gets such a response first.
 func (d *delivery) empty() bool { return len(d.resources) == 0 && len(d.removed) == 0 && !d.unknown }
 
 // maxDeliveries bounds the recorded responses to a client that never acknowledges. A rejection of an older response is

@@ -191,7 +191,8 @@ func (r *Request) room(w *rawRequest) bool {
 	return r.Fault == nil
 }
 
-// pageLength bounds the name of a debug page. It has a query, and replicas ask each other about a hundred proxies.
+// pageLength bounds the name of a debug page. The name includes a query, in which replicas name up to a hundred proxies
+// to each other.
 const pageLength = 16 << 10
 
 // check checks a name that is in no known list against the limits.

@@ -94,7 +94,7 @@ func generated(delta bool) proto.Message {
 	return &discoveryv3.DiscoveryRequest{}
 }
 
-// TestLengthOfNames: the name of a debug page may be longer than others, because it has a query.
+// TestLengthOfNames: the name of a debug page may be longer than other names, because it has a query.
 func TestLengthOfNames(t *testing.T) {
 	l := limits.Default()
 	for typeURL, limit := range map[string]int{envoy.EndpointType: l.NameLength, names.DebugType: pageLength} {

@@ -5,9 +5,9 @@
 // # Guarantees
 //
 //   - The control plane waits for its own certificate until an issuer signs it. Proxies get certificates from the
-//     issuer that they name or from the default one, and speak mutual TLS by roots of both: [TestCertManager].
-//   - An issuer that refuses a request is named in the control plane's log, with its reason, and no request is left
-//     behind: [TestCertManager].
+//     issuer that they name or from the default one, and use mutual TLS with the roots of both: [TestCertManager].
+//   - The control plane's log names an issuer that refuses a request, and the reason. No request is left behind:
+//     [TestCertManager].
 //   - A Gateway serves the certificate of its Secret. After a renewal, it serves the new one, and no handshake fails:
 //     [TestCertManager].
 //   - A Gateway of the Gateway API with cert-manager's annotation gets its certificate: [TestCertManager].

@@ -55,7 +55,7 @@ func prepare(ctx context.Context, dir string) ([]string, error) {
 	environ, err := install.Prepare(ctx, dir, install.Chart{Args: []string{"-f", values, "--set",
 		"env.EXTERNAL_CA=ISTIOD_RA_KUBERNETES_API,env.K8S_SIGNER=" + signers["workloads-ca"] +
 			",env.CERT_SIGNER_DOMAIN=clusterissuers.cert-manager.io,global.pilotCertProvider=k8s.io/" + signers["mesh-ca"] +
-			",env.ISTIO_MULTIROOT_MESH=true"}}) // workloads with certificates of one issuer trust those of the other
+			",env.ISTIO_MULTIROOT_MESH=true"}}) // workloads trust the certificates of both issuers
 	if err != nil {
 		return nil, err
 	}

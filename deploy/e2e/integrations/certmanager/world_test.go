@@ -29,7 +29,7 @@ import (
 
 var certificates = schema.GroupVersionResource{Group: "cert-manager.io", Version: "v1", Resource: "certificates"}
 
-// program runs cert-manager. The Secrets of both Issuers for the mesh are added by the test.
+// program runs cert-manager. The test adds the Secrets of both Issuers for the mesh.
 const program = `
 apiVersion: v1
 kind: ServiceAccount
@@ -72,7 +72,7 @@ spec:
   ca: {secretName: workloads-ca}
 `
 
-// reference lets the control plane use Issuers of its namespace, which cert-manager asks for.
+// reference lets the control plane use Issuers of its namespace, which cert-manager requires.
 const reference = `
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
@@ -91,7 +91,7 @@ subjects:
 - {kind: ServiceAccount, name: istiod, namespace: istio-system}
 `
 
-// shop has a server, whose certificate comes from the default signer, and a client, which names its signer.
+// shop has a server with a certificate of the default signer, and a client that names its signer.
 const shop = `
 apiVersion: v1
 kind: Namespace
@@ -153,7 +153,7 @@ spec:
   - {name: http, port: 80, targetPort: 8080}
 `
 
-// ingress has a Gateway, whose certificate is described by a Certificate. cert-manager makes the CA of its Issuer, too.
+// ingress has a Gateway, and a Certificate that makes its Secret. cert-manager makes the CA of the Issuer too.
 const ingress = `
 apiVersion: cert-manager.io/v1
 kind: Issuer
@@ -287,7 +287,7 @@ func (w *world) shown(app string) (leaf *x509.Certificate, err error) {
 	return nil, err
 }
 
-// roots returns the certificates of a Secret's key.
+// roots returns the certificates in the value of a Secret's key.
 func (w *world) roots(t *testing.T, namespace, secret, key string) *x509.CertPool {
 	t.Helper()
 	s, err := w.Client().CoreV1().Secrets(namespace).Get(w.ctx, secret, metav1.GetOptions{})
@@ -309,7 +309,7 @@ func (w *world) renew(t *testing.T, namespace, name string) {
 		conditions, _, err := unstructured.NestedSlice(o.Object, "status", "conditions")
 		must.Succeed(t, err)
 		if slices.ContainsFunc(conditions, func(c any) bool { return c.(map[string]any)["type"] == "Issuing" }) {
-			return false // the renewal before has not ended
+			return false // the last renewal has not ended
 		}
 		must.Succeed(t, unstructured.SetNestedSlice(o.Object, append(conditions, map[string]any{
 			"type": "Issuing", "status": "True", "reason": "ManuallyTriggered", "message": "by a test", "observedGeneration": o.GetGeneration(),
@@ -357,7 +357,7 @@ func (s site) get() (*x509.Certificate, error) {
 
 // visits are requests to a site, each on its own connection.
 type visits struct {
-	serials []string // of certificates, in order, without repetition
+	serials []string // serial numbers of the certificates, in order, without repetition
 	count   int
 	errs    []error
 }

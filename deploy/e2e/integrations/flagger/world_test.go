@@ -28,7 +28,7 @@ var (
 	virtualServices = schema.GroupVersionResource{Group: "networking.istio.io", Version: "v1", Resource: "virtualservices"}
 )
 
-// prometheus scrapes all pods that their annotations name, as Istio's sample does, each second.
+// prometheus scrapes each second the pods whose annotations ask for it, as in Istio's sample.
 const prometheus = `
 apiVersion: v1
 kind: ServiceAccount
@@ -104,9 +104,9 @@ spec:
   - {name: http, port: 9090}
 `
 
-// shop has a client, and the Canary of the application. Its checks ask about the requests that sidecars have passed
-// on: the filter that makes istio_requests_total, which Flagger's own checks ask about, is in Istio's builds of Envoy
-// alone. Flagger asks for an interval of ten seconds at least.
+// shop has a client, and the Canary of the application. Its checks query the requests that sidecars have passed on.
+// Flagger's own checks query istio_requests_total, and only Istio's builds of Envoy have the filter that makes this
+// metric. Flagger requires an interval of at least ten seconds.
 const shop = `
 apiVersion: v1
 kind: Namespace
@@ -182,8 +182,8 @@ spec:
 ---
 `
 
-// web is the application. VERSION is its version, and STATUS the status of its answers. It serves on for some seconds
-// when its pod is deleted, as applications must that lose no request.
+// web is the application. VERSION is its version, and STATUS the status of its answers. When its pod is
+// deleted, it goes on serving for some seconds, so that no request is lost.
 const web = `
 apiVersion: apps/v1
 kind: Deployment
@@ -233,7 +233,8 @@ func start(t *testing.T) *world {
 	return w
 }
 
-// installFlagger applies Flagger's manifests. Its image has wget for the probes, and here the node probes.
+// installFlagger applies Flagger's manifests. Their probes run wget, which is in Flagger's image, and are replaced by
+// one probe of the node over HTTP.
 func (w *world) installFlagger(t *testing.T) {
 	t.Helper()
 	objects, err := cluster.Parse([]byte(w.File("flagger.yaml")))

@@ -17,8 +17,8 @@ type Load struct {
 	errs    []error
 }
 
-// Load starts to send requests from the pod with an app label to a URL. kind returns the kind of an answer, which is in
-// the form of the program mesh-echo. The test must call Stop before it ends.
+// Load starts a client that sends requests to a URL from the pod with an app label. kind returns the kind of an answer,
+// which is a text of the program mesh-echo. The test must call Stop before it ends.
 func (w *World) Load(namespace, app, url string, kind func(answer string) string) *Load {
 	w.t.Helper()
 	ctx, stop := context.WithCancel(w.ctx)
@@ -32,7 +32,7 @@ func (w *World) Load(namespace, app, url string, kind func(answer string) string
 	return l
 }
 
-// add adds the output of the client.
+// add records the answers in the output of one run of the client, and the run's error.
 func (l *Load) add(out string, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -46,10 +46,10 @@ func (l *Load) add(out string, err error) {
 	}
 }
 
-// Stop ends the client after its current requests.
+// Stop waits for the current run of the client, and starts no other.
 func (l *Load) Stop() { l.stop(); <-l.ended }
 
-// Reset returns the number of answers by kind and the failures of the client since the last call.
+// Reset returns the number of answers by kind and the client's errors since the last call.
 func (l *Load) Reset() (answers map[string]int, errs []error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -58,7 +58,7 @@ func (l *Load) Reset() (answers map[string]int, errs []error) {
 	return answers, errs
 }
 
-// StatusCode returns the status of an answer.
+// StatusCode returns the HTTP status that an answer has, as a text.
 func StatusCode(answer string) string {
 	_, status, _ := strings.Cut(answer, "StatusCode=")
 	status, _, _ = strings.Cut(status, "\n")
