@@ -76,9 +76,12 @@ func (view) Workload(snap *snapshot.Snapshot, p *node.Proxy) *registry.Workload 
 func (v view) Running(snap *snapshot.Snapshot) iter.Seq[*registry.Workload] {
 	revision := cmp.Or(v.s.o.Revision, "default")
 	return func(yield func(*registry.Workload) bool) {
+		if !v.s.o.member() {
+			return // it cannot ask other instances for their proxies
+		}
 		for _, o := range v.s.world.ObjectsOf(kinds.Pod) {
 			f := kube.FactsOfPod(o)
-			if o.Cluster != "" || !f.Running || f.ProxyImage == "" || f.Revision != revision || inspect.UsesXDS(o) {
+			if o.Cluster != "" || !f.Running || !f.Ready || f.ProxyImage == "" || f.Revision != revision || inspect.UsesXDS(o) {
 				continue
 			}
 			w := snap.Workload(registry.WorkloadKey{Kind: kinds.Pod, Namespace: o.Namespace, Name: o.Name})

@@ -61,7 +61,8 @@ func (o *owed) whySilent() string {
 
 // owed asks the streams.
 func (t *Tracker) owed(revision uint64, upto bool) owed {
-	return newOwed(t.o.Streams.Progress(revision, upto, maxOwing), t.newAbsent())
+	a := t.newAbsent() // first, because a missing proxy that connects meanwhile is in the Progress
+	return newOwed(t.o.Streams.Progress(revision, upto, maxOwing), a)
 }
 
 // absent has the missing proxies: see Streams.Missing. They lack all revisions.

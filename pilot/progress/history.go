@@ -152,9 +152,11 @@ func (t *Tracker) Run(ctx context.Context) error {
 		case <-again:
 		case <-moved:
 			t.forgetMoved(ctx)
-			moved = time.After(movedTime)
+			moved = time.After(t.movedDelay())
 		case <-t.wake:
-			delay = minLook
+			if delay = minLook; moved != nil && t.expects() {
+				moved = time.After(askTime)
+			}
 		}
 	}
 }

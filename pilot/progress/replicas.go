@@ -115,10 +115,35 @@ func (t *Tracker) expect() {
 	t.mu.Lock()
 	ended := t.members.ended
 	t.members.ended = false
+	if ended {
+		t.expected, t.asked = t.o.Clock.Now(), false
+	}
 	t.mu.Unlock()
 	if ended {
 		t.o.Streams.Expect()
+		t.awake()
 	}
+}
+
+// expects reports, once, whether proxies have become expected.
+func (t *Tracker) expects() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	is := !t.asked && !t.expected.IsZero()
+	t.asked = true
+	return is
+}
+
+// movedDelay returns the time until the other replicas are asked where proxies are. It is short while proxies are
+// missing after a start or the end of a replica, because most of them are connected to the others.
+func (t *Tracker) movedDelay() time.Duration {
+	_, n := t.o.Streams.Missing(0)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.last == 0 || n > 0 && t.o.Clock.Now().Sub(t.expected) < departureTime {
+		return askTime
+	}
+	return movedTime
 }
 
 // Ask returns the answer of all replicas.

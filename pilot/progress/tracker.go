@@ -107,6 +107,8 @@ type Tracker struct {
 	before     map[kinds.Key]*kinds.Object // objects of that batch that have no versions, as they were before it
 	open       []open                      // the next one to look at comes first
 	members    members
+	expected   time.Time // when the proxies of Pods became expected; zero before the first commit
+	asked      bool      // the other replicas are asked for them
 }
 
 // open is a revision whose outcome is not known yet.
@@ -158,7 +160,7 @@ func (t *Tracker) Commit(snap *snapshot.Snapshot, batch []kinds.Change, at time.
 	defer t.mu.Unlock()
 	selections := t.o.World.Selections()
 	if t.last == 0 {
-		t.selections = selections
+		t.selections, t.expected = selections, t.o.Clock.Now()
 	}
 	now := open{revision: snap.Revision}
 	for i := range batch {
@@ -186,6 +188,11 @@ func (t *Tracker) Commit(snap *snapshot.Snapshot, batch []kinds.Change, at time.
 		t.open = slices.Delete(t.open, 0, 1)
 	}
 	t.open = append(t.open, now)
+	t.awake()
+}
+
+// awake wakes Run.
+func (t *Tracker) awake() {
 	select {
 	case t.wake <- struct{}{}:
 	default:
@@ -466,7 +473,8 @@ func (t *Tracker) measureUnneeded(a *Answer, why string) {
 	p := t.owed(math.MaxUint64, true)
 	a.unneeded = true
 	a.Owing = slices.DeleteFunc(p.owing, func(o Owing) bool { return o.State != departed })
-	n := len(a.Owing)
+	a.More = p.more
+	n := len(a.Owing) + a.More
 	a.Proxies, a.Counted = Proxies{Connected: p.Connected, Concerned: n, Behind: n}, n == 0
 	switch {
 	case n > 0 && n == len(p.silent):

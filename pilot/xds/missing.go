@@ -58,8 +58,10 @@ func (s *Server) Expect() {
 			delete(by, departedOf(c.proxy))
 		}
 	}
-	for k := range s.departures.by {
-		delete(by, k)
+	for k, d := range s.departures.by {
+		if x, ok := by[k]; ok && d.workload.equal(&x.workload) {
+			delete(by, k)
+		}
 	}
 	for k, x := range s.missing.by {
 		if is, ok := by[k]; ok && is.workload.equal(&x.workload) {

@@ -193,7 +193,7 @@ func (r *Request) room(w *rawRequest) bool {
 
 // pageLength bounds the name of a debug page. The name includes a query, in which replicas name up to a hundred proxies
 // to each other.
-const pageLength = 16 << 10
+const pageLength = 64 << 10
 
 // check checks a name that is in no known list against the limits.
 func (r *Request) check(name []byte) bool {
